@@ -11,12 +11,14 @@ import { transformSync } from "esbuild";
 const root = join(import.meta.dirname, "..");
 
 /**
- * Returns a hash of the statements of src/ and runtimes/: 12 hexadecimal digits. Comments, types and white space do not
+ * Returns a hash of the statements of the sources: 12 hexadecimal digits. Comments, types and white space do not
  * change it, because they do not change what runs.
  */
 export function hashOfCode(): string {
   const hash = createHash("sha256");
-  for (const file of globSync("{src,runtimes}/**/*.ts", { cwd: root }).toSorted()) {
+  for (const file of globSync("{src,runtimes,integrations,command}/**/*.ts", {
+    cwd: root,
+  }).toSorted()) {
     const source = readFileSync(join(root, file), "utf8");
     const { code } = transformSync(source, {
       loader: "ts",

@@ -50,9 +50,9 @@ const SOURCES: Readonly<Record<string, string>> = {
   '"fetchway/bodies"': '"../src/bodies.ts"',
   '"fetchway/upstreams"': '"../src/upstreams/balance.ts"',
   '"fetchway/undici"': '"../runtimes/undici.ts"',
-  '"fetchway/vite"': '"../runtimes/vite.ts"',
-  '"fetchway/rules"': '"../runtimes/rules.ts"',
-  '"fetchway/config"': '"../runtimes/config.ts"',
+  '"fetchway/vite"': '"../integrations/vite.ts"',
+  '"fetchway/rules"': '"../integrations/rules.ts"',
+  '"fetchway/config"': '"../command/config.ts"',
   '"fetchway/bun"': '"../runtimes/bun.ts"',
 };
 

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
 import { createProxy, type CreateProxyOptions, type RequestEnd } from "#proxy";
-import { diagnoseFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
+import { diagnoseFailure, renderFailure } from "../command/log/causes.ts";
 import { makeCertificate } from "./_certificate.ts";
 
 const HOUR = 3_600_000;

@@ -14,7 +14,7 @@ import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 export const root: URL = new URL("../", import.meta.url);
-const script = fileURLToPath(new URL("runtimes/cli.ts", root));
+const script = fileURLToPath(new URL("command/main.ts", root));
 /** The command as the matrix has compiled it for other versions of Node. */
 const compiled = process.env["HOST_COMMAND"] ?? script;
 const node = process.env["HOST_NODE"] ?? process.execPath;

@@ -86,10 +86,10 @@ const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
 const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])[] = [
   ["fetchway/upstreams", "src/upstreams/balance.ts", "workerd"],
   ["fetchway/bodies", "src/bodies.ts", "workerd"],
-  ["fetchway/rules", "runtimes/rules.ts", "workerd"],
+  ["fetchway/rules", "integrations/rules.ts", "workerd"],
   ["fetchway/transport", "src/transport.ts", "workerd"],
   ["fetchway/undici", "runtimes/undici.ts", "node"],
-  ["fetchway/vite", "runtimes/vite.ts", "node"],
+  ["fetchway/vite", "integrations/vite.ts", "node"],
 ];
 
 /** The parts of the bundle for Workers. A file belongs to the first part that matches its path. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { diagnoseFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
+import { diagnoseFailure, renderFailure } from "../command/log/causes.ts";
 import { ProxyError } from "../src/error.ts";
 import { startProgram } from "./_program.ts";
 

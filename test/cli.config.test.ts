@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { checkConfig } from "../runtimes/cli/checkconfig.ts";
-import { findJsonFault } from "../runtimes/cli/jsonfault.ts";
-import { ConfigError, readConfig } from "../runtimes/cli/loadconfig.ts";
+import { checkConfig } from "../command/config/checkconfig.ts";
+import { findJsonFault } from "../command/config/jsonfault.ts";
+import { ConfigError, readConfig } from "../command/config/loadconfig.ts";
 import { startProgram } from "./_program.ts";
 import { within } from "./_wait.ts";
 
@@ -230,7 +230,7 @@ test.each([
 ])("on %s, the line of a syntax error is told", async (tool, args) => {
   for (const name of ["e.ts", "e.mjs"]) {
     const path = write(name, `export default {\n  target: "${target}",\n  timeout: ,\n};\n`);
-    await using program = startProgram(tool, [...args, "runtimes/cli.ts", "--config", path]);
+    await using program = startProgram(tool, [...args, "command/main.ts", "--config", path]);
     await within(program.ended(), "the end");
     expect([program.code(), program.output()]).toEqual([
       2,
@@ -241,8 +241,8 @@ test.each([
 
 test("no file is read that is not named, but a file of the usual name is suggested", async () => {
   const found = write("fetchway.config.mjs", `export default { target: "${target}" };`);
-  const { checkLine } = await import("../runtimes/cli/checkline.ts");
-  const { parse } = await import("../runtimes/cli/parse.ts");
+  const { checkLine } = await import("../command/config/checkline.ts");
+  const { parse } = await import("../command/flags/parse.ts");
   const cwd = process.cwd();
   process.chdir(folder);
   try {

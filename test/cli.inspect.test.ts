@@ -2,11 +2,11 @@
 import { createServer } from "node:http";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { DROPPED_REASONS, explainFields, type FieldRow } from "../runtimes/cli/explainfields.ts";
-import { capture, renderInspection } from "../runtimes/cli/inspect.ts";
-import { readInspected } from "../runtimes/cli/inspectedrequest.ts";
-import { type GivenFlags, type Settings, toSettings } from "../runtimes/cli/settings.ts";
-import type { Config } from "../runtimes/config.ts";
+import { DROPPED_REASONS, explainFields, type FieldRow } from "../command/inspect/explainfields.ts";
+import { capture, renderInspection } from "../command/inspect/inspect.ts";
+import { readInspected } from "../command/inspect/inspectedrequest.ts";
+import { type GivenFlags, type Settings, toSettings } from "../command/config/settings.ts";
+import type { Config } from "../command/config.ts";
 import { HOP_BY_HOP, REQUEST_DROPPED } from "../src/fields/headers.ts";
 import { compile } from "../src/options/plan.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
@@ -335,7 +335,7 @@ describe.each([
     ];
     const program = startProgram(tool, [
       ...args,
-      "runtimes/cli.ts",
+      "command/main.ts",
       ...flags,
       "-H",
       "te: trailers",

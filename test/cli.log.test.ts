@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { WriteStream } from "node:tty";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { escapeAsApache, escapeControls, renderJson } from "../runtimes/cli/log/escape.ts";
-import { FailureLog, kindOfFailure } from "../runtimes/cli/log/failurelog.ts";
+import { escapeAsApache, escapeControls, renderJson } from "../command/log/escape.ts";
+import { FailureLog, kindOfFailure } from "../command/log/failurelog.ts";
 import {
   createPalette,
   createPrettyForm,
@@ -14,9 +14,9 @@ import {
   renderDuration,
   renderJsonLine,
   renderSize,
-} from "../runtimes/cli/log/lineforms.ts";
-import { LineWriter } from "../runtimes/cli/log/linewriter.ts";
-import { chooseLogForm, type LogForm, RequestLog } from "../runtimes/cli/log/requestlog.ts";
+} from "../command/log/lineforms.ts";
+import { LineWriter } from "../command/log/linewriter.ts";
+import { chooseLogForm, type LogForm, RequestLog } from "../command/log/requestlog.ts";
 import { clientGone, ProxyError } from "../src/error.ts";
 import { endOf } from "./_requestend.ts";
 import { until } from "./_wait.ts";

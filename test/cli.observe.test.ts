@@ -69,12 +69,12 @@ async function start(
   return { program, origin };
 }
 
-const NODE = ["node", "runtimes/cli.ts"];
+const NODE = ["node", "command/main.ts"];
 
 describe.each([
   ["node", NODE],
-  ["bun", ["bun", "runtimes/cli.ts"]],
-  ["deno", ["deno", "run", "-A", "runtimes/cli.ts"]],
+  ["bun", ["bun", "command/main.ts"]],
+  ["deno", ["deno", "run", "-A", "command/main.ts"]],
 ])("on %s", (_name, command) => {
   test("the log and the status page tell of responses, failures, tunnels, cut streams and clients that left", async () => {
     const { program, origin } = await start(

@@ -1,9 +1,9 @@
 /** How arguments are read: short forms of targets, the forms of flags, and flags of other commands. */
 import { describe, expect, test } from "vitest";
-import { flags } from "../runtimes/cli/flags.ts";
-import { parse } from "../runtimes/cli/parse.ts";
-import { peerFlags } from "../runtimes/cli/peerflags.ts";
-import { expandTarget } from "../runtimes/cli/shorttarget.ts";
+import { flags } from "../command/flags/flags.ts";
+import { parse } from "../command/flags/parse.ts";
+import { peerFlags } from "../command/flags/peerflags.ts";
+import { expandTarget } from "../command/flags/shorttarget.ts";
 
 test.each([
   ["4000", "http://127.0.0.1:4000"],

@@ -7,7 +7,7 @@ import {
   parsePattern,
   PatternMap,
   readingsOf,
-} from "../runtimes/cli/pattern.ts";
+} from "../command/serve/pattern.ts";
 
 /** Returns the pattern that a request matches, among several. */
 function findAmong(patterns: string[], host: string | undefined, path: string): string | undefined {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { checkLine } from "../runtimes/cli/checkline.ts";
-import { parse } from "../runtimes/cli/parse.ts";
-import { splitWords } from "../runtimes/cli/routeflag.ts";
+import { checkLine } from "../command/config/checkline.ts";
+import { parse } from "../command/flags/parse.ts";
+import { splitWords } from "../command/flags/routeflag.ts";
 import { OLDEST } from "../runtimes/sockets/versions.ts";
 import { command, upstream } from "./_command.ts";
 

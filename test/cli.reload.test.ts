@@ -71,9 +71,9 @@ async function download(url: string): Promise<() => Promise<string>> {
 }
 
 describe.each([
-  ["node", ["runtimes/cli.ts"]],
-  ["bun", ["runtimes/cli.ts"]],
-  ["deno", ["run", "-A", "runtimes/cli.ts"]],
+  ["node", ["command/main.ts"]],
+  ["bun", ["command/main.ts"]],
+  ["deno", ["run", "-A", "command/main.ts"]],
 ])("on %s", (tool, args) => {
   const path = (): string => join(folder, `${tool}.config.mjs`);
 

@@ -1,6 +1,6 @@
 /** The value of the flag `--route`. */
 import { expect, test } from "vitest";
-import { readRoute, splitWords } from "../runtimes/cli/routeflag.ts";
+import { readRoute, splitWords } from "../command/flags/routeflag.ts";
 
 test.each([
   ["/api=http://a", { match: ["/api"], options: { target: "http://a" } }],

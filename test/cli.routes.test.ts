@@ -1,8 +1,8 @@
 /** The router of the command, without a server. */
 import { describe, expect, test, vi } from "vitest";
 import { advisory } from "./conformance/advisory.ts";
-import { mergeStats, Router } from "../runtimes/cli/routes.ts";
-import type { RouteSettings } from "../runtimes/cli/settings.ts";
+import { mergeStats, Router } from "../command/serve/routes.ts";
+import type { RouteSettings } from "../command/config/settings.ts";
 import { Counters } from "../src/counters.ts";
 import type { RequestEnd } from "../src/exchange/observation.ts";
 import type { PoolStats } from "../src/transport.ts";

@@ -1,6 +1,6 @@
 /** Work that signals start. */
 import { expect, test } from "vitest";
-import { runAgain } from "../runtimes/cli/runagain.ts";
+import { runAgain } from "../command/serve/runagain.ts";
 
 test("calls during a run make one more run, which begins after it", async () => {
   const runs: PromiseWithResolvers<void>[] = [];

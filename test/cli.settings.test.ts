@@ -1,8 +1,8 @@
 /** How flags and a config file become settings, and when two settings are the same. */
 import { describe, expect, test } from "vitest";
-import { serverDefaults } from "../runtimes/cli/commandoptions.ts";
-import { type GivenFlags, isSame, toSettings } from "../runtimes/cli/settings.ts";
-import type { Config } from "../runtimes/config.ts";
+import { serverDefaults } from "../command/flags/commandoptions.ts";
+import { type GivenFlags, isSame, toSettings } from "../command/config/settings.ts";
+import type { Config } from "../command/config.ts";
 
 const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
 

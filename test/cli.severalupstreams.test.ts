@@ -3,19 +3,19 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { checkConfig } from "../runtimes/cli/checkconfig.ts";
-import { checkLine } from "../runtimes/cli/checkline.ts";
-import { capture, renderInspection } from "../runtimes/cli/inspect.ts";
-import { readInspected } from "../runtimes/cli/inspectedrequest.ts";
-import { parse } from "../runtimes/cli/parse.ts";
-import { readRoute } from "../runtimes/cli/routeflag.ts";
-import { isSame, toSettings } from "../runtimes/cli/settings.ts";
-import type { Config } from "../runtimes/config.ts";
+import { checkConfig } from "../command/config/checkconfig.ts";
+import { checkLine } from "../command/config/checkline.ts";
+import { capture, renderInspection } from "../command/inspect/inspect.ts";
+import { readInspected } from "../command/inspect/inspectedrequest.ts";
+import { parse } from "../command/flags/parse.ts";
+import { readRoute } from "../command/flags/routeflag.ts";
+import { isSame, toSettings } from "../command/config/settings.ts";
+import type { Config } from "../command/config.ts";
 import { startProgram } from "./_program.ts";
 import { startUpstreams } from "./_upstreams.ts";
 import { until } from "./_wait.ts";
 
-const COMMAND = new URL("../runtimes/cli.ts", import.meta.url).pathname;
+const COMMAND = new URL("../command/main.ts", import.meta.url).pathname;
 const folder = mkdtempSync(join(tmpdir(), "fetchway-upstreams-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 

@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { renderStats } from "../runtimes/cli/printstats.ts";
+import { renderStats } from "../command/serve/printstats.ts";
 import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until, within } from "./_wait.ts";
@@ -36,9 +36,9 @@ test("the counters are formatted for people", () => {
 });
 
 describe.each([
-  ["node", ["runtimes/cli.ts"]],
-  ["bun", ["runtimes/cli.ts"]],
-  ["deno", ["run", "-A", "runtimes/cli.ts"]],
+  ["node", ["command/main.ts"]],
+  ["bun", ["command/main.ts"]],
+  ["deno", ["run", "-A", "command/main.ts"]],
 ])("on %s", (tool, args) => {
   const start = async (...more: string[]): Promise<[ReturnType<typeof startProgram>, string]> => {
     const program = startProgram(tool, [...args, target, "--port=0", ...more]);

@@ -1,11 +1,11 @@
 import { Script } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { advisory } from "./conformance/advisory.ts";
-import { parseAdminAddress } from "../runtimes/cli/status/adminaddress.ts";
-import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../runtimes/cli/status/metrics.ts";
-import { renderMetrics } from "../runtimes/cli/status/prometheus.ts";
-import { statusPage } from "../runtimes/cli/status/statuspage.ts";
-import { isOwnAuthority, StatusPages } from "../runtimes/cli/status/statusserver.ts";
+import { parseAdminAddress } from "../command/status/adminaddress.ts";
+import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../command/status/metrics.ts";
+import { renderMetrics } from "../command/status/prometheus.ts";
+import { statusPage } from "../command/status/statuspage.ts";
+import { isOwnAuthority, StatusPages } from "../command/status/statusserver.ts";
 import { clientGone, ProxyError } from "../src/error.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { endOf } from "./_requestend.ts";

@@ -10,7 +10,7 @@ import { connect } from "node:tls";
 import type { IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
-import { readCertificate, readTrust } from "../runtimes/cli/certificate.ts";
+import { readCertificate, readTrust } from "../command/serve/certificate.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { Command, programs, upstream } from "./_command.ts";
 import { sayHello } from "./_handshake.ts";

@@ -7,7 +7,7 @@ import {
   type ClientConnection,
   ClientConnections,
   groupOf,
-} from "../runtimes/cli/clientconnections.ts";
+} from "../command/limits/clientconnections.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { listen } from "./_serve.ts";
 import { until } from "./_wait.ts";

@@ -3,9 +3,9 @@ import { createServer } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { ClientConnections } from "../runtimes/cli/clientconnections.ts";
-import { intervalOf, SlowClients } from "../runtimes/cli/clienttimeouts.ts";
-import { serverDefaults } from "../runtimes/cli/commandoptions.ts";
+import { ClientConnections } from "../command/limits/clientconnections.ts";
+import { intervalOf, SlowClients } from "../command/limits/clienttimeouts.ts";
+import { serverDefaults } from "../command/flags/commandoptions.ts";
 import { listen } from "./_serve.ts";
 import { within } from "./_wait.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { addCors, origins } from "../runtimes/cli/cors.ts";
+import { addCors, origins } from "../command/serve/cors.ts";
 
 const shop = "https://shop.example";
 const app = "http://localhost:5173";

@@ -1,10 +1,10 @@
 /** No message about wrong input repeats the credentials of a URL, wherever the URL was written and whatever is wrong with it. */
 import { describe, expect, test } from "vitest";
-import { checkConfig } from "../runtimes/cli/checkconfig.ts";
-import { checkLine } from "../runtimes/cli/checkline.ts";
-import { serverSchema } from "../runtimes/cli/commandoptions.ts";
-import { flags } from "../runtimes/cli/flags.ts";
-import { parse } from "../runtimes/cli/parse.ts";
+import { checkConfig } from "../command/config/checkconfig.ts";
+import { checkLine } from "../command/config/checkline.ts";
+import { serverSchema } from "../command/flags/commandoptions.ts";
+import { flags } from "../command/flags/flags.ts";
+import { parse } from "../command/flags/parse.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { cutCredentials } from "../src/options/misuse.ts";
 import { poolSchema } from "../src/options/pooloptions.ts";

@@ -133,7 +133,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   );
 
   test("the command forwards, and explains a bad argument", async () => {
-    const run = tool === "deno" ? ["run", "-A", "runtimes/cli.ts"] : ["runtimes/cli.ts"];
+    const run = tool === "deno" ? ["run", "-A", "command/main.ts"] : ["command/main.ts"];
     await using program = startProgram(tool, [
       ...run,
       upstream.url,

@@ -189,7 +189,7 @@ const execute = promisify(execFile);
 
 /** Runs a line of a shell, in which `npx fetchway` is the command of the sources. */
 async function runLine(line: string): Promise<string> {
-  const command = `"${process.execPath}" "${root}/runtimes/cli.ts"`;
+  const command = `"${process.execPath}" "${root}/command/main.ts"`;
   const script = line.replace("npx fetchway", command);
   const env = { ...process.env, NO_COLOR: "1", NODE_OPTIONS: "" };
   const { stdout } = await execute("sh", ["-c", script], { cwd: folder, env });

@@ -5,7 +5,7 @@ import { routeRules } from "h3/rules";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createServer as createVite, type UserConfig } from "vite";
 import { WebSocket } from "ws";
-import { proxy as ruleHandler } from "../runtimes/rules.ts";
+import { proxy as ruleHandler } from "../integrations/rules.ts";
 import { expectAllRun, importBlock } from "./_blocks.ts";
 import { listen, serve } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";

@@ -34,6 +34,8 @@ describe("regular expressions", () => {
     "src/",
     "runtimes/",
     "runtimes/sockets/",
+    "integrations/",
+    "command/",
     "runtimes/node/",
     "runtimes/node/internals/",
     "src/http1/",

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "..");
-const files = globSync("{src,runtimes}/**/*.ts", { cwd: root });
+const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
 
 /** Groups values by a key, and returns the groups with more than one value. */
 function findRepeated<T>(values: readonly T[], keyOf: (value: T) => string): Record<string, T[]> {

@@ -47,7 +47,8 @@ describe("the installed package", () => {
     app = await mkdtemp(join(tmpdir(), "fetchway-"));
     // Build in a copy, so that the build does not change the dist folder of the project.
     const copy = join(app, "copy");
-    const sources = "src runtimes build.ts package.json tsconfig.json tsconfig.build.json";
+    const sources =
+      "src runtimes integrations command build.ts package.json tsconfig.json tsconfig.build.json";
     for (const part of [...sources.split(" "), ...manifest.files]) {
       // A test reports missing files, and dist is built in the copy.
       if (part === "dist" || !existsSync(join(root, part))) continue;
@@ -74,7 +75,9 @@ describe("the installed package", () => {
     expect(packed).toEqual(expect.arrayContaining(manifest.files));
     expect(
       packed.filter((file) =>
-        /^(?!examples\/).*(?<!\.d)\.ts$|^(test|src|runtimes|node_modules)/.test(file),
+        /^(?!examples\/).*(?<!\.d)\.ts$|^(test|src|runtimes|integrations|command|node_modules)/.test(
+          file,
+        ),
       ),
     ).toEqual([]);
     for (const { types, default: code } of Object.values(manifest.exports["."])) {

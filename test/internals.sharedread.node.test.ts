@@ -4,7 +4,7 @@ import { createServer as createHttpServer } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { countUnsent } from "../runtimes/node/internals/writequeue.ts";
+import { countUnsent } from "../command/limits/writequeue.ts";
 import { takeShared, readIntoShared } from "../runtimes/node/internals/sharedread.ts";
 import { watchReads } from "../runtimes/node/internals/wrapped.ts";
 import { useApps } from "./_apps.ts";

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
-import { countUnsent } from "../runtimes/node/internals/writequeue.ts";
+import { countUnsent } from "../command/limits/writequeue.ts";
 import { listen } from "./_serve.ts";
 import { until } from "./_wait.ts";
 

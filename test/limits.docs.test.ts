@@ -1,11 +1,14 @@
 /** docs/limits.md, and the flags of the command on the other pages, against the code. */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { clientLimitSchema, listenSchema } from "../runtimes/cli/commandoptions.ts";
-import { flags } from "../runtimes/cli/flags.ts";
+import { clientLimitSchema, listenSchema } from "../command/flags/commandoptions.ts";
+import { flags } from "../command/flags/flags.ts";
 
 const page = readFileSync(new URL("../docs/limits.md", import.meta.url), "utf8");
-const options = readFileSync(new URL("../runtimes/cli/commandoptions.ts", import.meta.url), "utf8");
+const options = readFileSync(
+  new URL("../command/flags/commandoptions.ts", import.meta.url),
+  "utf8",
+);
 
 /** The rows of the table of limits: flag, option and default. */
 const rows = Array.from(

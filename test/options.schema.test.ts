@@ -3,12 +3,12 @@
  * here.
  */
 import { describe, expect, test } from "vitest";
-import { lineSchema, serverDefaults, serverSchema } from "../runtimes/cli/commandoptions.ts";
-import { flags, type Scope } from "../runtimes/cli/flags.ts";
-import { renderHelp } from "../runtimes/cli/help.ts";
-import { parse } from "../runtimes/cli/parse.ts";
-import { findProblems } from "../runtimes/cli/problems.ts";
-import { balanceSchema } from "../runtimes/cli/severalupstreams.ts";
+import { lineSchema, serverDefaults, serverSchema } from "../command/flags/commandoptions.ts";
+import { flags, type Scope } from "../command/flags/flags.ts";
+import { renderHelp } from "../command/flags/help.ts";
+import { parse } from "../command/flags/parse.ts";
+import { findProblems } from "../command/config/problems.ts";
+import { balanceSchema } from "../command/flags/severalupstreams.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { checkOptions } from "../src/options/check.ts";
 import { checkPoolOptions } from "../src/options/poolcheck.ts";

@@ -27,7 +27,7 @@ interface Manifest {
 const manifest = json("package.json") as Manifest;
 /** The entries that integrate a package which users must install themselves. */
 const INTEGRATIONS = ["undici"];
-const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
+const sources = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
 
 describe("package.json", () => {
   test("`exports` are the built files of `imports`, types first", () => {

@@ -90,7 +90,7 @@ test("README's command without code forwards", async () => {
   const words = line.replace("3000", `${port}`).match(/"[^"]*"|\S+/g) ?? [];
   const flags = words.map((word) => word.replaceAll('"', ""));
   await using program = startProgram("node", [
-    "runtimes/cli.ts",
+    "command/main.ts",
     new URL(upstream.url).port,
     ...flags,
   ]);

@@ -7,7 +7,7 @@ import { createMatcherFromFind, routeRules } from "h3/rules";
 import { compileRouteRules } from "h3/rules/compiler";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { createRuleHandler, proxy, type RuleHandler } from "../runtimes/rules.ts";
+import { createRuleHandler, proxy, type RuleHandler } from "../integrations/rules.ts";
 import { Upstream } from "./_upstream.ts";
 import { until, within } from "./_wait.ts";
 import { accept } from "./_websocket.ts";
@@ -195,7 +195,7 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s is refused",
 
 test("rules that are compiled to a module, as Nitro's, import the handler by name", async () => {
   const rules = { "/api/**": { proxy: `${upstream.url}/v1/**` } };
-  const source = new URL("../runtimes/rules.ts", import.meta.url).href;
+  const source = new URL("../integrations/rules.ts", import.meta.url).href;
   const { code } = compileRouteRules(rules, { runtimeRules: { proxy: { source } } });
   // A module in the project's folder finds its packages.
   const folder = await mkdtemp(join(import.meta.dirname, "../node_modules/.cache/rules-"));

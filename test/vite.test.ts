@@ -16,7 +16,7 @@ import {
   type ViteDevServer,
 } from "vite";
 import { WebSocket } from "ws";
-import { viteProxy, type ViteRoutes } from "../runtimes/vite.ts";
+import { viteProxy, type ViteRoutes } from "../integrations/vite.ts";
 import { connect } from "./_client.ts";
 import { Upstream } from "./_upstream.ts";
 import { pause, until, within } from "./_wait.ts";

@@ -121,7 +121,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
 
   test("the command carries them", async () => {
     echoMessages(upstream);
-    const args = [...run[tool], "runtimes/cli.ts", upstream.url, "--port", "0"];
+    const args = [...run[tool], "command/main.ts", upstream.url, "--port", "0"];
     await using command = startProgram(tool, args);
     expect(await sayHello(`ws://127.0.0.1:${await portOf(command)}`)).toBe("hello");
   });

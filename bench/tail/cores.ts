@@ -80,7 +80,7 @@ export async function measureCores(
   generator: Command,
   progress: (line: string) => void,
 ): Promise<WorkersFigures[]> {
-  const file = fileURLToPath(new URL("../../runtimes/cli.ts", import.meta.url));
+  const file = fileURLToPath(new URL("../../command/main.ts", import.meta.url));
   const upstream = await startUpstream("all");
   const runs: { program: Program; fast: Throughput[]; paced: PacedRound[] }[] = [];
   try {

@@ -74,9 +74,9 @@ closed.close();
 // ── the command ──
 
 const COMMANDS: Record<string, readonly string[]> = {
-  node: ["runtimes/cli.ts"],
-  bun: ["runtimes/cli.ts"],
-  deno: ["run", "-A", "runtimes/cli.ts"],
+  node: ["command/main.ts"],
+  bun: ["command/main.ts"],
+  deno: ["run", "-A", "command/main.ts"],
 };
 const probe = createServer();
 const adminPort = await listen(probe);

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { listen } from "../_serve.ts";
 import { settled, until } from "../_wait.ts";
 
-const command = new URL("../../runtimes/cli.ts", import.meta.url);
+const command = new URL("../../command/main.ts", import.meta.url);
 const holder = new URL("_holder.ts", import.meta.url);
 
 /** What was seen. */

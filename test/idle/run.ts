@@ -7,7 +7,7 @@
  */
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { clientLimitSchema } from "../../runtimes/cli/commandoptions.ts";
+import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
 import { defaultsOf } from "../../src/options/schema.ts";
 import { holdIdle } from "./_holdidle.ts";
 

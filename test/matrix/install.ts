@@ -23,7 +23,7 @@ const { engines, dependencies, devDependencies } = JSON.parse(
 export const pinned: Readonly<Record<string, string>> = { ...devDependencies, ...dependencies };
 
 /** The command, from the root of the project; compiled, from the folder above the hosts. */
-export const COMMAND = "runtimes/cli.ts";
+export const COMMAND = "command/main.ts";
 
 function npm(...args: string[]): string {
   // Under `npm run`, npm sets variables with its own options, which this call must not inherit.

@@ -1,0 +1,64 @@
+/**
+ * The types of the command's config file: `fetchway/config`. It has no code of the proxy, so that a config file loads quickly.
+ * @module
+ */
+import type { CreateProxyOptions } from "#proxy";
+import type { BalanceOptions } from "../src/upstreams/balance.ts";
+import type { ServerOptions } from "./flags/commandoptions.ts";
+import type { TargetList } from "./flags/severalupstreams.ts";
+
+export type { CreateProxyOptions } from "#proxy";
+export type { BalancedTarget, BalanceOptions } from "../src/upstreams/balance.ts";
+export type { TargetList } from "./flags/severalupstreams.ts";
+export type {
+  ClientLimits,
+  ListenOptions,
+  ReportOptions,
+  SecurityOptions,
+  ServerOptions,
+} from "./flags/commandoptions.ts";
+export type { LogForm } from "./log/requestlog.ts";
+
+/** A part of the requests, and where they go. Its options take precedence over those of the config. */
+export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {
+  /**
+   * Which requests belong to the route: an optional host, then a path prefix.
+   *
+   * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`. A host is written without a port;
+   * `*.` at its beginning stands for any subdomain. An exact host takes precedence over a wildcard, a longer wildcard over a
+   * shorter one, and both over a route without a host; then the longest prefix takes precedence. The prefix stays in the path
+   * unless `stripPrefix` removes it.
+   * @example ["shop.example/api", "*.example.com/", "/"]
+   */
+  match: string | readonly string[];
+  /** Where to send the requests of the route; an array for several upstreams. */
+  target: CreateProxyOptions["target"] | TargetList;
+  /** How requests are spread over several upstreams: the options of `balance` of `fetchway/upstreams`. */
+  balance?: BalanceOptions;
+}
+
+/** What a config file of the command exports. The options of a proxy here are the defaults of all routes. */
+export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
+  /** The options of the server that the command starts. */
+  server?: ServerOptions;
+  /** The target of all requests that no route matches: short for a route with the match `"/"`. */
+  target?: CreateProxyOptions["target"] | TargetList;
+  /** The options of several upstreams that are the defaults of all routes. */
+  balance?: BalanceOptions;
+  /** Where the requests go, by host and path. */
+  routes?: readonly ConfigRoute[];
+}
+
+/**
+ * Returns a config unchanged: an editor then knows its types.
+ * @example
+ * ```ts
+ * export default defineConfig({
+ *   server: { port: 8080 },
+ *   routes: [{ match: "/api", target: "http://127.0.0.1:4001", stripPrefix: "/api" }],
+ * });
+ * ```
+ */
+export function defineConfig(config: Config): Config {
+  return config;
+}

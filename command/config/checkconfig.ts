@@ -1,0 +1,226 @@
+/** Finds what is wrong with a config, in the words of the file. */
+import { findWrong, isRecord } from "../../src/options/schema.ts";
+import { nearest } from "../../src/options/nearest.ts";
+import { poolSchema } from "../../src/options/pooloptions.ts";
+import { proxySchema } from "../../src/options/proxyoptions.ts";
+import type { Config } from "../config.ts";
+import { serverSchema } from "../flags/commandoptions.ts";
+import { checkPattern, normalizePattern } from "../serve/pattern.ts";
+import { findRefusal } from "./problems.ts";
+import { toSettings } from "./settings.ts";
+import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
+import { expandTarget } from "../flags/shorttarget.ts";
+import { cutCredentials, quoteInput } from "../../src/options/misuse.ts";
+
+/** A mistake in a config. */
+export interface ConfigFault {
+  /** The place and the fix, such as `route "/api": timeout: use whole milliseconds`. */
+  readonly text: string;
+  /** The name of the property, to find its line. */
+  readonly key?: string | undefined;
+  /** The index of the route, and the number of routes. */
+  readonly route?: number | undefined;
+  readonly routes?: number | undefined;
+}
+
+const TARGET = "http://localhost";
+
+/** Names that other tools have for what is called `target` here, or `match`. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  url: "target",
+  upstream: "target",
+  to: "target",
+  proxy: "target",
+  backend: "target",
+  path: "match",
+  prefix: "match",
+  from: "match",
+  context: "match",
+  hostname: "match",
+};
+
+/** Returns the mistakes in a config. */
+export function checkConfig(config: unknown): ConfigFault[] {
+  if (typeof config === "function" || config instanceof Promise) {
+    return [{ text: "export the config itself, not a function or a promise" }];
+  }
+  if (!isRecord(config)) return [{ text: 'export an object such as { target: "http://…" }' }];
+  const { server, routes, target, balance, ...defaults } = config;
+  const faults = [
+    ...checkServer(server),
+    ...checkProxyOptions(defaults, "", explainTop, {}),
+    ...checkTarget(target, "", {}),
+    ...checkBalance(balance, target, "", {}),
+    ...checkRoutes(routes),
+  ];
+  return faults.length > 0 ? faults : checkWhole(config);
+}
+
+function checkServer(server: unknown): ConfigFault[] {
+  if (server === undefined) return [];
+  if (!isRecord(server)) {
+    return [{ text: "server: use an object such as { port: 8080 }", key: "server" }];
+  }
+  return Object.entries(server).flatMap(([key, value]) => {
+    const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
+    return fix === undefined ? [] : [{ text: `server.${cutCredentials(key)}: ${fix}`, key }];
+  });
+}
+
+function checkRoutes(routes: unknown): ConfigFault[] {
+  if (routes === undefined) return [];
+  if (!Array.isArray(routes)) {
+    return [
+      { text: 'routes: use an array of { match: "/api", target: "http://…" }', key: "routes" },
+    ];
+  }
+  const taken = new Map<string, string>();
+  return routes.flatMap((route: unknown, index) => {
+    const place = { route: index, routes: routes.length };
+    if (!isRecord(route)) return [{ text: `routes[${index}]: use an object`, ...place }];
+    const { match, target, balance, ...options } = route;
+    const label = `${nameRoute(match, index)}: `;
+    const faults = checkProxyOptions(options, label, explainInRoute, place);
+    faults.push(...checkBalance(balance, target, label, place));
+    if (target !== undefined) faults.unshift(...checkTarget(target, label, place));
+    else faults.unshift({ text: `${label}target: say where to send the requests`, ...place });
+    for (const text of checkMatch(match, label, taken)) {
+      faults.unshift({ text, key: "match", ...place });
+    }
+    return faults;
+  });
+}
+
+/** Names a route in messages. */
+function nameRoute(match: unknown, index: number): string {
+  const patterns = (Array.isArray(match) ? match : [match]) as unknown[];
+  const isNamed = patterns.length > 0 && patterns.every((each) => typeof each === "string");
+  return isNamed ? `route ${quoteInput(patterns.join(", "))}` : `routes[${index}]`;
+}
+
+function checkMatch(match: unknown, label: string, taken: Map<string, string>): string[] {
+  if (match === undefined) return [`${label}match: say which requests, such as "/api"`];
+  const patterns = (Array.isArray(match) ? match : [match]) as unknown[];
+  if (patterns.length === 0) return [`${label}match: the list is empty`];
+  return patterns.flatMap((pattern) => {
+    const wrong = checkPattern(pattern);
+    if (wrong !== undefined) return [`${label}match: ${wrong}`];
+    const name = normalizePattern(pattern as string);
+    const other = taken.get(name);
+    taken.set(name, label);
+    if (other === undefined) return [];
+    const where = other === label ? "the same pattern is there twice" : `${other}has it already`;
+    return [`${label}match: ${quoteInput(pattern)}: ${where.replace(/: has/, " has")}`];
+  });
+}
+
+function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>): ConfigFault[] {
+  if (target === undefined) return [];
+  const wrong = findRefusal({ target: target as RouteOptions["target"] });
+  if (wrong === undefined) return [];
+  const [first] = (Array.isArray(target) ? target : [target]) as unknown[];
+  const text = typeof first === "string" || typeof first === "number" ? String(first) : "";
+  const meant = expandTarget(text);
+  const fix = meant === text ? strip(wrong) : `write ${quoteInput(meant)}`;
+  return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
+}
+
+/** Checks the options of several upstreams, with upstreams that are right. */
+function checkBalance(
+  given: unknown,
+  target: unknown,
+  label: string,
+  place: Partial<ConfigFault>,
+): ConfigFault[] {
+  if (given === undefined) return [];
+  const fault = (text: string): ConfigFault => ({
+    text: `${label}balance${text}`,
+    key: "balance",
+    ...place,
+  });
+  if (!isRecord(given)) return [fault(': use an object such as { policy: "first" }')];
+  if (target !== undefined && !isBalanceable(target as RouteOptions["target"])) {
+    return [fault(": it needs a target that is a URL, or an array of several")];
+  }
+  return Object.entries(given).flatMap(([key, value]) => {
+    const wrong = findRefusal({ target: [TARGET], balance: { [key]: value } });
+    return wrong === undefined ? [] : [fault(`.${cutCredentials(key)}: ${strip(wrong)}`)];
+  });
+}
+
+/** Checks each option of a proxy alone, because `createProxy` stops at the first wrong one. */
+function checkProxyOptions(
+  options: Record<string, unknown>,
+  label: string,
+  explain: (name: string) => string | undefined,
+  place: Partial<ConfigFault>,
+): ConfigFault[] {
+  return Object.entries(options).flatMap(([key, value]) => {
+    if (key === "pool") return checkPool(value, label, place);
+    const known = Object.hasOwn(proxySchema, key);
+    const other = known ? undefined : explain(key);
+    const wrong = other ?? findRefusal({ target: TARGET, followRedirects: false, [key]: value });
+    return wrong === undefined
+      ? []
+      : [{ text: `${label}${cutCredentials(key)}: ${strip(wrong)}`, key, ...place }];
+  });
+}
+
+function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): ConfigFault[] {
+  if (!isRecord(pool)) {
+    return [
+      { text: `${label}pool: use an object such as { maxSockets: 50 }`, key: "pool", ...place },
+    ];
+  }
+  return Object.entries(pool).flatMap(([key, value]) => {
+    const wrong = findRefusal({ target: TARGET, pool: { [key]: value } });
+    if (wrong === undefined) return [];
+    return [{ text: `${label}pool.${cutCredentials(key)}: ${strip(wrong)}`, key, ...place }];
+  });
+}
+
+/** Checks the options of each route together: some are refused only beside others. */
+function checkWhole(config: object): ConfigFault[] {
+  const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
+  const own = (config as Config).routes ?? [];
+  return routes.flatMap(({ options }, index) => {
+    const wrong = findRefusal(options);
+    if (wrong === undefined) return [];
+    const route = own[index];
+    if (route === undefined) return [{ text: strip(wrong) }];
+    const text = `${nameRoute(route.match, index)}: ${strip(wrong)}`;
+    return [{ text, route: index, routes: own.length }];
+  });
+}
+
+function explainTop(name: string): string | undefined {
+  if (Object.hasOwn(serverSchema, name)) {
+    return `it is an option of the server; write server: { ${name}: … }`;
+  }
+  if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
+  return explainUnknownName(name, ["server", "routes", "target", "balance"]);
+}
+
+function explainInRoute(name: string): string | undefined {
+  if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
+  if (Object.hasOwn(serverSchema, name)) {
+    return `it is an option of the server, not of a route; write it at the top in server: { ${name}: … }`;
+  }
+  return explainUnknownName(name, ["match", "target", "balance"]);
+}
+
+function explainUnknownName(name: string, others: readonly string[]): string | undefined {
+  // `createProxy` explains the options of a pool, and those of other libraries.
+  if (Object.hasOwn(poolSchema, name))
+    return `it is an option of the pool; write pool: { ${name}: … }`;
+  const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
+  return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
+}
+
+/** Removes what the place in the file says already. */
+function strip(message: string): string {
+  return message
+    .replace(/^fetchway: /, "")
+    .replace(/^bad (?:option `[^`]*`|target "[^"]*"): /, "")
+    .replace(/; there are .*$/, "");
+}

@@ -1,0 +1,63 @@
+import { readdirSync } from "node:fs";
+import { findMissingLimits } from "../limits/clientlimits.ts";
+import type { LineSettings } from "../flags/commandoptions.ts";
+import { readInspected } from "../inspect/inspectedrequest.ts";
+import type { CommandLine } from "../flags/parse.ts";
+import { explain, findProblems, findTargetProblems } from "./problems.ts";
+import { type GivenRoute, readRoute } from "../flags/routeflag.ts";
+
+/**
+ * Checks a command line, and reads its routes.
+ * @returns the routes, and all mistakes, one line each
+ */
+export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[] } {
+  const problems = [...line.problems, ...findProblems(line)];
+  const routes: GivenRoute[] = [];
+  const { demo, config, route: texts = [] } = line.given.line;
+  for (const read of texts.map(readRoute)) {
+    if (Array.isArray(read)) problems.push(...read);
+    else routes.push(read);
+  }
+  const taken = new Set<string>();
+  for (const pattern of routes.flatMap(({ match }) => match)) {
+    if (taken.has(pattern)) problems.push(`--route ${pattern}: another --route has the same path`);
+    taken.add(pattern);
+  }
+  const names = Object.keys(line.given.server);
+  problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
+  problems.push(...checkInspected(line.given.line));
+  if (line.unsure) return { routes, problems };
+  problems.push(...findTargetProblems(line.targets));
+  const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
+  if (!isRouted) problems.push(`no target: write ${suggestTarget()}`);
+  return { routes, problems };
+}
+
+function checkInspected({ inspect, inspectHeader }: LineSettings): string[] {
+  if (inspect === undefined) {
+    return inspectHeader === undefined
+      ? []
+      : ["--inspect-header does nothing without --inspect; to set a field, use --header"];
+  }
+  try {
+    readInspected(inspect, inspectHeader);
+    return [];
+  } catch (error) {
+    return [explain(error)];
+  }
+}
+
+function labelOf({ labels }: CommandLine, option: string): string {
+  for (const [flag, label] of labels) if (flag.option === option) return label;
+  return option;
+}
+
+/** Suggests a command line. A config file is not read unless it is named, but it is suggested where there is one. */
+function suggestTarget(): string {
+  const found = readdirSync(".").find((name) =>
+    /^fetchway\.config\.(?:[mc]?[jt]s|json)$/.test(name),
+  );
+  return found === undefined
+    ? "fetchway http://127.0.0.1:4000, or try fetchway --demo"
+    : `fetchway --config ${found}, or fetchway http://127.0.0.1:4000`;
+}

@@ -1,0 +1,88 @@
+import { createProxy, type Proxy } from "#proxy";
+import { flags } from "../flags/flags.ts";
+import type { CommandLine } from "../flags/parse.ts";
+import { UsageError } from "../flags/read.ts";
+import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
+
+const ANY_TARGET = "http://localhost";
+
+/**
+ * Finds the wrong options. It creates a proxy for each option alone, because `createProxy` stops at the first wrong option.
+ * @returns one line for each wrong option
+ */
+export function findProblems({ given, labels }: CommandLine): string[] {
+  return Array.from(labels).flatMap(([{ scope, option }, label]) => {
+    if (scope !== "proxy" && scope !== "pool") return [];
+    const one = { [option]: given[scope][option] };
+    const wrong = tryCreate({ target: ANY_TARGET, ...(scope === "pool" ? { pool: one } : one) });
+    return wrong === undefined ? [] : [`${label}: ${wrong}`];
+  });
+}
+
+/** Returns what is wrong with targets, one line each. */
+export function findTargetProblems(targets: readonly string[]): string[] {
+  const problems = targets.flatMap(findTargetProblem);
+  if (problems.length > 0 || targets.length < 2) return problems;
+  const wrong = tryCreate({ target: targets });
+  return wrong === undefined ? [] : [wrong];
+}
+
+/** Returns what is wrong with a target, in one line at most. */
+export function findTargetProblem(target: string): string[] {
+  const wrong = tryCreate({ target });
+  if (wrong === undefined) return [];
+  if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
+  const meant = `http://${target}`;
+  const isGuessed = !/@|\/\//.test(target) && tryCreate({ target: meant }) === undefined;
+  return [isGuessed ? `bad target ${quoteInput(target)}: use ${meant}` : wrong];
+}
+
+function tryCreate(options: RouteOptions): string | undefined {
+  const message = findRefusal({ followRedirects: false, ...options });
+  return message && toCommandLine(message);
+}
+
+/**
+ * Returns the message with which `createProxy` refuses options; undefined for good ones.
+ *
+ * To check one option without the others, pass `followRedirects: false` beside it: `redirectTargets` is refused without that.
+ */
+export function findRefusal(options: RouteOptions): string | undefined {
+  let proxy: Proxy;
+  try {
+    proxy = createProxy(toProxyOptions(options));
+  } catch (error) {
+    if (isMisuse(error)) return error.message;
+    throw error;
+  }
+  void proxy.close();
+  return undefined;
+}
+
+function isMisuse(error: unknown): error is TypeError {
+  return error instanceof TypeError && error.message.startsWith("fetchway: ");
+}
+
+/**
+ * Explains the user's mistake in one line.
+ * @throws the error itself, if it is not a mistake of the user
+ */
+export function explain(error: unknown): string {
+  if (error instanceof UsageError) return error.message;
+  if (isMisuse(error)) return toCommandLine(error.message);
+  throw error;
+}
+
+/** Renders a message about options with the names of their flags. */
+function toCommandLine(message: string): string {
+  return message
+    .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")
+    .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`/g, (all, option: string, name?: string) => {
+      const flag = flags.find(
+        ({ option: each, scope }) => each === option && (scope === "proxy" || scope === "pool"),
+      );
+      if (flag === undefined) return all;
+      return name === undefined ? `--${flag.name}` : `--${flag.name} "${name}: …"`;
+    });
+}

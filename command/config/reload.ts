@@ -1,0 +1,77 @@
+/** Applies a config file again while the command runs. */
+import { basename } from "node:path";
+import type { Config } from "../config.ts";
+import { ConfigError, readConfig } from "./loadconfig.ts";
+import { explain } from "./problems.ts";
+import type { Router } from "../serve/routes.ts";
+import { UsageError } from "../flags/read.ts";
+import { isSame, type Settings } from "./settings.ts";
+import { tell } from "../serve/tell.ts";
+import { watchConfig } from "./watchconfig.ts";
+
+/** The options of the server that are read again. */
+const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
+
+/**
+ * Reads a config file again when it changes, and on SIGHUP, and gives its routes to the router. If the file is wrong, or has
+ * no route left, everything stays as it is.
+ * @param compose makes settings of the file and the flags
+ */
+export function reloadConfig(
+  path: string,
+  settings: Settings,
+  compose: (file: Config) => Settings,
+  router: Pick<Router, "update">,
+): void {
+  const name = basename(path);
+  let current = settings;
+
+  async function apply(): Promise<void> {
+    const next = compose(await readConfig(path));
+    assertRouted(name, next);
+    router.update(next.routes);
+    const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
+    tell(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
+    for (const option of findChanged(current.server, next.server)) {
+      console.error(
+        `fetchway: ${name}: server.${option} has changed: restart the command for that`,
+      );
+    }
+    // Compare the server with the options that it has been started with.
+    current = { server: current.server, routes: next.routes };
+  }
+
+  watchConfig(path, async () => {
+    try {
+      await apply();
+    } catch (error) {
+      for (const problem of explainAll(error)) console.error(`fetchway: ${problem}`);
+      console.error(`fetchway: ${name} is not applied: the routes stay as they are`);
+    }
+  });
+}
+
+/**
+ * Makes sure that there is a route.
+ * @throws UsageError that names the file
+ */
+export function assertRouted(name: string, { routes }: Settings): void {
+  if (routes.length === 0) throw new UsageError(`${name}: there is no route: add target or routes`);
+}
+
+/** Returns what is wrong, one line each. */
+export function explainAll(error: unknown): readonly string[] {
+  return error instanceof ConfigError ? error.problems : [explain(error)];
+}
+
+function findChanged(before: object, after: object): string[] {
+  const [one, other] = [before, after] as Record<string, unknown>[];
+  return Object.keys({ ...one, ...other }).filter(
+    (option) => !LIVE.has(option) && !isSame(one?.[option], other?.[option]),
+  );
+}
+
+function describeRoutes(all: number, kept: number): string {
+  const routes = `${all} route${all === 1 ? "" : "s"}`;
+  return kept === all ? `${routes}, unchanged` : `${routes}, ${all - kept} of them new or changed`;
+}

@@ -1,0 +1,109 @@
+/** What the command runs by: the settings of its server and its routes, from flags and a config file. */
+import type { Config } from "../config.ts";
+import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
+import { normalizePattern } from "../serve/pattern.ts";
+import type { BalanceOptions } from "../../src/upstreams/balance.ts";
+import type { GivenRoute } from "../flags/routeflag.ts";
+import type { RouteOptions } from "../flags/severalupstreams.ts";
+
+/** A route with its options, over the defaults. */
+export interface RouteSettings {
+  /** Hosts and path prefixes, such as `"shop.example/api"`. */
+  readonly match: readonly string[];
+  readonly options: RouteOptions;
+}
+
+/** What the command runs by. */
+export interface Settings {
+  readonly server: ServerSettings;
+  readonly routes: readonly RouteSettings[];
+}
+
+type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
+
+/** What the flags say. */
+export interface GivenFlags {
+  readonly server: Partial<ServerSettings>;
+  /** The options of the proxies, also those of their pools. */
+  readonly proxy: ProxyDefaults;
+  readonly routes: readonly GivenRoute[];
+  readonly target: RouteOptions["target"] | undefined;
+  /** The options of several upstreams. */
+  readonly balance?: BalanceOptions;
+}
+
+/**
+ * Combines flags and config file. The flags of a route take precedence over the flags of the command, these over the options
+ * of the file's routes, and these over the options of the file. A route of the command line replaces the file's routes for
+ * the same host and path.
+ * @param base the defaults of the command for pools
+ */
+export function toSettings(
+  flags: GivenFlags,
+  file: Config = {},
+  base: ProxyDefaults["pool"] = {},
+): Settings {
+  const { server, target, routes = [], ...defaults } = file;
+  const spread = flags.balance === undefined ? {} : { balance: flags.balance };
+  const own = { ...flags.proxy, ...spread };
+  const given = flags.routes.map(({ match, options }) => ({
+    match,
+    options: merge(base, defaults, own, options),
+  }));
+  if (flags.target !== undefined) {
+    const options = merge(base, defaults, own, { target: flags.target });
+    given.push({ match: ["/"], options });
+  }
+  const taken = new Set(given.flatMap((route) => route.match));
+  const more = routes.map(({ match, ...options }) => ({
+    match: (typeof match === "string" ? [match] : match).map(normalizePattern),
+    options: merge(base, defaults, options, own),
+  }));
+  if (target !== undefined) {
+    more.push({ match: ["/"], options: merge(base, defaults, { target }, own) });
+  }
+  const left = more.flatMap(({ match, options }) => {
+    const others = match.filter((each) => !taken.has(each));
+    return others.length === 0 ? [] : [{ match: others, options }];
+  });
+  return {
+    server: { ...serverDefaults, ...server, ...flags.server },
+    routes: [...given, ...left],
+  };
+}
+
+/**
+ * Merges options; later ones take precedence. The options of the pool and of several upstreams are merged one by one, all
+ * others as a whole.
+ * @param base the defaults of the command for pools
+ */
+function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): RouteOptions {
+  const merged = Object.assign({}, ...layers) as RouteOptions;
+  const spread = Object.assign({}, ...layers.map((layer) => layer.balance)) as BalanceOptions;
+  if (Object.keys(spread).length > 0) merged.balance = spread;
+  const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
+  // A transport has connections of its own, so that the options of a pool are refused beside it.
+  const isOwn = merged.transport === undefined && merged.fetch === undefined;
+  const all = isOwn ? { ...base, ...pool } : pool;
+  if (Object.keys(all).length > 0) merged.pool = all;
+  else delete merged.pool;
+  return merged;
+}
+
+/** Whether a value is one that JSON has, so that its parts can be compared. */
+function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype || prototype === Array.prototype;
+}
+
+/** Whether two options are the same: plain objects and arrays by their parts, everything else by identity. */
+export function isSame(one: unknown, other: unknown): boolean {
+  if (Object.is(one, other)) return true;
+  if (!isPlain(one) || !isPlain(other) || Array.isArray(one) !== Array.isArray(other)) return false;
+  const names = Object.keys(one);
+  return (
+    names.length === Object.keys(other).length &&
+    names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name]))
+  );
+}

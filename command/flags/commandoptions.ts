@@ -1,0 +1,365 @@
+/** The options of the command itself, in the same form as those of a proxy. */
+import {
+  bytes,
+  choice,
+  either,
+  limitFrom,
+  milliseconds,
+  text,
+  toggle,
+  whole,
+} from "../../src/options/kinds.ts";
+import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
+import { origins } from "../serve/cors.ts";
+import type { LogForm } from "../log/requestlog.ts";
+import { parseAdminAddress } from "../status/adminaddress.ts";
+
+/** The options about the server that the command starts. */
+export interface ListenOptions {
+  /**
+   * The port to listen on; `0` takes a free one.
+   * @default 3000
+   */
+  port?: number;
+  /**
+   * The address to listen on; `"0.0.0.0"` for all.
+   * @default "127.0.0.1"
+   */
+  host?: string;
+  /**
+   * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. What is left then is cut, and the exit code
+   * is 1 instead of 0.
+   * @default 10000
+   */
+  stopTimeout?: number;
+  /**
+   * The number of worker processes that share the port; `"auto"` for one for each core. `1` is this process alone. Only Node
+   * can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the workers one after
+   * another, and so does a change of the config file.
+   *
+   * Each worker has connections, caches and upstream states of its own: limits of the pool, such as `maxSockets`, count for
+   * each worker. `maxConnections` and `maxPerAddress` are divided among them.
+   * @default 1
+   */
+  workers?: number | "auto";
+  /**
+   * Milliseconds without a sign of life after which a worker counts as hung: another one takes its place, and it is killed if
+   * it does not go on within `stopTimeout` and 3 seconds. `0` never replaces one, such as under a debugger.
+   *
+   * A hook that computes for longer without a pause blocks all requests of its worker, and gets it replaced.
+   * @default 10000
+   */
+  workerTimeout?: number;
+}
+
+export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
+  port: {
+    kind: whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535),
+    default: 3000,
+  },
+  host: { kind: text(/./, 'use an address such as "0.0.0.0"'), default: "127.0.0.1" },
+  stopTimeout: {
+    kind: whole(0, "use whole milliseconds", 2 ** 31 - 1, "milliseconds"),
+    default: 10_000,
+  },
+  workers: {
+    kind: either(
+      "use a whole number from 1 to 1024, or auto for one for each core",
+      whole(1, "", 1024),
+      choice("auto"),
+    ),
+    default: 1,
+  },
+  workerTimeout: { kind: milliseconds, default: 10_000 },
+};
+
+export const listenFlags: Flags<ListenOptions> = {
+  heading: "Listening",
+  flags: {
+    port: { short: "p", help: "port to listen on; 0 takes a free one" },
+    host: { value: "<address>", help: "address to listen on; 0.0.0.0 for all" },
+    stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
+    workers: { help: "processes that share the port (Node only)" },
+    workerTimeout: "until a worker that hangs is replaced",
+  },
+};
+
+/** The options about TLS, on both sides, and about browsers. */
+export interface SecurityOptions {
+  /**
+   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. SIGHUP
+   * reads it again. It needs `key`.
+   */
+  cert?: string;
+  /** The file of the private key of `cert`, in PEM and not encrypted. */
+  key?: string;
+  /**
+   * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
+   * The option `tls` of a target or a pool takes precedence.
+   */
+  ca?: string;
+  /**
+   * Whether to accept any certificate of an upstream. Others on the network path can then read and change everything.
+   * The option `tls` of a target or a pool takes precedence.
+   * @default false
+   */
+  insecure?: boolean;
+  /**
+   * Whether pages of all origins may read responses (CORS), without cookies. It is meant for development: every page that
+   * the user visits can then read what the server answers to requests without cookies.
+   *
+   * Preflights are answered without the upstream. If a response of the upstream has `Access-Control-Allow-Origin`, its fields
+   * stay as they are.
+   * @default false
+   */
+  cors?: boolean;
+  /**
+   * The origins whose pages may read responses (CORS), with cookies, instead of all without cookies. It needs no `cors`.
+   * @example ["http://localhost:5173"]
+   */
+  corsOrigin?: readonly string[];
+}
+
+const file = text(/./, 'use a file in PEM such as "cert.pem"');
+
+const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
+  cert: { kind: file },
+  key: { kind: file },
+  ca: { kind: file },
+  insecure: { kind: toggle, default: false },
+  cors: { kind: toggle, default: false },
+  corsOrigin: { kind: origins },
+};
+
+export const securityFlags: Flags<SecurityOptions> = {
+  heading: "TLS and browsers",
+  flags: {
+    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; SIGHUP reads the file again" },
+    key: { value: "<file>", help: "the private key of --cert" },
+    ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
+    insecure: "accept any certificate of an upstream",
+    cors: "let pages of all origins read responses, without cookies",
+    corsOrigin: { value: "<a,b>", help: "let pages of these origins read responses, with cookies" },
+  },
+};
+
+/**
+ * The limits for clients, which only Node's server has. They are named as in Node where Node has them, else as in nginx
+ * without the prefix `client_`. None ends a request that makes progress, or that waits for its upstream.
+ */
+export interface ClientLimits {
+  /**
+   * Milliseconds until the header section of a request is complete, then 408; of a TLS connection also until the handshake
+   * is. `0` for no limit.
+   * @default 60000
+   */
+  headersTimeout?: number;
+  /**
+   * Milliseconds to wait for each chunk of a request's body, then 408. `0` for no limit. Only the time in which the client
+   * sends nothing counts: not while the upstream does not read, nor once it has begun to answer.
+   * @default 60000
+   */
+  bodyTimeout?: number;
+  /**
+   * Milliseconds that a client may read nothing while bytes wait for it; then its connection is reset. `0` for no limit. It
+   * applies to tunnels, too.
+   * @default 60000
+   */
+  sendTimeout?: number;
+  /**
+   * Milliseconds that a connection without a request is kept. `0` for no limit. Behind a load balancer, set it longer than
+   * the idle timeout of that one, which would otherwise send a request to a connection that is being closed.
+   * @default 75000
+   */
+  keepAliveTimeout?: number;
+  /**
+   * Bytes of a request's header section; a larger one gets 431.
+   * @default 16384
+   */
+  maxHeaderSize?: number;
+  /**
+   * Fields of a request's header section; with more, it gets 431.
+   * @default 256
+   */
+  maxHeadersCount?: number;
+  /**
+   * Connections of clients at the same time. Beyond it, the connection that has been idle longest is closed for a new one; if
+   * none is idle, the new one is. `Infinity` for no limit.
+   * @default 16384
+   */
+  maxConnections?: number;
+  /**
+   * Connections of one client address at the same time, by the same rule; of IPv6, the addresses of a network of 64 bits count
+   * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
+   * @default 2048
+   */
+  maxPerAddress?: number;
+}
+
+export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
+  headersTimeout: { kind: milliseconds, default: 60_000 },
+  bodyTimeout: { kind: milliseconds, default: 60_000 },
+  sendTimeout: { kind: milliseconds, default: 60_000 },
+  keepAliveTimeout: { kind: milliseconds, default: 75_000 },
+  maxHeaderSize: { kind: bytes, default: 16_384 },
+  maxHeadersCount: { kind: whole(1, "use a whole number from 1", 10_000), default: 256 },
+  maxConnections: { kind: limitFrom(1), default: 16_384 },
+  maxPerAddress: { kind: limitFrom(1), default: 2048 },
+};
+
+export const clientLimitFlags: Flags<ClientLimits> = {
+  heading: "Limits for clients",
+  flags: {
+    headersTimeout: "to send a header section; 0 for no limit",
+    bodyTimeout: "between two chunks of a request body",
+    sendTimeout: "how long a client may read nothing",
+    keepAliveTimeout: "how long an idle client is kept",
+    maxHeaderSize: "bytes of a header section; over it 431",
+    maxHeadersCount: "fields of a header section; over it 431",
+    maxConnections: "clients; over it, idle ones are closed",
+    maxPerAddress: "clients of one address",
+  },
+};
+
+/** The options about what the server tells. */
+export interface ReportOptions {
+  /**
+   * Whether the counters of the connections are printed at the end.
+   * @default false
+   */
+  stats?: boolean;
+  /**
+   * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty on
+   * a terminal, and common elsewhere. Failures are printed on stderr in any case.
+   * @default "auto"
+   */
+  log?: LogForm | "auto";
+  /**
+   * The port, or host and port, of the status page; without a host, on the loopback interface. Whoever can connect to it can
+   * read the last requests without their queries, so give it no address that others can reach.
+   */
+  admin?: number | string;
+}
+
+const LOG_FORMS = ["auto", "pretty", "common", "combined", "json", "off"] as const;
+const logForm: Kind<LogForm | "auto"> = {
+  choices: LOG_FORMS,
+  check: (value) =>
+    (LOG_FORMS as readonly unknown[]).includes(value)
+      ? undefined
+      : `use ${LOG_FORMS.slice(0, -1).join(", ")} or ${LOG_FORMS.at(-1)}`,
+};
+const adminAddress: Kind<number | string> = {
+  name: "text",
+  check: (value) =>
+    (typeof value === "number" || typeof value === "string") && parseAdminAddress(value)
+      ? undefined
+      : 'use a port such as 9100, or host and port such as "10.0.0.1:9100"',
+};
+
+export const reportSchema: Schema<ReportOptions, Exclude<keyof ReportOptions, "admin">> = {
+  log: { kind: logForm, default: "auto" },
+  admin: { kind: adminAddress },
+  stats: { kind: toggle, default: false },
+};
+
+export const reportFlags: Flags<ReportOptions> = {
+  heading: "Reports",
+  flags: {
+    log: {
+      value: "<form>",
+      help: "pretty, common, combined, json, off or auto",
+    },
+    admin: { value: "<port>", help: "a status page, with metrics and health checks" },
+    stats: "print connection counters at the end; SIGUSR1 always does",
+  },
+};
+
+/** Every option of the server that the command starts: the key `server` of a config file, and flags. */
+export interface ServerOptions
+  extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
+
+/** The options of the server without a default. */
+type Unset = "cert" | "key" | "ca" | "corsOrigin" | "admin";
+
+/** Every option of the server. */
+export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {
+  ...listenSchema,
+  ...securitySchema,
+  ...clientLimitSchema,
+  ...reportSchema,
+};
+
+/** The options about where requests go, and what the command does instead of serving. They are flags only. */
+interface LineOptions {
+  route?: readonly string[];
+  config?: string;
+  demo?: boolean;
+  inspect?: string;
+  inspectHeader?: readonly string[];
+  help?: boolean | "all";
+  version?: boolean;
+}
+
+/** Texts, one for each use of the flag. */
+const list: Kind<readonly string[]> = {
+  name: "list",
+  check: (value) =>
+    Array.isArray(value) && value.every((each) => typeof each === "string")
+      ? undefined
+      : "use an array of strings",
+};
+
+export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
+  route: { kind: list },
+  config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
+  demo: { kind: toggle, default: false },
+  inspect: { kind: text(/./, 'use a request such as "GET http://shop.example/api"') },
+  inspectHeader: { kind: list },
+  help: {
+    kind: either("use --help, or --help all", toggle, choice("all")),
+    default: false,
+  },
+  version: { kind: toggle, default: false },
+};
+
+export const routeFlags: Flags<
+  Pick<LineOptions, "route" | "config" | "demo" | "inspect" | "inspectHeader">
+> = {
+  heading: "Routes",
+  flags: {
+    route: {
+      value: "<host/path>=<target>",
+      help: "another target for a path; its flags may follow",
+    },
+    config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
+    demo: "start a small upstream, where no target is given",
+    inspect: {
+      value: "<request>",
+      help: "show what a request would become, and why; send nothing",
+    },
+    inspectHeader: {
+      short: "H",
+      value: '"name: value"',
+      help: "a field of the request of --inspect",
+    },
+  },
+};
+
+export const otherFlags: Flags<Pick<LineOptions, "help" | "version">> = {
+  heading: "Other",
+  flags: {
+    help: { short: "h", optional: ["all"], help: "show the usual flags, or all" },
+    version: { short: "v", help: "show the version" },
+  },
+};
+
+/** The options of the server, with defaults for those that were not given. */
+export type ServerSettings = Readonly<
+  Required<Omit<ServerOptions, Unset>> & Pick<ServerOptions, Unset>
+>;
+
+export const serverDefaults: ServerSettings = defaultsOf(serverSchema);
+
+/** The options of the command line itself that were given. */
+export type LineSettings = Readonly<LineOptions>;

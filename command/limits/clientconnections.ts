@@ -1,0 +1,309 @@
+/** The connections of clients on Node: how many there are, which are idle, and what they are doing. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from "node:http2";
+import { Server as NetServer, type Server, type Socket } from "node:net";
+import { unmapAddress } from "../../src/request/trust.ts";
+import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
+import { endWhenLost } from "../../runtimes/sockets/http2/lostsessions.ts";
+
+/** A client's connection. */
+export interface ClientConnection {
+  /** The socket as the server reads and writes it: of a TLS connection the encrypted one, from the end of its handshake. */
+  socket: Socket;
+  /** The connection below TLS. */
+  readonly raw: Socket;
+  /** The session, if the client speaks HTTP/2. */
+  session: ServerHttp2Session | undefined;
+  /** What the limit for each address counts by; undefined for an address that is exempt from it. */
+  readonly group: string | undefined;
+  /** The number of requests that are not answered. */
+  requests: number;
+  /** The number of requests so far. */
+  total: number;
+  /** Whether the connection has been, or is being, switched to another protocol. */
+  isTunnel: boolean;
+  /** When the last request ended, on the clock of `performance.now()`. It is set only while the server stops. */
+  idleSince: number;
+}
+
+export type Running = ServerResponse | Http2ServerResponse;
+type Message = IncomingMessage | Http2ServerRequest;
+
+/** The most connections of clients. */
+export interface ConnectionLimits {
+  readonly maxConnections: number;
+  readonly maxPerAddress: number;
+}
+
+/** The connections of clients, in numbers. */
+export interface ClientStats {
+  readonly connections: number;
+  /** Connections that carry another protocol, such as WebSockets. */
+  readonly tunnels: number;
+  /** New connections that were closed at a limit. */
+  readonly refused: number;
+  /** Idle connections that were closed at a limit. */
+  readonly evicted: number;
+  /** Requests that ended because their bodies stopped. */
+  readonly slowBodies: number;
+  /** Connections and HTTP/2 streams that ended because the client did not read. */
+  readonly slowReaders: number;
+}
+
+/** How many connections were closed at the limits. */
+export interface ConnectionCounts {
+  /** New connections that were closed because all others were in use. */
+  refused: number;
+  /** Idle connections that were closed for new ones. */
+  evicted: number;
+}
+
+/**
+ * Counts the connections of a server, and keeps them below the limits.
+ *
+ * At a limit, the connection that has been idle longest is closed, as in nginx: so clients that open connections and send
+ * nothing do not keep others out. If none is idle, the new connection is refused.
+ */
+export class ClientConnections {
+  readonly all: Set<ClientConnection> = new Set();
+  /** The responses that are not complete, with their connections. */
+  readonly running: Map<Running, ClientConnection | undefined> = new Map();
+  readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
+  readonly #server: Server;
+  readonly #limits: ConnectionLimits;
+  /** When the server stopped accepting connections, on the clock of `performance.now()`. */
+  #stoppedAt: number | undefined;
+  /** The time until which no refusal is reported, on the clock of `performance.now()`. */
+  #quietUntil = 0;
+  readonly #report: (reason: string) => void;
+  readonly #isExempt: (address: string) => boolean;
+  /** Connections without a request and without a tunnel; the one that has been idle longest is the first. */
+  readonly #idle: Set<ClientConnection> = new Set();
+  readonly #groups: Map<string, Set<ClientConnection>> = new Map();
+  readonly #bySocket: WeakMap<object, ClientConnection> = new WeakMap();
+  /** The connections of a TLS server by the client's address and port, until their handshakes end. */
+  readonly #handshaking: Map<string, ClientConnection> = new Map();
+
+  /**
+   * @param report is called when connections are refused, at most once a minute
+   * @param isExempt tells which addresses have no limit of their own, such as those of proxies
+   */
+  constructor(
+    server: Server,
+    limits: ConnectionLimits,
+    report: (reason: string) => void,
+    isExempt: (address: string) => boolean = () => false,
+  ) {
+    this.#server = server;
+    this.#limits = limits;
+    this.#report = report;
+    this.#isExempt = isExempt;
+    const isSecure = "setSecureContext" in server;
+    server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
+    server.on("session", (session: ServerHttp2Session) => {
+      // The proxy watches the sessions of requests. A client may break off before its first one.
+      endWhenLost(session);
+      const connection = this.#handshaking.get(keyOf(session.socket));
+      if (connection === undefined) return;
+      connection.session = session;
+      this.#bySocket.set(session, connection);
+    });
+    server.on("secureConnection", (socket: Socket) => {
+      const connection = this.#handshaking.get(keyOf(socket));
+      if (connection === undefined) return;
+      connection.socket = socket;
+      this.#bySocket.set(socket, connection);
+      this.#handshaking.delete(keyOf(socket));
+    });
+    server.on("request", (req: Message, res: Running) => this.#onRequest(req, res));
+  }
+
+  /**
+   * Notes that a request may be switched to another protocol: its connection is not idle then. If it is not switched, an
+   * ordinary request follows with the same message.
+   */
+  noteUpgrade({ headers, socket }: IncomingMessage): void {
+    const connection = headers.upgrade === undefined ? undefined : this.#bySocket.get(socket);
+    if (connection === undefined) return;
+    connection.isTunnel = true;
+    this.#idle.delete(connection);
+  }
+
+  /** The number of connections that carry another protocol. */
+  get tunnels(): number {
+    let count = 0;
+    for (const { isTunnel } of this.all) if (isTunnel) count++;
+    return count;
+  }
+
+  /**
+   * Stops accepting connections. Clients are told to send no further request on those that they have.
+   *
+   * Idle connections stay open until `closeIdle`, because a request may be on its way on any of them: it is answered, with
+   * `Connection: close`. Resolves when the clients are being told.
+   */
+  async stopAccepting(): Promise<void> {
+    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
+    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
+    // closes idle connections at once. Clients are told afterwards, because they then open new connections.
+    await new Promise(setImmediate);
+    await new Promise(setImmediate);
+    NetServer.prototype.close.call(this.#server);
+    this.#announceStop();
+  }
+
+  #announceStop(): void {
+    const now = performance.now();
+    this.#stoppedAt = now;
+    // Before the app's own listener, which may send the head of the response at once.
+    this.#server.prependListener("request", (_: Message, res: Running) => closeAfter(res));
+    for (const res of this.running.keys()) closeAfter(res);
+    for (const connection of this.all) {
+      connection.idleSince = now;
+      // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
+      // A destroyed session throws. Its socket may still be open for a while.
+      if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
+    }
+  }
+
+  /** Closes the connections that have been idle for these milliseconds since the server has begun to stop. */
+  closeIdle(grace: number): void {
+    if (this.#stoppedAt === undefined) return;
+    const latest = performance.now() - grace;
+    for (const connection of this.#idle) {
+      if (connection.idleSince > latest) continue;
+      if (connection.session === undefined) closeConnection(connection);
+      else connection.session.close();
+    }
+    for (const { session, idleSince } of this.all) if (idleSince <= latest) session?.close();
+  }
+
+  #onConnection(socket: Socket, isSecure: boolean): void {
+    const address = unmapAddress(socket.remoteAddress ?? "");
+    const group = this.#isExempt(address) ? undefined : groupOf(address);
+    const members = group === undefined ? undefined : this.#groups.get(group);
+    const { maxConnections, maxPerAddress } = this.#limits;
+    if (this.all.size >= maxConnections && !this.#evict(this.#idle)) {
+      return this.#refuse(socket, "maxConnections", address);
+    }
+    if ((members?.size ?? 0) >= maxPerAddress && !this.#evict(members)) {
+      return this.#refuse(socket, "maxPerAddress", address);
+    }
+    const connection: ClientConnection = {
+      socket,
+      raw: socket,
+      session: undefined,
+      group,
+      requests: 0,
+      total: 0,
+      isTunnel: false,
+      idleSince: 0,
+    };
+    this.all.add(connection);
+    this.#idle.add(connection);
+    if (group !== undefined) addTo(this.#groups, group, connection);
+    this.#bySocket.set(socket, connection);
+    if (isSecure) this.#handshaking.set(keyOf(socket), connection);
+    const key = isSecure ? keyOf(socket) : "";
+    socket.once("close", () => {
+      if (this.#handshaking.get(key) === connection) this.#handshaking.delete(key);
+      // Node's part in C++ has a callback of a session whose client has not acknowledged the settings. As long as the socket
+      // could be reached from the session, this would keep all of them in memory.
+      if (connection.session !== undefined) this.#bySocket.delete(connection.session);
+      this.#remove(connection);
+    });
+  }
+
+  #remove(connection: ClientConnection): void {
+    const { group } = connection;
+    this.all.delete(connection);
+    this.#idle.delete(connection);
+    const members = group === undefined ? undefined : this.#groups.get(group);
+    members?.delete(connection);
+    if (members?.size === 0) this.#groups.delete(group as string);
+  }
+
+  #refuse(socket: Socket, limit: keyof ConnectionLimits, address: string): void {
+    this.counts.refused++;
+    resetSocket(socket);
+    const now = performance.now();
+    if (now < this.#quietUntil) return;
+    this.#quietUntil = now + QUIET;
+    this.#report(
+      limit === "maxConnections"
+        ? `all ${this.#limits.maxConnections} are in use; raise --max-connections`
+        : `${address} has ${this.#limits.maxPerAddress} in use; ` +
+            "raise --max-per-address, or name a proxy in --trust-proxy",
+    );
+  }
+
+  /** Closes the connection that has been idle longest. Returns false if none is idle. */
+  #evict(among: Iterable<ClientConnection> = []): boolean {
+    for (const connection of among) {
+      if (!this.#idle.has(connection)) continue;
+      this.counts.evicted++;
+      // The connection no longer counts, although its socket closes later.
+      this.#remove(connection);
+      closeConnection(connection);
+      return true;
+    }
+    return false;
+  }
+
+  #onRequest(req: Message, res: Running): void {
+    const owner = "stream" in req ? req.stream.session : req.socket;
+    const connection = owner && this.#bySocket.get(owner);
+    this.running.set(res, connection);
+    if (connection !== undefined) {
+      connection.isTunnel = false;
+      connection.total++;
+      if (connection.requests++ === 0) this.#idle.delete(connection);
+    }
+    res.once("close", () => {
+      this.running.delete(res);
+      if (connection === undefined || --connection.requests > 0) return;
+      if (this.#stoppedAt !== undefined) connection.idleSince = performance.now();
+      if (this.all.has(connection)) this.#idle.add(connection);
+    });
+  }
+}
+
+/** Milliseconds after a report in which no other one follows. */
+const QUIET = 60_000;
+/** The highest number of a stream (RFC 9113 §5.1.1). */
+const LAST_STREAM = 2 ** 31 - 1;
+
+/** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
+function closeAfter(res: Running): void {
+  if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
+}
+
+function keyOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+function addTo<Member>(sets: Map<string, Set<Member>>, key: string, member: Member): void {
+  const set = sets.get(key);
+  if (set === undefined) sets.set(key, new Set([member]));
+  else set.add(member);
+}
+
+/** Returns what one client can choose addresses from: of IPv6, a subscriber has at least a network of 64 bits (RFC 6177). */
+export function groupOf(address: string): string {
+  if (!address.includes(":")) return address;
+  const [front = "", back] = (address.split("%")[0] ?? "").split("::");
+  const first = front.split(":").filter(Boolean);
+  const last = back === undefined ? [] : back.split(":").filter(Boolean);
+  const zeros = back === undefined ? 0 : 8 - first.length - last.length;
+  const words = [...first, ...Array.from({ length: zeros }, () => "0"), ...last];
+  return `${words.slice(0, 4).join(":")}::/64`;
+}
+
+/** Closes a connection: one that speaks HTTP/2 with GOAWAY, so that the client sends its next request on another. */
+export function closeConnection({ session, socket, raw }: ClientConnection): void {
+  if (session !== undefined && !session.destroyed) session.destroy();
+  else {
+    socket.destroy();
+    raw.destroy();
+  }
+}

@@ -1,0 +1,88 @@
+/** How the limits for clients reach the server of each runtime. */
+import type { ServerOptions } from "srvx";
+import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
+import { compileTrust, type Trust } from "../../src/request/trust.ts";
+import { intervalOf } from "./clienttimeouts.ts";
+import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts";
+
+export type FilledClientLimits = Required<ClientLimits>;
+
+/** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */
+const MAX_STREAMS = 128;
+/** The pseudo-header fields of an HTTP/2 request (RFC 9113 §8.3.1), with `:protocol`. */
+const PSEUDO_FIELDS = 5;
+/** Milliseconds of silence before TCP probes a client: without probes, a vanished client's WebSocket stays for ever. */
+const PROBE_AFTER = 60_000;
+
+/** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
+export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOptions["node"]> {
+  const { headersTimeout, keepAliveTimeout, maxHeaderSize, maxHeadersCount } = limits;
+  return {
+    // Node's limit for a whole request would end an upload whose chunks still arrive. `bodyTimeout` replaces it.
+    requestTimeout: 0,
+    headersTimeout,
+    // Node looks for late header sections only so often.
+    connectionsCheckingInterval: intervalOf(limits),
+    keepAliveTimeout,
+    maxHeaderSize,
+    keepAlive: true,
+    keepAliveInitialDelay: PROBE_AFTER,
+    handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
+    maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
+    settings: { maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: maxHeaderSize },
+  };
+}
+
+/**
+ * Returns the limits of one worker. New connections go to the workers in turn, so that shares of the limits for connections
+ * add up to about what was asked for.
+ */
+export function shareLimits(limits: FilledClientLimits, workers = 1): FilledClientLimits {
+  return {
+    ...limits,
+    maxConnections: Math.ceil(limits.maxConnections / workers),
+    maxPerAddress: Math.ceil(limits.maxPerAddress / workers),
+  };
+}
+
+/** Node's server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices. */
+export function letCheckNotice(server: object, { maxHeadersCount }: FilledClientLimits): void {
+  (server as { maxHeadersCount?: number }).maxHeadersCount = maxHeadersCount + 1;
+}
+
+/** Whether a request's header section is too large, as far as Node's server has not found it out. */
+export function isTooLarge(
+  req: { readonly rawHeaders: readonly string[]; readonly stream?: unknown },
+  { maxHeadersCount, maxHeaderSize }: FilledClientLimits,
+): boolean {
+  const { rawHeaders } = req;
+  if (req.stream === undefined) return rawHeaders.length > 2 * maxHeadersCount;
+  // Node limits the number of HTTP/2 fields, but their size only from the client's acknowledgement of the settings on.
+  let size = 0;
+  for (const text of rawHeaders) size += text.length;
+  return size > maxHeaderSize;
+}
+
+/** Returns which addresses are proxies, whose connections carry the requests of many clients. */
+export function readExempt({ trustProxy = false }: ProxyOptions): Trust | undefined {
+  return compileTrust(trustProxy);
+}
+
+/** The limits that only Node's server has. */
+export const NODE_ONLY: readonly string[] = Object.keys(clientLimitSchema);
+
+/**
+ * Finds limits that were asked for and that the server of this runtime does not have.
+ * @param names the names of the options that were given
+ * @param describe returns how the user has written an option
+ */
+export function findMissingLimits(
+  names: readonly string[],
+  describe: (name: string) => string,
+): string[] {
+  const runtime = ["Bun", "Deno"].find((name) => name in globalThis);
+  if (runtime === undefined) return [];
+  return names
+    .filter((name) => NODE_ONLY.includes(name))
+    .map((name) => `${describe(name)}: ${runtime}'s server has no such limit; run this on Node`);
+}

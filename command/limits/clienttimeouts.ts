@@ -1,0 +1,206 @@
+/** Closes the connections of clients on Node that are too slow. */
+import type { IncomingMessage } from "node:http";
+import { awaitingContinue } from "../../runtimes/node/incomingbody.ts";
+import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
+import { countUnsent } from "./writequeue.ts";
+import {
+  type ClientConnection,
+  type ClientConnections,
+  type ClientStats,
+  closeConnection,
+  type Running,
+} from "./clientconnections.ts";
+
+/** The timeouts, in milliseconds; 0 for no limit. Node itself watches the header section, and idle HTTP/1.1 connections. */
+export interface ClientTimeouts {
+  readonly headersTimeout: number;
+  readonly bodyTimeout: number;
+  readonly sendTimeout: number;
+  readonly keepAliveTimeout: number;
+}
+
+/** The longest time between two looks in milliseconds. A timeout ends up to so much later. */
+const LONGEST = 5_000;
+
+/** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
+export function intervalOf({
+  headersTimeout,
+  bodyTimeout,
+  sendTimeout,
+  keepAliveTimeout,
+}: ClientTimeouts): number {
+  const all = [headersTimeout, bodyTimeout, sendTimeout, keepAliveTimeout];
+  const shortest = Math.min(...all.filter((ms) => ms > 0)) / 8;
+  return Math.max(10, Math.ceil(Math.min(LONGEST, shortest)));
+}
+
+/** What was seen of a request, a response or a connection at the last look. */
+interface Seen {
+  /** Changes with each progress. */
+  progress: number;
+  /** Another part of the progress. */
+  more: number;
+  /** Milliseconds without progress. Only looks count: the client can do nothing while the event loop is blocked. */
+  stalled: number;
+}
+
+/** Whether all of a request has arrived. `complete` is set on an HTTP/2 request only when its body has been read. */
+function hasEnded(req: Running["req"]): boolean {
+  return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
+}
+
+/** How many clients were too slow, and for what. */
+export interface SlowCounts {
+  body: number;
+  read: number;
+}
+
+const TIMED_OUT = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/** Half of the window that Node gives an HTTP/2 stream, in bytes. */
+const HALF_WINDOW = 32_768;
+/** The HTTP/2 error code for a stream that is no longer needed (RFC 9113 §7). */
+const CANCEL = 8;
+
+/**
+ * Looks at all connections from time to time, instead of a timer for each: a look costs little for each connection, and a
+ * request that ends before the next look costs nothing.
+ */
+export class SlowClients {
+  readonly counts: SlowCounts = { body: 0, read: 0 };
+  readonly #connections: ClientConnections;
+  readonly #timeouts: ClientTimeouts;
+  readonly #interval: number;
+  readonly #timer: NodeJS.Timeout;
+  readonly #bodies: WeakMap<object, Seen> = new WeakMap();
+  readonly #writes: WeakMap<object, Seen> = new WeakMap();
+  /** How often the buffers of HTTP/2 streams have been empty, from the first look on. */
+  readonly #drains: WeakMap<object, { readonly count: number }> = new WeakMap();
+  readonly #silences: WeakMap<object, Seen> = new WeakMap();
+
+  constructor(connections: ClientConnections, timeouts: ClientTimeouts) {
+    this.#connections = connections;
+    this.#timeouts = timeouts;
+    this.#interval = intervalOf(timeouts);
+    this.#timer = setInterval(() => this.#look(), this.#interval).unref();
+  }
+
+  /** Returns the connections in numbers. */
+  stats(): ClientStats {
+    const { all, tunnels, counts } = this.#connections;
+    const { body, read } = this.counts;
+    return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
+  }
+
+  /** Stops looking. */
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(): void {
+    const { bodyTimeout, sendTimeout, keepAliveTimeout } = this.#timeouts;
+    for (const [res, connection] of this.#connections.running) {
+      if (bodyTimeout > 0) this.#lookAtBody(res, connection, bodyTimeout);
+      // Each HTTP/2 stream has a window of its own: a client may refuse one and read others.
+      if (sendTimeout > 0 && "stream" in res) this.#lookAtStream(res, sendTimeout);
+      if (connection?.session !== undefined) this.#silences.delete(connection);
+    }
+    for (const connection of this.#connections.all) {
+      if (sendTimeout > 0) this.#lookAtWrites(connection, sendTimeout);
+      if (keepAliveTimeout > 0) this.#lookAtSession(connection, keepAliveTimeout);
+    }
+  }
+
+  /** Closes an HTTP/2 connection without requests. An endless stream of frames that begin none is not activity. */
+  #lookAtSession(connection: ClientConnection, timeout: number): void {
+    const { session, requests, total } = connection;
+    if (session === undefined || requests > 0) return;
+    if (!this.#isStalled(this.#silences, connection, total, 0, timeout)) return;
+    if (session.closed) closeConnection(connection);
+    else session.close();
+  }
+
+  /** Ends a request whose body makes no progress, if that is the client's fault. */
+  #lookAtBody(res: Running, connection: ClientConnection | undefined, timeout: number): void {
+    const req = res.req;
+    const isOurs =
+      hasEnded(req) ||
+      // The request waits behind another one of its connection, from which no body is read for it yet.
+      (!("stream" in res) && res.socket === null) ||
+      // What has arrived waits for the upstream.
+      req.readableLength > 0 ||
+      // The upstream has not asked for the body yet.
+      awaitingContinue.has(req as IncomingMessage) ||
+      // The upstream answers while it reads: either side may wait for the other, as in gRPC.
+      (res.headersSent && !res.writableEnded);
+    if (isOurs) return void this.#bodies.delete(res);
+    let progress = req.socket?.bytesRead ?? 0;
+    let more = 0;
+    if ("stream" in req) {
+      // The window of an HTTP/2 stream shrinks with each byte that arrives, and grows again after half of it: it may look
+      // the same after that many bytes. Other frames of the connection, such as pings, are smaller.
+      progress = req.stream.state.localWindowSize ?? 0;
+      more = Math.floor((connection?.raw.bytesRead ?? 0) / HALF_WINDOW);
+    }
+    if (!this.#isStalled(this.#bodies, res, progress, more, timeout)) return;
+    this.counts.body++;
+    this.#bodies.delete(res);
+    if ("stream" in res) return res.stream.close(CANCEL);
+    const { socket } = req;
+    // A response behind another one on its connection has no socket: nothing can be sent in front of the other.
+    if (!res.headersSent && res.socket !== null) socket.write(TIMED_OUT);
+    socket.destroy();
+  }
+
+  #lookAtStream(res: Running & { stream: unknown }, timeout: number): void {
+    const { stream } = res as Extract<Running, { stream: unknown }>;
+    const unsent = stream.destroyed ? 0 : stream.bufferSize;
+    if (unsent === 0) return void this.#writes.delete(res);
+    // The buffer may be filled again to the same size between two looks.
+    let drains = this.#drains.get(stream);
+    if (drains === undefined) {
+      const counted = { count: 0 };
+      stream.on("drain", () => void counted.count++);
+      this.#drains.set(stream, counted);
+      drains = counted;
+    }
+    if (!this.#isStalled(this.#writes, res, unsent, drains.count, timeout)) return;
+    this.counts.read++;
+    stream.close(CANCEL);
+  }
+
+  /** Closes a connection, also one that is a tunnel, whose client does not take what is sent to it. */
+  #lookAtWrites(connection: ClientConnection, timeout: number): void {
+    const { socket, raw } = connection;
+    const { writableLength } = socket;
+    const unsent = countUnsent(socket);
+    if (writableLength === 0 && unsent === 0) return void this.#writes.delete(connection);
+    const written = socket.bytesWritten - writableLength;
+    if (!this.#isStalled(this.#writes, connection, written, unsent, timeout)) return;
+    this.counts.read++;
+    // An orderly end would leave the rest to the system, which would keep it for as long, and could look complete.
+    resetSocket(socket);
+    raw.destroy();
+  }
+
+  /** Whether what was seen before has not changed for this time. */
+  #isStalled(
+    seen: WeakMap<object, Seen>,
+    of: object,
+    progress: number,
+    more: number,
+    timeout: number,
+  ): boolean {
+    const last = seen.get(of);
+    if (last === undefined) {
+      seen.set(of, { progress, more, stalled: 0 });
+      return false;
+    }
+    if (last.progress === progress && last.more === more) last.stalled += this.#interval;
+    else {
+      last.progress = progress;
+      last.more = more;
+      last.stalled = 0;
+    }
+    return last.stalled >= timeout;
+  }
+}

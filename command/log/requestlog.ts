@@ -1,0 +1,205 @@
+import type { Writable } from "node:stream";
+import process from "node:process";
+import { ProxyError } from "../../src/error.ts";
+import { pathOf } from "../../src/request/target.ts";
+import type { StateChange } from "../../src/upstreams/upstreams.ts";
+import type { RequestEnd } from "#proxy";
+import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
+import { escapeControls, renderJson } from "./escape.ts";
+import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";
+import {
+  clockTime,
+  createPalette,
+  createPrettyForm,
+  type LineForm,
+  renderCombined,
+  renderCommon,
+  renderDuration,
+  renderJsonLine,
+  renderOutcome,
+} from "./lineforms.ts";
+import { LineWriter, type Output } from "./linewriter.ts";
+
+/** The forms of the log: the values of `--log`. */
+export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
+
+/** A change of an upstream with its time, in milliseconds since 1970. */
+type TimedChange = StateChange & { readonly time: number };
+
+type Stream = Output & Writable & { readonly isTTY?: boolean };
+
+/** Chooses the form of the log if `--log` is not given: for people on a terminal, for programs elsewhere. */
+export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
+  return stream.isTTY === true ? "pretty" : "common";
+}
+
+/**
+ * The log of the command: lines of requests on stdout, and failures with cause and fix on stderr. In the form `pretty`, a
+ * request that failed is only on stderr, because people read both.
+ *
+ * srvx has a log as well (`srvx/log`). It is a middleware, which knows neither the upstream nor the size of a body, takes
+ * the head of a response for its end, and does not see upgrades and failures, so that it is not used here.
+ */
+export class RequestLog {
+  readonly #form: LogForm;
+  readonly #lines: LineWriter;
+  readonly #errors: LineWriter;
+  readonly #failures: FailureLog<FailedRequest>;
+  /** The upstreams that are ejected, down or up again, summed up as failures are: one may change its state all the time. */
+  readonly #changes: FailureLog<TimedChange>;
+
+  /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
+  readonly onRequestEnd: ((end: RequestEnd) => void) | undefined;
+
+  constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
+    this.#form = form;
+    const renderDropped = createDroppedForm(form);
+    this.#errors = new LineWriter(stderr, renderDropped);
+    this.#lines = new LineWriter(stdout, renderDropped, (text) =>
+      this.#errors.write(`fetchway: ${text}`),
+    );
+    const forms = createFailureForms(form, stderr);
+    this.#failures = new FailureLog(
+      (failed) => this.#errors.write(forms.render(failed)),
+      (repetition) => this.#errors.write(forms.renderSum(repetition)),
+      kindOfFailure,
+    );
+    const renderChange = createChangeForm(form, stderr);
+    this.#changes = new FailureLog(
+      (change) => this.#errors.write(renderChange(change)),
+      ({ last, count }) => this.#errors.write(renderChange(last, count)),
+      ({ name, state }) => `${name} ${state}`,
+    );
+    const render = createLineForm(form, stdout);
+    this.onRequestEnd = render && ((end) => this.#write(end, render));
+  }
+
+  /**
+   * Reports the failure of a request in the form `off`, in which nothing follows a request to its end. A response that
+   * breaks off after its head is therefore not reported.
+   */
+  readonly onError = (error: unknown, request: Request, upstream?: string): void => {
+    if (isClientGone(error)) return;
+    const failure = diagnoseFailure(error, upstream);
+    const { method, url } = request;
+    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    const path = pathOf(url);
+    const status = error instanceof ProxyError ? error.status : 500;
+    this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
+  };
+
+  /** Reports that one of several upstreams is ejected, down, or up again. */
+  readonly onStateChange = (change: StateChange): void => {
+    this.#changes.add({ ...change, time: Date.now() });
+  };
+
+  /** Writes what is left. Resolves when it is written, or after a second if the reader of a pipe is too slow. */
+  async close(): Promise<void> {
+    this.#failures.flush();
+    this.#changes.flush();
+    await Promise.all([this.#lines.close(), this.#errors.close()]);
+  }
+
+  /** Writes what is left, in a listener of the process's `exit`. */
+  flushNow(): void {
+    this.#failures.flush();
+    this.#changes.flush();
+    this.#lines.flushNow();
+    this.#errors.flushNow();
+  }
+
+  #write(end: RequestEnd, render: LineForm): void {
+    const { error } = end;
+    const isFailure = error !== undefined && !isClientGone(error);
+    if (!isFailure || this.#form !== "pretty") this.#lines.write(render(end));
+    if (!isFailure) return;
+    const { method, path, status, startedAt, timings } = end;
+    const failure = diagnoseFailure(error, end.upstream);
+    const time = startedAt + timings.total;
+    const outcome = status < 400 ? renderOutcome(end) : undefined;
+    this.#failures.add({ method, path, status, failure, time, outcome });
+  }
+}
+
+function createLineForm(form: LogForm, stdout: Stream): LineForm | undefined {
+  switch (form) {
+    case "pretty":
+      return createPrettyForm(createPalette(stdout));
+    case "common":
+      return renderCommon;
+    case "combined":
+      return renderCombined;
+    case "json":
+      return renderJsonLine;
+    case "off":
+      return undefined;
+  }
+}
+
+interface FailureForms {
+  readonly render: (failed: FailedRequest) => string;
+  readonly renderSum: (repetition: Repetition<FailedRequest>) => string;
+}
+
+function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
+  if (form === "json") {
+    return {
+      render: (failed) => renderJson(toErrorRecord(failed)),
+      renderSum: ({ last, count, isMixed }) =>
+        renderJson({ ...toErrorRecord(last), ...(isMixed && { mixed: true }), count }),
+    };
+  }
+  const { dim, red, bold } = createPalette(stderr);
+  const renderTime = form === "pretty" ? clockTime : toIsoTime;
+  return {
+    render({ method, path, status, failure, time, outcome }) {
+      const request = `${dim(renderTime(time))} ${bold(escapeControls(method))} ${escapeControls(path)}`;
+      const result = red(String(status)) + (outcome === undefined ? "" : ` ${outcome}:`);
+      return `${request} → ${result} ${renderFailure(failure)}`;
+    },
+    renderSum({ last, count, span, isMixed }) {
+      const times = `… ${count} ${count === 1 ? "time" : "times"} more in ${renderDuration(span)}`;
+      const what = isMixed ? "other failures, the last was" : "";
+      return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderFailure(last.failure)}`;
+    },
+  };
+}
+
+/** Makes the form of a line that tells a change of an upstream; `count` of them if it sums up equal ones. */
+function createChangeForm(
+  form: LogForm,
+  stderr: Stream,
+): (change: TimedChange, count?: number) => string {
+  if (form === "json") {
+    return ({ name, state, reason, time }, count) => {
+      const level = state === "up" ? "info" : "error";
+      return renderJson({ time: toIsoTime(time), level, upstream: name, state, reason, count });
+    };
+  }
+  const { dim, red, green } = createPalette(stderr);
+  const renderTime = form === "pretty" ? clockTime : toIsoTime;
+  return ({ name, state, reason, time }, count) => {
+    const more = count === undefined ? "" : ` … ${count} ${count === 1 ? "time" : "times"} more:`;
+    const shown = state === "up" ? green(state) : red(state);
+    return `${dim(renderTime(time))}${more} upstream ${escapeControls(name)} ${shown}: ${reason}`;
+  };
+}
+
+function toIsoTime(time: number): string {
+  return new Date(time).toISOString();
+}
+
+function toErrorRecord({ method, path, status, failure, time, outcome }: FailedRequest): object {
+  return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
+}
+
+/** Renders the notice of lines that were dropped. */
+export function describeDropped(count: number): string {
+  return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
+}
+
+function createDroppedForm(form: LogForm): (count: number) => string {
+  if (form !== "json") return (count) => `fetchway: ${describeDropped(count)}`;
+  return (count) =>
+    renderJson({ time: toIsoTime(Date.now()), level: "error", message: describeDropped(count) });
+}

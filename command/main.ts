@@ -1,0 +1,39 @@
+#!/usr/bin/env node
+import process from "node:process";
+import { checkLine } from "./config/checkline.ts";
+import { readVersion, renderHelp } from "./flags/help.ts";
+import { parse } from "./flags/parse.ts";
+import { explainAll } from "./config/reload.ts";
+import { start } from "./serve/start.ts";
+import { checkVersion } from "../runtimes/sockets/versions.ts";
+
+/** Runs a command line. Returns the mistakes in it, one line each. */
+async function run(args: readonly string[]): Promise<string[]> {
+  const line = parse(args);
+  const { help, version, config } = line.given.line;
+  if (help !== undefined && help !== false) {
+    console.log(renderHelp(help === "all"));
+    return [];
+  }
+  if (version === true) {
+    console.log(readVersion());
+    return [];
+  }
+  // On Bun and Deno, this check passes: they report the version of a newer Node.
+  const old = checkVersion("Node", process.versions.node);
+  if (old !== undefined) return [old];
+  const { routes, problems } = checkLine(line);
+  if (problems.length > 0) return problems;
+  try {
+    await start(line, routes, config);
+    return [];
+  } catch (error) {
+    return [...explainAll(error)];
+  }
+}
+
+const problems = await run(process.argv.slice(2));
+if (problems.length > 0) {
+  const lines = problems.map((problem) => `fetchway: ${problem}\n`);
+  process.stderr.write(lines.join(""), () => process.exit(2));
+}

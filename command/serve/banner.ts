@@ -1,0 +1,55 @@
+/** What the command prints when it listens. */
+import { isUpstreams } from "../../src/request/target.ts";
+import { renderFirstSteps } from "./demo.ts";
+import type { Front } from "./listen.ts";
+import type { RouteSettings, Settings } from "../config/settings.ts";
+import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
+
+/**
+ * Renders what the command prints when it listens.
+ * @param demo the address of the demo upstream, if there is one
+ */
+export function renderBanner(
+  address: string,
+  { routes }: Settings,
+  demo: string | undefined,
+): string {
+  const [first] = routes as [RouteSettings];
+  const isOne = routes.length === 1 && first.match.join() === "/";
+  const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
+  // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
+  const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+  const steps = demo === undefined ? [`curl -i ${near}/`] : renderFirstSteps(near);
+  const lines = [
+    `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`,
+    ...(isOne ? [] : renderRoutes(routes)),
+    ...(demo === undefined ? [] : ["Try it from another terminal; Ctrl+C stops it.", ""]),
+    ...(isOne || demo !== undefined ? steps.map((step) => `  ${step}`) : []),
+  ];
+  return lines.join("\n");
+}
+
+function renderRoutes(routes: readonly RouteSettings[]): string[] {
+  const width = Math.max(...routes.map(({ match }) => match.join(", ").length));
+  return routes.map(
+    ({ match, options }) => `  ${match.join(", ").padEnd(width)}  ${show(options.target)}`,
+  );
+}
+
+export function addressOf({ server }: Front): string {
+  return new URL(server.url ?? "").origin;
+}
+
+/** Renders a target for the banner, without its query, which may hold a secret. */
+function show(target: RouteSettings["options"]["target"]): string {
+  const several = nameUpstreams(target, show);
+  if (several !== undefined || isTargetList(target)) return several ?? "";
+  if (typeof target === "function") return "a function";
+  if (isUpstreams(target)) return "several upstreams";
+  if (typeof target === "object" && "fetch" in target) return "an app in this process";
+  if (typeof target === "object" && "pick" in target) return "several upstreams";
+  const url = typeof target === "object" && "url" in target ? target.url : target;
+  if (typeof url === "string" && url.startsWith("unix:")) return url;
+  const { origin, pathname, search } = new URL(url);
+  return `${origin}${pathname === "/" ? "" : pathname}${search === "" ? "" : "?…"}`;
+}

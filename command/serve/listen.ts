@@ -1,0 +1,225 @@
+import type { IncomingMessage } from "node:http";
+import type { Server as NetServer } from "node:net";
+import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
+import { ProxyError } from "../../src/error.ts";
+import type { Proxy } from "#proxy";
+import { defaultsOf } from "../../src/options/schema.ts";
+import type { CertificateTexts } from "./certificate.ts";
+import { ClientConnections } from "../limits/clientconnections.ts";
+import {
+  type FilledClientLimits,
+  isTooLarge,
+  letCheckNotice,
+  nodeLimits,
+  shareLimits,
+} from "../limits/clientlimits.ts";
+import { SlowClients } from "../limits/clienttimeouts.ts";
+import { clientLimitSchema } from "../flags/commandoptions.ts";
+import { UsageError } from "../flags/read.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
+
+/** How a server listens. */
+export interface ListenSettings {
+  /** 0 for a free one. */
+  readonly port: number;
+  readonly host: string;
+  /** The certificate; undefined for a server without TLS. */
+  readonly certificate?: CertificateTexts | undefined;
+  readonly limits?: FilledClientLimits;
+  /** Tells which addresses have no limit of their own for connections. */
+  readonly isExempt?: ((address: string) => boolean) | undefined;
+  /** The handlers of WebSockets, which only Bun's server needs. */
+  readonly websocket?: unknown;
+  /** Set in a worker. */
+  readonly worker?: WorkerPart | undefined;
+}
+
+/** A server of which there are several, in workers. */
+export interface WorkerPart {
+  /** The number of workers: each gets its share of the limits for connections. */
+  readonly count: number;
+}
+
+/** What a server is busy with. */
+export interface Running {
+  readonly requests: number;
+  /** Connections that carry another protocol, such as WebSockets. */
+  readonly tunnels: number;
+}
+
+/** A server that listens, with its clients. */
+export interface Front {
+  readonly server: Server;
+  /** The connections of clients, which only Node's server shows. */
+  readonly connections: ClientConnections | undefined;
+  readonly slow: SlowClients | undefined;
+  /** Counts what is running. */
+  countRunning(proxy: Pick<Proxy, "stats">): Running;
+  /** Stops accepting connections, and tells clients to send no further requests. */
+  stopAccepting(): Promise<void>;
+  /**
+   * Notes a request that asks for an upgrade.
+   * @returns false if it must not be upgraded
+   */
+  readonly admitUpgrade: (message: IncomingMessage) => boolean;
+  /**
+   * Whether everything has ended. It closes the connections that are no longer needed; call it from time to time.
+   * @param grace milliseconds for which idle connections are kept
+   */
+  isFinished(proxy: Pick<Proxy, "stats">, grace: number): boolean;
+}
+
+/**
+ * Starts a server.
+ * @throws UsageError if the server cannot listen on that port or host
+ */
+export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
+  const { port, host, certificate, websocket, worker } = settings;
+  const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
+  let isStopping = false;
+  let isClosed = false;
+  /** The number of running requests on Deno, whose server does not count them. */
+  let pending = 0;
+
+  const onNode: ServerHandler = (request) => {
+    const message = request.runtime?.node?.req;
+    if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
+    return answer(request);
+  };
+  const elsewhere: ServerHandler = (request) => {
+    const completed = request.runtime?.deno?.info?.completed;
+    if (completed !== undefined) {
+      pending++;
+      const count = (): void => void pending--;
+      completed.then(count, count);
+    }
+    return isStopping ? answerLast(request) : answer(request);
+  };
+  async function answerLast(request: ServerRequest): Promise<Response> {
+    const response = await answer(request);
+    if (response.status !== 101) response.headers.set("connection", "close");
+    return response;
+  }
+
+  let server: Server;
+  let connections: ClientConnections | undefined;
+  try {
+    server = serve({
+      fetch: isOnNode ? onNode : elsewhere,
+      port,
+      hostname: host,
+      silent: true,
+      gracefulShutdown: false,
+      // The texts are passed to Node's server itself: srvx takes a text that does not begin with the certificate for a path.
+      node: {
+        ...nodeLimits(limits),
+        ...certificate,
+        // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
+        // tickets, so that a client may resume its session with another worker.
+        ...(worker && { exclusive: false }),
+      },
+      bun: {
+        // Turn off the server's limits, which would end even a body whose chunks still arrive.
+        idleTimeout: 0,
+        // Otherwise the client gets the stack and the source of an exception.
+        development: false,
+        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        ...(certificate && { tls: certificate }),
+        ...(websocket !== undefined && { websocket: websocket as never }),
+      },
+      deno: { ...certificate, onError: answerException },
+    });
+    const node = server.node?.server as NetServer | undefined;
+    if (node !== undefined) {
+      letCheckNotice(node, limits);
+      const report = (reason: string): void => reportRefusal(reason, worker?.count);
+      connections = new ClientConnections(node, limits, report, settings.isExempt);
+    }
+    await server.ready();
+  } catch (error) {
+    throw explainRefusal(error, port, host);
+  }
+
+  const front: Front = {
+    server,
+    connections,
+    slow: connections && new SlowClients(connections, limits),
+    countRunning(proxy) {
+      if (connections !== undefined) {
+        return { requests: connections.running.size, tunnels: connections.tunnels };
+      }
+      const requests = server.bun?.server?.pendingRequests ?? pending;
+      return { requests, tunnels: countTunnels(proxy) };
+    },
+    async stopAccepting() {
+      isStopping = true;
+      if (connections !== undefined) await connections.stopAccepting();
+      else if (server.bun !== undefined) void server.close();
+    },
+    admitUpgrade(message) {
+      // With too many fields, the request is an ordinary one, and refused.
+      if (isTooLarge(message, limits)) return false;
+      connections?.noteUpgrade(message);
+      return true;
+    },
+    isFinished(proxy, grace) {
+      connections?.closeIdle(grace);
+      const { requests, tunnels } = front.countRunning(proxy);
+      // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
+      // one response.
+      if (server.deno !== undefined && tunnels === 0 && !isClosed) {
+        isClosed = true;
+        void server.close().catch(() => {});
+      }
+      return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
+    },
+  };
+  return front;
+}
+
+const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
+
+function reportRefusal(reason: string, workers: number | undefined): void {
+  const share = workers === undefined ? "" : ` (each of ${workers} workers has its share of it)`;
+  console.error(`fetchway: connections are refused: ${reason}${share}`);
+}
+
+function countTunnels(proxy: Pick<Proxy, "stats">): number {
+  const origins = Object.values(proxy.stats()?.origins ?? {});
+  return origins.reduce((sum, { tunnels }) => sum + tunnels, 0);
+}
+
+/**
+ * Answers for an exception on Deno, whose server calls this also when the body of a response breaks off. It would print the
+ * stack trace of each, while the log has reported the errors of proxies already, with cause and fix.
+ */
+function answerException(error: unknown): Response {
+  if (!(error instanceof ProxyError)) console.error(error);
+  return new Response("Internal Server Error\n", { status: 500 });
+}
+
+/** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
+function refuseHead(message: object): Response {
+  const headers = new Headers({ "content-type": "text/plain" });
+  if (!("stream" in message)) headers.set("connection", "close");
+  const statusText = "Request Header Fields Too Large";
+  return new Response(`${statusText}\n`, { status: 431, statusText, headers });
+}
+
+function explainRefusal(error: unknown, port: number, host: string): UsageError {
+  const { code = "", message } = error as Error & { code?: string };
+  switch (code) {
+    case "EADDRINUSE":
+      return new UsageError(`port ${port} is in use: use --port with another, or 0 for a free one`);
+    case "EACCES":
+      return new UsageError(`port ${port} needs more rights: use --port with one above 1023`);
+    case "EADDRNOTAVAIL":
+    case "EAI_AGAIN":
+    case "ENOTFOUND":
+      return new UsageError(
+        `host ${quoteInput(host)} is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
+      );
+    default:
+      return new UsageError(`--host ${quoteInput(host)} --port ${port} cannot be used: ${message}`);
+  }
+}

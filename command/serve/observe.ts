@@ -1,0 +1,163 @@
+import process from "node:process";
+import type { PoolStats, RequestEnd } from "#proxy";
+import type { StateChange } from "../../src/upstreams/upstreams.ts";
+import type { ClientStats } from "../limits/clientconnections.ts";
+import type { ServerSettings } from "../flags/commandoptions.ts";
+import { readVersion } from "../flags/help.ts";
+import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
+import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
+import { Metrics, type MetricsReport } from "../status/metrics.ts";
+import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
+import type { StatusSource } from "../status/statusserver.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
+
+type Listener = (end: RequestEnd) => void;
+
+/** What follows the requests of the command: its log and its status page. */
+export class Observers {
+  readonly #log: RequestLog;
+  readonly #admin: AdminAddress | undefined;
+  #metrics: Metrics | undefined;
+  readonly #listeners: readonly Listener[];
+  #poolStats: () => PoolStats | undefined = () => undefined;
+  #isListening = false;
+  #isStopping = false;
+
+  constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
+    this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
+    this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
+    if (this.#admin !== undefined) this.#metrics = createMetrics(() => this.#poolStats());
+    this.#listeners = [
+      ...(this.#log.onRequestEnd === undefined ? [] : [this.#log.onRequestEnd]),
+      ...(this.#metrics === undefined ? [] : [(end: RequestEnd) => this.#metrics?.record(end)]),
+    ];
+    process.on("exit", () => this.#log.flushNow());
+    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
+  }
+
+  /**
+   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds only a hook for failures,
+   * so that other requests cost nothing.
+   */
+  readonly prepare = (options: RouteOptions): RouteOptions => {
+    const { onRequestEnd, onError, target, balance } = options;
+    const prepared = { ...options };
+    const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
+    if (this.#listeners.length > 0) {
+      prepared.onRequestEnd =
+        listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
+    }
+    if (balance !== undefined || isTargetList(target)) {
+      const onStateChange = (change: StateChange): void => {
+        this.#log.onStateChange(change);
+        balance?.onStateChange?.(change);
+      };
+      prepared.balance = { ...balance, onStateChange };
+    }
+    const upstream = nameTarget(target);
+    prepared.onError = async (error, request) => {
+      if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request, upstream);
+      const response = await onError?.(error, request);
+      // Without a response, the server would get the exception of a hook: Bun's and Deno's print each of them, and Bun's
+      // shows the client the source.
+      return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
+    };
+    return prepared;
+  };
+
+  /**
+   * Answers a request whose proxy throws. The server would print each exception with its stack on Bun and Deno, and none on
+   * Node. Unless the log is off, the end of the request is reported, too.
+   */
+  readonly rescue = (error: unknown, request: Request): Response => {
+    if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
+    return toInternalError();
+  };
+
+  /**
+   * Starts the server of the status page, if there is one, and returns its origin. It is not ready until `setListening`.
+   * @throws UsageError if it cannot listen
+   */
+  async listen(poolStats: () => PoolStats | undefined): Promise<string | undefined> {
+    this.#poolStats = poolStats;
+    const [admin, metrics] = [this.#admin, this.#metrics];
+    if (admin === undefined || metrics === undefined) return undefined;
+    const isReady = (): boolean => this.#isListening && !this.#isStopping;
+    return openStatus(admin, { metrics, isReady });
+  }
+
+  /** Returns what has been counted since the last call, in a worker, for its parent; undefined if nothing has been. */
+  takeReport(): MetricsReport | undefined {
+    const counted = this.#metrics;
+    if (counted === undefined || counted.requests === 0) return undefined;
+    this.#metrics = createMetrics(() => this.#poolStats());
+    return counted.report();
+  }
+
+  /**
+   * Tells that the command's own server listens.
+   * @param clientStats returns its connections in numbers; undefined where the runtime does not show them
+   */
+  setListening(clientStats: () => ClientStats | undefined): void {
+    this.#isListening = true;
+    if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
+  }
+
+  /** Writes what is left of the log. Resolves when it is written, or after a second if its reader is too slow. */
+  async close(): Promise<void> {
+    await this.#log.close();
+  }
+}
+
+/** Makes the counters of the status page. */
+export function createMetrics(poolStats: () => PoolStats | undefined): Metrics {
+  return new Metrics({ version: readVersion(), runtime: nameRuntime() }, poolStats);
+}
+
+/**
+ * Starts the server of the status page, and returns its origin.
+ * @throws UsageError if it cannot listen
+ */
+export async function openStatus(admin: AdminAddress, source: StatusSource): Promise<string> {
+  const { listenForStatus } = await import("../status/statusserver.ts");
+  const server = await listenForStatus(admin, source);
+  if (admin.host === "0.0.0.0" || admin.host === "::") {
+    console.error(
+      `fetchway: --admin ${quoteInput(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+    );
+  }
+  return new URL(server.url ?? "").origin;
+}
+
+function toInternalError(): Response {
+  return new Response("Internal Server Error: proxy_internal_error\n", {
+    status: 500,
+    headers: {
+      "content-type": "text/plain; charset=utf-8",
+      "proxy-status": "fetchway; error=proxy_internal_error",
+    },
+  });
+}
+
+function callAll(listeners: readonly Listener[]): Listener {
+  return (end) => {
+    for (const listener of listeners) listener(end);
+  };
+}
+
+/** Returns the upstream of a target for messages; undefined for a function, an app, and a target that is not valid. */
+function nameTarget(target: RouteOptions["target"] | undefined): string | undefined {
+  if (typeof target === "function" || target === undefined) return undefined;
+  const { socketPath, url } = Object(target) as { socketPath?: string; url?: string | URL };
+  if (socketPath !== undefined) return `unix:${socketPath}`;
+  const text = String(typeof target === "string" || target instanceof URL ? target : url);
+  if (text.startsWith("unix:")) return text;
+  return URL.canParse(text) ? new URL(text).origin : undefined;
+}
+
+/** Returns the name and the version of the runtime, such as `Node 24.1.0`. */
+function nameRuntime(): string {
+  const { bun, deno, node } = process.versions;
+  if (bun !== undefined) return `Bun ${bun}`;
+  return deno === undefined ? `Node ${node}` : `Deno ${deno}`;
+}

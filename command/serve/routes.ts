@@ -1,0 +1,336 @@
+import type { IncomingMessage } from "node:http";
+import type { Server, ServerRequest } from "srvx";
+import { createProxy, type PoolStats, type Proxy } from "#proxy";
+import { authorityEnd, pathOf } from "../../src/request/target.ts";
+import { applyAbsoluteForm } from "../../runtimes/absoluteform.ts";
+import {
+  decodePattern,
+  hostOf,
+  parsePattern,
+  type Pattern,
+  PatternMap,
+  readingsOf,
+} from "./pattern.ts";
+import { isSame, type RouteSettings } from "../config/settings.ts";
+import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
+
+/** A route that serves requests: its settings, and the proxy made of them. */
+interface LiveRoute {
+  readonly settings: RouteSettings;
+  readonly proxy: ReturnType<typeof createProxy>;
+  /** The number of requests whose response has not begun. */
+  running: number;
+  /** Takes the server's upgrades away from the route; undefined where the route has none. */
+  detach?: () => void;
+}
+
+/** The table by which requests find their route. */
+interface RouteTable {
+  readonly routes: readonly LiveRoute[];
+  readonly patterns: PatternMap<LiveRoute>;
+  /** The only route, if it takes all requests. */
+  readonly only: LiveRoute | undefined;
+}
+
+/** Milliseconds between two looks at the routes that were removed. */
+const RETIRED_INTERVAL = 1000;
+/**
+ * The least number of milliseconds that the connections of a removed route are kept. A WebSocket handshake whose hooks are
+ * still running is not counted anywhere.
+ */
+const RETIRED_TIME = 10_000;
+
+/**
+ * Sends requests to the proxies of the routes, by host and path. The routes can be replaced while requests are running:
+ * a route whose settings are the same keeps its proxy, and the requests of a removed route are finished by its old proxy.
+ */
+export class Router {
+  #table: RouteTable = { routes: [], patterns: new PatternMap(), only: undefined };
+  readonly #retired: Map<LiveRoute, number> = new Map();
+  #sweeping: ReturnType<typeof setInterval> | undefined;
+  #server: Server | undefined;
+  #admit: (message: IncomingMessage) => boolean = () => true;
+  readonly #prepare: (options: RouteOptions) => RouteOptions;
+  readonly #rescue: (error: unknown, request: Request) => Response;
+  /** Answers requests without a route. */
+  readonly #none: LiveRoute;
+  /** Answers requests that could belong to two routes. */
+  readonly #ambiguous: LiveRoute;
+
+  /**
+   * @param prepare adds to the options of each proxy, such as a listener
+   * @param rescue answers a request whose proxy throws: a function in its options has returned something wrong
+   */
+  constructor(
+    routes: readonly RouteSettings[],
+    prepare: (options: RouteOptions) => RouteOptions = (options) => options,
+    rescue: (error: unknown, request: Request) => Response = (error) => {
+      throw error;
+    },
+  ) {
+    this.#prepare = prepare;
+    this.#rescue = rescue;
+    this.#none = this.#openAnswer(404, "Not Found: no route for this host and path\n");
+    this.#ambiguous = this.#openAnswer(400, "Bad Request: the path is ambiguous\n");
+    this.update(routes);
+  }
+
+  /**
+   * Replaces the routes.
+   * @throws TypeError for wrong settings; the present routes then stay
+   */
+  update(settings: readonly RouteSettings[]): void {
+    const { routes: before } = this.#table;
+    const opened: LiveRoute[] = [];
+    let routes: LiveRoute[];
+    try {
+      routes = settings.map((each) => {
+        const kept = before.find((route) => isSame(route.settings, each));
+        const route = kept ?? this.#open(each);
+        if (kept === undefined) opened.push(route);
+        return route;
+      });
+    } catch (error) {
+      for (const { proxy } of opened) void proxy.close();
+      throw error;
+    }
+    this.#table = createTable(routes);
+    for (const route of opened) this.#attach(route);
+    for (const route of before) if (!routes.includes(route)) this.#retire(route);
+  }
+
+  /** The number of removed routes whose connections are not closed yet. */
+  get retired(): number {
+    return this.#retired.size;
+  }
+
+  /** Answers a request of the server. */
+  readonly answer = (request: ServerRequest): Promise<Response> => {
+    applyAbsoluteForm(request);
+    const route = this.#table.only ?? this.#findFor(request);
+    const context = request.runtime?.deno?.info ?? request.runtime?.bun?.server;
+    route.running++;
+    return route.proxy.fetch(request, context).then(
+      (response) => {
+        route.running--;
+        return response;
+      },
+      (error: unknown) => {
+        route.running--;
+        return this.#rescue(error, request);
+      },
+    );
+  };
+
+  /**
+   * Gives the upgrades of a server to the routes. On Bun and Deno, `answer` gets them.
+   * @param admit is called before with each request that asks for an upgrade; false makes it an ordinary request
+   */
+  attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
+    this.#server = server;
+    this.#admit = admit;
+    for (const route of [...this.#table.routes, this.#none, this.#ambiguous]) this.#attach(route);
+  }
+
+  /** The handlers of WebSockets, which Bun's server needs; undefined on other runtimes. */
+  get websocket(): unknown {
+    return (this.#none.proxy as { websocket?: unknown }).websocket;
+  }
+
+  /** Returns the counters of the connections of all routes; undefined where the runtime has none. */
+  stats(): PoolStats | undefined {
+    const all = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
+    for (const { proxy } of this.#retired.keys()) {
+      const stats = proxy.stats();
+      // A removed route sends no further request, so that the health of its upstreams says nothing.
+      if (stats !== undefined) all.push({ ...stats, upstreams: [] });
+    }
+    return mergeStats(all);
+  }
+
+  /** Lets running and waiting requests finish, then closes the connections, as `Proxy.close` does. */
+  async close(timeout?: number): Promise<void> {
+    clearInterval(this.#sweeping);
+    const live = [...this.#table.routes, ...this.#retired.keys()];
+    await Promise.all(live.map(({ proxy }) => proxy.close(timeout)));
+  }
+
+  /** Closes the connections at once. */
+  destroy(): void {
+    clearInterval(this.#sweeping);
+    for (const { proxy } of [...this.#table.routes, ...this.#retired.keys()]) proxy.destroy();
+  }
+
+  #open(settings: RouteSettings): LiveRoute {
+    const { match, options } = settings;
+    const named = match.length === 0 ? {} : { route: match.join(", ") };
+    const prepared = toProxyOptions({ ...named, ...this.#prepare(options) });
+    return { settings, proxy: createProxy(prepared), running: 0 };
+  }
+
+  /** Makes a route that answers by itself. It is a proxy as well, so that its requests are reported like all others. */
+  #openAnswer(status: number, text: string): LiveRoute {
+    const headers = { "content-type": "text/plain; charset=utf-8" };
+    return this.#open({
+      match: [],
+      options: {
+        target: "http://no-route.invalid",
+        onRequest: () => new Response(text, { status, headers }),
+      },
+    });
+  }
+
+  /** Finds the route by the URL of the web request, whose path the proxy forwards. */
+  #findFor({ url, headers }: ServerRequest): LiveRoute {
+    const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+    return this.#find(headers.get("host") ?? authority, url);
+  }
+
+  /** @param url an absolute URL, or a path */
+  #find(authority: string | null, url: string): LiveRoute {
+    return this.#findPath(authority === null ? undefined : hostOf(authority), pathOf(url));
+  }
+
+  #findPath(host: string | undefined, path: string): LiveRoute {
+    const { patterns } = this.#table;
+    const found = patterns.find(host, path);
+    const isClear = readingsOf(path)?.every((reading) => patterns.find(host, reading) === found);
+    return isClear === true ? (found ?? this.#none) : this.#ambiguous;
+  }
+
+  #attach(route: LiveRoute): void {
+    if (this.#server === undefined || !("attach" in route.proxy)) return;
+    const match = (message: IncomingMessage): boolean => {
+      if (!this.#admit(message)) return false;
+      const { only } = this.#table;
+      if (only !== undefined) return only === route;
+      const { url = "/", headers } = message;
+      const authority = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? headers.host ?? null;
+      return this.#find(authority, url) === route;
+    };
+    route.detach = route.proxy.attach(this.#server, { match });
+  }
+
+  /** Takes a route out of service. Its connections are closed when its requests and tunnels have ended. */
+  #retire(route: LiveRoute): void {
+    route.detach?.();
+    this.#retired.set(route, performance.now() + RETIRED_TIME);
+    if (this.#sweeping !== undefined) return;
+    this.#sweeping = setInterval(() => this.#sweep(), RETIRED_INTERVAL);
+    (this.#sweeping as { unref?(): void }).unref?.();
+  }
+
+  #sweep(): void {
+    for (const [route, time] of this.#retired) {
+      if (performance.now() < time || route.running > 0 || isBusy(route.proxy)) continue;
+      this.#retired.delete(route);
+      void route.proxy.close();
+    }
+    if (this.#retired.size > 0) return;
+    clearInterval(this.#sweeping);
+    this.#sweeping = undefined;
+  }
+}
+
+function createTable(routes: readonly LiveRoute[]): RouteTable {
+  const patterns = new PatternMap<LiveRoute>();
+  const parsed: Pattern[] = [];
+  for (const route of routes) {
+    for (const text of route.settings.match) {
+      const pattern = parsePattern(text);
+      patterns.add(pattern, route);
+      parsed.push(pattern);
+    }
+  }
+  // Add these last, because the first of two equal patterns takes precedence.
+  for (const route of routes) {
+    for (const text of route.settings.match) {
+      for (const pattern of decodePattern(parsePattern(text))) patterns.add(pattern, route);
+    }
+  }
+  const [first] = parsed;
+  const takesAll = parsed.length === 1 && first?.host === undefined && first?.prefix === "";
+  return { routes, patterns, only: takesAll ? routes[0] : undefined };
+}
+
+/** Whether a proxy has requests or tunnels, as far as the runtime tells. */
+function isBusy(proxy: Proxy): boolean {
+  const origins = Object.values(proxy.stats()?.origins ?? {});
+  return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
+}
+
+type Upstreams = NonNullable<PoolStats["upstreams"]>;
+type State = Upstreams[number]["state"];
+
+/** The states of an upstream, the worst one last. */
+const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
+
+/** Adds up the upstreams of several routes. Each route has its own opinion of an upstream: the worst one is told. */
+function mergeUpstreams(all: readonly PoolStats[]): { upstreams?: Upstreams } {
+  const merged = new Map<string, Upstreams[number]>();
+  for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
+    const other = merged.get(each.name) ?? {
+      ...each,
+      active: 0,
+      waiting: 0,
+      requests: 0,
+      failures: 0,
+    };
+    const isWorse = STATES.indexOf(each.state) > STATES.indexOf(other.state);
+    merged.set(each.name, {
+      ...other,
+      weight: Math.max(other.weight, each.weight),
+      active: other.active + each.active,
+      waiting: other.waiting + each.waiting,
+      requests: other.requests + each.requests,
+      failures: other.failures + each.failures,
+      state: isWorse ? each.state : other.state,
+    });
+  }
+  return merged.size === 0 ? {} : { upstreams: [...merged.values()] };
+}
+
+/** Returns the counters of a process that has ended: of its upstreams, only the sums are left, with the weight 0. */
+export function endStats(stats: PoolStats): PoolStats {
+  const upstreams = stats.upstreams?.map((each): Upstreams[number] => ({
+    ...each,
+    weight: 0,
+    active: 0,
+    waiting: 0,
+    state: "up",
+  }));
+  return { ...stats, closed: stats.created, origins: {}, ...(upstreams && { upstreams }) };
+}
+
+/** Adds up the counters of several proxies. */
+export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
+  if (all.length < 2) return all[0];
+  const sum = (of: (stats: PoolStats) => number): number =>
+    all.reduce((n, each) => n + of(each), 0);
+  const origins: Record<string, PoolStats["origins"][string]> = {};
+  for (const stats of all) {
+    for (const [name, { inUse, free, waiting, tunnels }] of Object.entries(stats.origins)) {
+      const other = origins[name];
+      origins[name] = {
+        inUse: inUse + (other?.inUse ?? 0),
+        free: free + (other?.free ?? 0),
+        waiting: waiting + (other?.waiting ?? 0),
+        tunnels: tunnels + (other?.tunnels ?? 0),
+      };
+    }
+  }
+  const created = sum((each) => each.created);
+  const requests = sum((each) => each.requests);
+  return {
+    created,
+    closed: sum((each) => each.closed),
+    failed: sum((each) => each.failed),
+    timedOut: sum((each) => each.timedOut),
+    requests,
+    requestsPerSocket: created === 0 ? 0 : requests / created,
+    tunnels: sum((each) => each.tunnels),
+    version: sum((each) => each.version),
+    origins,
+    ...mergeUpstreams(all),
+  };
+}

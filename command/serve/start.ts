@@ -1,0 +1,104 @@
+/** Puts the parts of the command together: settings, routes, server. */
+import { basename } from "node:path";
+import process from "node:process";
+import type { Config } from "../config.ts";
+import { addressOf, renderBanner } from "./banner.ts";
+import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
+import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
+import type { LineSettings } from "../flags/commandoptions.ts";
+import { addCors } from "./cors.ts";
+import { answerDemo } from "./demo.ts";
+import { readInspected } from "../inspect/inspectedrequest.ts";
+import { listen } from "./listen.ts";
+import { readConfig } from "../config/loadconfig.ts";
+import { Observers } from "./observe.ts";
+import type { CommandLine } from "../flags/parse.ts";
+import { printStats } from "./printstats.ts";
+import { UsageError } from "../flags/read.ts";
+import { assertRouted, reloadConfig } from "../config/reload.ts";
+import type { GivenRoute } from "../flags/routeflag.ts";
+import { Router } from "./routes.ts";
+import { readBalanceFlags } from "../flags/severalupstreams.ts";
+import { type Settings, toSettings } from "../config/settings.ts";
+import { stopOnSignals } from "./stop.ts";
+import { keepStdoutForLog, tell } from "./tell.ts";
+import { countWorkers } from "../workers/countworkers.ts";
+import { joinParent } from "../workers/workerlink.ts";
+
+/** Starts what a command line asks for: the server, or the inspection of a request. */
+export async function start(
+  { targets, given }: CommandLine,
+  routes: readonly GivenRoute[],
+  path: string | undefined,
+): Promise<void> {
+  const worker = await joinParent();
+  const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
+  const target = targets.length > 1 ? targets : targets[0];
+  const balance = readBalanceFlags(given.balance);
+  const spread = Object.keys(balance).length === 0 ? {} : { balance };
+  const flags = { server: given.server, proxy, routes, target, ...spread };
+  let demo = worker?.begin.demo;
+  const compose = (file: Config): Settings => {
+    const tls = readTrust({ ...file.server, ...given.server });
+    const base = tls === undefined ? {} : { tls };
+    const composed = toSettings(flags, file, base);
+    // The demo takes the requests that no route takes.
+    const isDemo = demo !== undefined && !takesAll(composed);
+    return isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
+  };
+  const file = path === undefined ? {} : await readConfig(path);
+  if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
+    demo = addressOf(await listen(answerDemo, { port: 0, host: "127.0.0.1" }));
+  }
+  const settings = compose(file);
+  if (path !== undefined) assertRouted(basename(path), settings);
+  const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
+  if (missing !== undefined) throw new UsageError(missing);
+  if (given.line.inspect !== undefined) return printInspection(given.line, settings);
+
+  const server = worker === undefined ? settings.server : { ...settings.server, ...worker.given };
+  if (server.log === "json") keepStdoutForLog();
+  if (worker === undefined && countWorkers(server.workers) > 1) {
+    const { startWorkers } = await import("../workers/startworkers.ts");
+    return startWorkers(settings, path, demo);
+  }
+  const observers = new Observers(server);
+  const router = new Router(settings.routes, observers.prepare, observers.rescue);
+  const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
+  const certificate = readCertificate(server);
+  const front = await listen(addCors(router.answer, server), {
+    ...server,
+    limits: server,
+    certificate,
+    websocket: router.websocket,
+    isExempt: readExempt({ ...file, ...given.proxy }),
+    worker: worker?.begin,
+  });
+  router.attach(front.server, front.admitUpgrade);
+  if (worker !== undefined) {
+    const asked = settings.server;
+    return worker.serve({ front, router, observers, server, asked, origin: addressOf(front) });
+  }
+  observers.setListening(() => front.slow?.stats());
+  printStats(router, server.stats);
+  stopOnSignals(front, router, server.stopTimeout, () => observers.close());
+  if (certificate !== undefined) reloadOnSignal(front.server, server);
+  if (path !== undefined) reloadConfig(path, settings, compose, router);
+  tell(renderBanner(addressOf(front), settings, demo));
+  if (status !== undefined) tell(`  status page: ${status}/`);
+}
+
+/** Prints what a request would become, and ends the process. */
+async function printInspection(
+  { inspect = "", inspectHeader }: LineSettings,
+  settings: Settings,
+): Promise<void> {
+  const { capture, renderInspection } = await import("../inspect/inspect.ts");
+  const inspected = readInspected(inspect, inspectHeader);
+  const text = await renderInspection(inspected, await capture(inspected, settings));
+  process.stdout.write(`${text}\n`, () => process.exit(0));
+}
+
+function takesAll({ routes }: Settings): boolean {
+  return routes.some(({ match }) => match.includes("/"));
+}

@@ -1,0 +1,540 @@
+import process from "node:process";
+import type { PoolStats, RequestEnd } from "#proxy";
+import type { ClientStats } from "../limits/clientconnections.ts";
+import { diagnoseFailure, isClientGone } from "../log/causes.ts";
+import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
+
+/** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
+const MOST_UPSTREAMS = 50;
+const MOST_SERIES = 400;
+const MOST_FAILURES = 20;
+const MOST_RECENT = 30;
+const MOST_PROTOCOLS = 10;
+export const OTHER = "other";
+
+/** The bounds of the histogram for Prometheus in seconds: those that OpenTelemetry recommends for HTTP. */
+export const BOUNDS: readonly number[] = [
+  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
+];
+
+/** The methods that have a label of their own, as in OpenTelemetry; the others are `_OTHER`. */
+const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
+
+/** The requests with the same labels, since the start. */
+export interface Series {
+  readonly method: string;
+  readonly status: number;
+  readonly errorType: string | undefined;
+  /** Whether this series has the requests for which there is no room. */
+  readonly isOverflow: boolean;
+  /** The number of requests in each bucket of `BOUNDS`, and in the one above all. */
+  readonly buckets: Float64Array;
+  /** Seconds. */
+  sum: number;
+  count: number;
+}
+
+// ── the counters ──
+
+/** The indexes of the counters in `Recent`, for all requests and for each upstream. */
+const REQUESTS = 0;
+const FAILED = 1;
+/** Tenths of a millisecond. */
+const TIME = 2;
+/** The requests that `TIME` adds up: all but tunnels. */
+const TIMED = 3;
+
+/** The error type of a client that left before its response was complete. */
+const CLIENT_LEFT = "client_left";
+
+/** What the target of several upstreams has counted of one of them, up to the last look at it. */
+interface AttemptCounters {
+  requests: number;
+  failures: number;
+  /** `REQUESTS` and `FAILED`. */
+  readonly recent: Recent;
+}
+
+interface UpstreamCounters {
+  requests: number;
+  failed: number;
+  readonly recent: Recent;
+}
+
+/** A kind of failure, as the page shows it. */
+export interface SeenFailure {
+  readonly code: string;
+  readonly cause: string;
+  readonly fix: string | undefined;
+  readonly status: number;
+  count: number;
+  last: number;
+}
+
+/** One of the last requests. The query is left out, because it may hold a secret. */
+export interface SeenRequest {
+  readonly id: number;
+  readonly time: number;
+  readonly client: string | undefined;
+  readonly method: string;
+  readonly path: string;
+  readonly upstream: string | undefined;
+  readonly status: number;
+  readonly ms: number;
+  readonly bytes: number | undefined;
+  readonly protocol: string | undefined;
+  readonly code: string | undefined;
+}
+
+/** The state that `/stats` and the page show. */
+export interface Snapshot {
+  readonly version: string;
+  readonly runtime: string;
+  /** Milliseconds since 1970, when the counting began and now. */
+  readonly startedAt: number;
+  readonly now: number;
+  readonly memory: number;
+  readonly workers: WorkersState | undefined;
+  /** The connections of clients, which only Node's server shows. */
+  readonly clients: ClientStats | undefined;
+  readonly total: {
+    requests: number;
+    failed: number;
+    bytesIn: number;
+    bytesOut: number;
+    tunnels: number;
+    retries: number;
+  };
+  readonly recent: {
+    readonly seconds: number;
+    readonly requests: readonly number[];
+    readonly failed: readonly number[];
+    /** Milliseconds until the response headers; undefined if there was no request. */
+    readonly percentiles: Percentiles | undefined;
+    /** Buckets of doubling bounds: `[milliseconds, requests]`. */
+    readonly latencies: readonly (readonly [below: number, requests: number])[];
+    readonly statuses: Readonly<Record<string, number>>;
+  };
+  readonly errors: Readonly<Record<string, number>>;
+  readonly failures: readonly SeenFailure[];
+  readonly upstreams: readonly UpstreamState[];
+  /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
+  readonly connections:
+    | (Omit<PoolStats, "origins" | "version" | "upstreams"> &
+        Record<"inUse" | "free" | "waiting" | "open", number>)
+    | undefined;
+  readonly requests: readonly SeenRequest[];
+}
+
+/** The state of one upstream. */
+export interface UpstreamState {
+  readonly name: string;
+  /** Requests by their last upstream; of one of several upstreams, all attempts. */
+  readonly requests: number;
+  readonly failed: number;
+  readonly recent: readonly number[];
+  readonly recentFailed: number;
+  /** The average time of the last minute until the response headers, in milliseconds. */
+  readonly average: number | undefined;
+  readonly inUse: number;
+  readonly free: number;
+  readonly waiting: number;
+  readonly tunnels: number;
+  /** Whether it gets requests, where it is one of several upstreams: `up`, `ejected`, `down` and so on. */
+  readonly health: string | undefined;
+}
+
+/** The workers of the command. */
+export interface WorkersState {
+  /** The number of those that take new connections. */
+  readonly running: number;
+  /** The number of those that finish what was running when they were replaced. */
+  readonly retired: number;
+  /** How often another process was started for one that had died. */
+  readonly restarts: number;
+  readonly pids: readonly number[];
+}
+
+/** What a worker has counted since its last report, as JSON. */
+export interface MetricsReport {
+  readonly total: Record<(typeof TOTALS)[number], number>;
+  readonly statuses: readonly number[];
+  readonly latencies: readonly (readonly [bucket: number, count: number])[];
+  readonly errors: readonly (readonly [name: string, count: number])[];
+  readonly tunnels: readonly (readonly [name: string, count: number])[];
+  readonly series: readonly (Omit<Series, "buckets"> & { readonly buckets: readonly number[] })[];
+  readonly failures: readonly SeenFailure[];
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly requests: number;
+    readonly failed: number;
+    /** The counters of `Recent`. */
+    readonly recent: readonly number[];
+  }[];
+  readonly requests: readonly SeenRequest[];
+}
+
+const TOTALS = ["requests", "failed", "bytesIn", "bytesOut", "retries"] as const;
+
+/** The facts about the process, which do not change. */
+export interface About {
+  readonly version: string;
+  readonly runtime: string;
+}
+
+/** Counts requests, in bounded memory: 400 series, 50 upstreams, 20 kinds of failures, 30 requests, one minute. */
+export class Metrics {
+  readonly #about: About;
+  readonly #poolStats: () => PoolStats | undefined;
+  /** Returns the connections of clients in numbers; undefined where the runtime does not show them. */
+  clientStats: () => ClientStats | undefined = () => undefined;
+  /** Returns bytes of memory and seconds of CPU time. */
+  usage: () => { memory: number; cpu: number } = measureProcess;
+  /** Returns the workers; undefined if the command has none. */
+  describeWorkers: () => WorkersState | undefined = () => undefined;
+  readonly startedAt: number = Date.now();
+  readonly #startSecond: number;
+  readonly series: Map<string, Series> = new Map();
+  readonly errors: Map<string, number> = new Map();
+  readonly tunnels: Map<string, number> = new Map();
+  readonly upstreams: Map<string, UpstreamCounters> = new Map();
+  #attempts: ReadonlyMap<string, AttemptCounters> = new Map();
+  /** The second of the last look at what the upstreams' targets have counted. */
+  #attemptsSecond: number;
+  readonly #failures: Map<string, SeenFailure> = new Map();
+  readonly #recent = new Recent(2);
+  readonly #latencies = new Latencies();
+  readonly #statuses = new Recent(6);
+  readonly #requests: SeenRequest[] = [];
+  requests = 0;
+  failed = 0;
+  bytesIn = 0;
+  bytesOut = 0;
+  retries = 0;
+
+  /** @param poolStats returns the statistics of the connections at this moment */
+  constructor(
+    about: About,
+    poolStats: () => PoolStats | undefined,
+    second: number = monotonicSecond(),
+  ) {
+    this.#about = about;
+    this.#startSecond = second;
+    this.#attemptsSecond = second;
+    this.#poolStats = poolStats;
+  }
+
+  /** Returns the statistics of the connections at this moment. */
+  get pool(): PoolStats | undefined {
+    return this.#poolStats();
+  }
+
+  /**
+   * Counts a request that has ended.
+   * @param second the time by a clock that never goes back, unlike that of the system
+   */
+  record(end: RequestEnd, second: number = monotonicSecond()): void {
+    const { status, protocol, error, timings } = end;
+    if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
+    const isFailed = (error !== undefined && !isClientGone(error)) || status >= 500;
+    this.requests++;
+    this.bytesIn += end.bytesIn ?? 0;
+    this.bytesOut += end.bytesOut ?? 0;
+    if (end.attempts > 1) this.retries += end.attempts - 1;
+    this.#recent.add(second, REQUESTS);
+    this.#statuses.add(second, Math.min(Math.floor(status / 100), 5));
+    if (isFailed) {
+      this.failed++;
+      this.#recent.add(second, FAILED);
+    }
+    const code = error === undefined ? undefined : this.#countError(end);
+    if (protocol !== undefined && status === 101) {
+      // A tunnel lasts for hours, which says nothing about how fast responses are.
+      increase(this.tunnels, protocol, MOST_PROTOCOLS);
+    } else {
+      // The time of the body depends on the client, and that of an event stream says nothing.
+      this.#latencies.add(second, timings.firstByte ?? timings.total);
+      this.#countSeries(end, code);
+    }
+    this.#countUpstream(end, second, isFailed);
+    this.#keepRequest(end, code);
+  }
+
+  /** Returns the state that `/stats` and the page show. */
+  snapshot(second: number = monotonicSecond()): Snapshot {
+    const now = Date.now();
+    const pool = this.#poolStats();
+    this.#countAttempts(second, pool);
+    return {
+      ...this.#about,
+      startedAt: this.startedAt,
+      now,
+      memory: this.usage().memory,
+      workers: this.describeWorkers(),
+      clients: this.clientStats(),
+      total: {
+        requests: this.requests,
+        failed: this.failed,
+        bytesIn: this.bytesIn,
+        bytesOut: this.bytesOut,
+        tunnels: sumOf(this.tunnels.values()),
+        retries: this.retries,
+      },
+      recent: {
+        seconds: Math.min(WINDOW, second - this.#startSecond + 1),
+        requests: this.#recent.history(second, REQUESTS),
+        failed: this.#recent.history(second, FAILED),
+        percentiles: this.#latencies.percentiles(second),
+        latencies: this.#latencies.bars(second),
+        statuses: this.#recentStatuses(second),
+      },
+      errors: Object.fromEntries(this.errors),
+      failures: [...this.#failures.values()].toSorted((one, other) => other.count - one.count),
+      upstreams: this.#describeUpstreams(second, pool),
+      connections: pool && toTotals(pool),
+      requests: this.#requests.toReversed(),
+    };
+  }
+
+  /** Returns all that has been counted, for the process that adds up the counters of several. */
+  report(): MetricsReport {
+    return {
+      total: Object.fromEntries(TOTALS.map((name) => [name, this[name]])) as MetricsReport["total"],
+      statuses: Array.from(this.#statuses.sum),
+      latencies: this.#latencies.counts(),
+      errors: [...this.errors],
+      tunnels: [...this.tunnels],
+      series: Array.from(this.series.values(), (each) => ({
+        ...each,
+        buckets: Array.from(each.buckets),
+      })),
+      failures: [...this.#failures.values()],
+      upstreams: Array.from(this.upstreams, ([name, { requests, failed, recent }]) => ({
+        name,
+        requests,
+        failed,
+        recent: Array.from(recent.sum),
+      })),
+      requests: this.#requests,
+    };
+  }
+
+  /** Adds what another process has counted in the last second. */
+  add(report: MetricsReport, second: number = monotonicSecond()): void {
+    const { total, statuses, latencies } = report;
+    if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
+    for (const name of TOTALS) this[name] += total[name];
+    this.#recent.add(second, REQUESTS, total.requests);
+    this.#recent.add(second, FAILED, total.failed);
+    statuses.forEach((count, i) => this.#statuses.add(second, i, count));
+    for (const [bucket, count] of latencies) this.#latencies.addTo(second, bucket, count);
+    for (const [name, count] of report.errors) increase(this.errors, name, Infinity, count);
+    for (const [name, count] of report.tunnels) increase(this.tunnels, name, MOST_PROTOCOLS, count);
+    for (const each of report.series) {
+      const series = this.#findSeries(each.method, each.status, each.errorType, each.isOverflow);
+      each.buckets.forEach((count, i) => increaseAt(series.buckets, i, count));
+      series.sum += each.sum;
+      series.count += each.count;
+    }
+    for (const failure of report.failures) this.#addFailure(failure);
+    for (const { name, requests, failed, recent } of report.upstreams) {
+      const counters = this.#findUpstream(name);
+      counters.requests += requests;
+      counters.failed += failed;
+      recent.forEach((count, i) => counters.recent.add(second, i, count));
+    }
+    this.#requests.push(...report.requests);
+    // The workers' own numbers would repeat.
+    this.#requests.sort((one, other) => one.time - other.time);
+    this.#requests.splice(0, this.#requests.length - MOST_RECENT);
+    this.#requests.forEach((each, i) => {
+      this.#requests[i] = { ...each, id: this.requests - this.#requests.length + i + 1 };
+    });
+  }
+
+  /** Counts an error, and returns its code. */
+  #countError({ error, upstream, status, startedAt, timings }: RequestEnd): string {
+    if (isClientGone(error)) {
+      increase(this.errors, CLIENT_LEFT, Infinity);
+      return CLIENT_LEFT;
+    }
+    const failure = diagnoseFailure(error, upstream);
+    increase(this.errors, failure.code, Infinity);
+    this.#addFailure({ ...failure, status, count: 1, last: startedAt + timings.total });
+    return failure.code;
+  }
+
+  #addFailure(failure: SeenFailure): void {
+    const key = `${failure.status} ${failure.code} ${failure.cause}`;
+    const count = (this.#failures.get(key)?.count ?? 0) + failure.count;
+    // The map keeps the order of the last occurrences, so that the kind that has not occurred for longest is dropped.
+    this.#failures.delete(key);
+    this.#failures.set(key, { ...failure, count });
+    if (this.#failures.size > MOST_FAILURES) {
+      this.#failures.delete(this.#failures.keys().next().value as string);
+    }
+  }
+
+  #countSeries({ method, status, timings }: RequestEnd, errorType: string | undefined): void {
+    const name = METHODS.has(method) ? method : "_OTHER";
+    const series = this.#findSeries(name, status, errorType);
+    const seconds = timings.total / 1000;
+    const bucket = BOUNDS.findIndex((bound) => seconds <= bound);
+    increaseAt(series.buckets, bucket === -1 ? BOUNDS.length : bucket, 1);
+    series.sum += seconds;
+    series.count++;
+  }
+
+  /** @param isOther whether the requests have been counted together elsewhere, because there was no room */
+  #findSeries(
+    method: string,
+    status: number,
+    errorType: string | undefined,
+    isOther = false,
+  ): Series {
+    const key = `${method} ${status} ${errorType ?? ""}`;
+    const isOverflow = isOther || (!this.series.has(key) && this.series.size >= MOST_SERIES);
+    const found = isOverflow ? OTHER : key;
+    let series = this.series.get(found);
+    if (series === undefined) {
+      const buckets = new Float64Array(BOUNDS.length + 1);
+      series = { method, status, errorType, isOverflow, buckets, sum: 0, count: 0 };
+      this.series.set(found, series);
+    }
+    return series;
+  }
+
+  #countUpstream(end: RequestEnd, second: number, isFailed: boolean): void {
+    const { upstream, timings, status } = end;
+    if (upstream === undefined) return;
+    const counters = this.#findUpstream(upstream);
+    counters.requests++;
+    counters.recent.add(second, REQUESTS);
+    if (status !== 101) {
+      counters.recent.add(second, TIME, Math.round((timings.firstByte ?? timings.total) * 10));
+      counters.recent.add(second, TIMED);
+    }
+    if (!isFailed) return;
+    counters.failed++;
+    counters.recent.add(second, FAILED);
+  }
+
+  /**
+   * Reads the counters of targets with several upstreams, and counts what they have grown by since the last call as counts of
+   * the second of that call. The counters are read because the end of a request reports only its last attempt.
+   */
+  #countAttempts(second: number, pool: PoolStats | undefined): void {
+    const since = this.#attemptsSecond;
+    this.#attemptsSecond = second;
+    const live = pool?.upstreams?.filter(({ weight }) => weight > 0) ?? [];
+    const attempts = new Map<string, AttemptCounters>();
+    for (const { name, requests, failures } of live.slice(0, MOST_UPSTREAMS)) {
+      const before = this.#attempts.get(name);
+      const recent = before?.recent ?? new Recent(2);
+      // The counters begin again if the configuration has changed.
+      const isGoingOn = before !== undefined && before.requests <= requests;
+      if (second - since < WINDOW) {
+        recent.add(since, REQUESTS, requests - (isGoingOn ? before.requests : 0));
+        recent.add(since, FAILED, failures - (isGoingOn ? before.failures : 0));
+      }
+      attempts.set(name, { requests, failures, recent });
+    }
+    this.#attempts = attempts;
+  }
+
+  #findUpstream(upstream: string): UpstreamCounters {
+    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
+    const name = isKnown ? upstream : OTHER;
+    let counters = this.upstreams.get(name);
+    if (counters === undefined) {
+      counters = { requests: 0, failed: 0, recent: new Recent(4) };
+      this.upstreams.set(name, counters);
+    }
+    return counters;
+  }
+
+  #keepRequest(end: RequestEnd, code: string | undefined): void {
+    const { method, path, upstream, status, timings, bytesOut, protocol, clientAddress } = end;
+    if (this.#requests.length >= MOST_RECENT) this.#requests.shift();
+    this.#requests.push({
+      id: this.requests,
+      time: end.startedAt + timings.total,
+      client: clientAddress,
+      method: method.slice(0, 20),
+      path: (path.split("?", 1)[0] as string).slice(0, 200),
+      upstream,
+      status,
+      ms: Math.round(timings.total * 10) / 10,
+      bytes: bytesOut,
+      protocol,
+      code,
+    });
+  }
+
+  #recentStatuses(second: number): Record<string, number> {
+    this.#statuses.advance(second);
+    const names = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+    return Object.fromEntries(names.map((name, i) => [name, this.#statuses.sum[i + 1] as number]));
+  }
+
+  #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamState[] {
+    const origins = pool?.origins ?? {};
+    const live = pool?.upstreams?.filter(({ weight }) => weight > 0);
+    const health = new Map(live?.map(({ name, state }) => [name, state]));
+    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
+    return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
+      const { recent, ...ended } = this.upstreams.get(name) ?? { requests: 0, failed: 0 };
+      const attempts = this.#attempts.get(name);
+      const { requests = ended.requests, failures = ended.failed } = attempts ?? {};
+      const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
+      const counted = attempts?.recent ?? recent;
+      const history = counted?.history(second, REQUESTS) ?? [];
+      const count = recent?.sum[TIMED] ?? 0;
+      const time = recent?.sum[TIME] ?? 0;
+      return {
+        name,
+        requests,
+        failed: failures,
+        recent: history,
+        recentFailed: counted?.sum[FAILED] ?? 0,
+        average: count === 0 ? undefined : roundToThree(time / 10 / count),
+        inUse,
+        free,
+        waiting,
+        tunnels,
+        health: health.get(name),
+      };
+    });
+  }
+}
+
+function monotonicSecond(): number {
+  return Math.floor(performance.now() / 1000);
+}
+
+/** Increases a counter; a name for which there is no room is counted as `OTHER`. */
+function increase(counters: Map<string, number>, name: string, most: number, by = 1): void {
+  const key = counters.has(name) || counters.size < most ? name : OTHER;
+  counters.set(key, (counters.get(key) ?? 0) + by);
+}
+
+function increaseAt(counters: Float64Array, index: number, by: number): void {
+  counters[index] = (counters[index] as number) + by;
+}
+
+function measureProcess(): { memory: number; cpu: number } {
+  const { user, system } = process.cpuUsage();
+  return { memory: process.memoryUsage().rss, cpu: (user + system) / 1e6 };
+}
+
+function toTotals(pool: PoolStats): Snapshot["connections"] {
+  const { origins, version: _, upstreams: __, ...counters } = pool;
+  const totals = { inUse: 0, free: 0, waiting: 0, open: 0 };
+  for (const { inUse, free, waiting, tunnels } of Object.values(origins)) {
+    totals.inUse += inUse;
+    totals.free += free;
+    totals.waiting += waiting;
+    totals.open += tunnels;
+  }
+  return { ...counters, ...totals };
+}

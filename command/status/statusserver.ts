@@ -1,0 +1,216 @@
+import { createHash } from "node:crypto";
+import { isIP } from "node:net";
+import { type Server, serve } from "srvx";
+import { pathOf } from "../../src/request/target.ts";
+import { UsageError } from "../flags/read.ts";
+import type { AdminAddress } from "./adminaddress.ts";
+import type { Metrics } from "./metrics.ts";
+import { PROMETHEUS_TYPE, renderMetrics } from "./prometheus.ts";
+import { statusPage } from "./statuspage.ts";
+
+/** Milliseconds between two events of the page. */
+const INTERVAL = 1000;
+/** The number of pages that may be open at the same time. */
+const MOST_PAGES = 20;
+
+const SECURITY_FIELDS = {
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-resource-policy": "same-origin",
+} as const;
+
+/** What the status page shows, and tells to load balancers. */
+export interface StatusSource {
+  readonly metrics: Metrics;
+  /** Whether new requests are accepted. */
+  readonly isReady: () => boolean;
+  /** Brings the counters up to date, where they come from other processes. */
+  readonly refresh?: () => Promise<void>;
+}
+
+/**
+ * Answers requests for the status: a page at `/` with its events at `/events`, `/stats` as JSON, `/metrics` for Prometheus,
+ * `/healthz` and `/readyz`. Nothing here changes anything.
+ */
+export class StatusPages {
+  readonly #source: StatusSource;
+  readonly #host: string;
+  readonly #pages: Set<ReadableStreamDefaultController<Uint8Array>> = new Set();
+  readonly #policy: string = createPolicy(statusPage);
+  #timer: ReturnType<typeof setInterval> | undefined;
+
+  /** @param host the host name by which the pages may be asked for, besides addresses and `localhost` */
+  constructor(source: StatusSource, host: string) {
+    this.#source = source;
+    this.#host = host.toLowerCase();
+  }
+
+  /** Answers a request. */
+  readonly answer = (request: Request): Response => {
+    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    const pathname = pathOf(request.url).replace(/\?.*/s, "");
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
+    }
+    // Checks of load balancers send names of their own, and tell nothing to the one who asks.
+    if (pathname === "/healthz") return toPlainText("ok\n");
+    if (pathname === "/readyz") {
+      return this.#source.isReady() ? toPlainText("ready\n") : toPlainText("stopping\n", 503);
+    }
+    if (!isOwnAuthority(request.headers.get("host"), this.#host)) {
+      return toPlainText(
+        "Misdirected Request: ask for this page by an address, localhost or the host of --admin\n",
+        421,
+      );
+    }
+    const { metrics } = this.#source;
+    switch (pathname) {
+      case "/":
+        return new Response(statusPage, {
+          headers: {
+            ...SECURITY_FIELDS,
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": this.#policy,
+          },
+        });
+      case "/events":
+        // The page of another site cannot read the events, but could keep the places of all pages taken.
+        if (/^(?:cross|same)-site$/.test(request.headers.get("sec-fetch-site") ?? "")) {
+          return toPlainText("Forbidden: only the status page may read its events\n", 403);
+        }
+        return request.method === "HEAD" ? toEventResponse(null) : this.#openEvents();
+      case "/stats":
+        return new Response(`${JSON.stringify(metrics.snapshot())}\n`, {
+          headers: { ...SECURITY_FIELDS, "content-type": "application/json" },
+        });
+      case "/metrics":
+        return new Response(renderMetrics(metrics), {
+          headers: { ...SECURITY_FIELDS, "content-type": PROMETHEUS_TYPE },
+        });
+      default:
+        return toPlainText("Not Found: see /, /stats, /metrics, /healthz and /readyz\n", 404);
+    }
+  };
+
+  /** The number of pages that are open. */
+  get openPages(): number {
+    return this.#pages.size;
+  }
+
+  #openEvents(): Response {
+    if (this.#pages.size >= MOST_PAGES) return toPlainText("too many pages are open\n", 503);
+    let page: ReadableStreamDefaultController<Uint8Array>;
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        page = controller;
+        this.#pages.add(controller);
+        controller.enqueue(this.#renderEvent());
+        this.#timer ??= setInterval(() => this.#sendEvents(), INTERVAL);
+      },
+      cancel: () => this.#closePage(page),
+    });
+    return toEventResponse(body);
+  }
+
+  #closePage(page: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#pages.delete(page);
+    if (this.#pages.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #sendEvents(): void {
+    const event = this.#renderEvent();
+    for (const page of this.#pages) {
+      // A page that has not read the last event yet gets the next one later.
+      if ((page.desiredSize ?? 0) <= 0) continue;
+      try {
+        page.enqueue(event);
+      } catch {
+        this.#closePage(page);
+      }
+    }
+  }
+
+  #renderEvent(): Uint8Array {
+    const { metrics, isReady } = this.#source;
+    const state = { ...metrics.snapshot(), ready: isReady() };
+    return encoder.encode(`data: ${JSON.stringify(state)}\n\n`);
+  }
+}
+
+const encoder = new TextEncoder();
+
+function toPlainText(text: string, status = 200, fields: Record<string, string> = {}): Response {
+  return new Response(text, {
+    status,
+    headers: { ...SECURITY_FIELDS, "content-type": "text/plain; charset=utf-8", ...fields },
+  });
+}
+
+function toEventResponse(body: ReadableStream<Uint8Array> | null): Response {
+  return new Response(body, {
+    headers: { ...SECURITY_FIELDS, "content-type": "text/event-stream" },
+  });
+}
+
+/**
+ * Whether `Host` names this server by an address, by `localhost`, or by the configured name. The page of another site can
+ * send requests here under its own name, if it lets its name resolve to this address ("DNS rebinding"), and would be
+ * allowed to read the responses.
+ */
+export function isOwnAuthority(authority: string | null, name: string): boolean {
+  const [, host = ""] = /^(\[[^\]]*\]|[^:]*)(?::\d*)?$/.exec(authority?.toLowerCase() ?? "") ?? [];
+  if (host === "localhost" || host === name) return true;
+  return isIP(host.replace(/^\[|\]$/g, "")) !== 0;
+}
+
+/** Makes the policy that allows the page its own style and script, and connections to this server, and nothing else. */
+function createPolicy(page: string): string {
+  const hashOf = (tag: string): string => {
+    const [, content = ""] = new RegExp(`<${tag}>([^]*?)</${tag}>`).exec(page) ?? [];
+    return `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
+  };
+  return [
+    "default-src 'none'",
+    `style-src ${hashOf("style")}`,
+    `script-src ${hashOf("script")}`,
+    "connect-src 'self'",
+    "img-src data:",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}
+
+/**
+ * Starts the server of the status page.
+ * @throws UsageError if it cannot listen there
+ */
+export async function listenForStatus(
+  { host, port }: AdminAddress,
+  source: StatusSource,
+): Promise<Server> {
+  try {
+    const pages = new StatusPages(source, host);
+    const { refresh } = source;
+    const answerFresh = async (request: Request): Promise<Response> => {
+      if (/\/(?:stats|metrics)$/.test(pathOf(request.url).replace(/\?.*/s, ""))) await refresh?.();
+      return pages.answer(request);
+    };
+    const server = serve({
+      fetch: refresh === undefined ? pages.answer : answerFresh,
+      port,
+      hostname: host,
+      silent: true,
+      gracefulShutdown: false,
+      bun: { development: false },
+    });
+    return await server.ready();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const reason = code === "EADDRINUSE" ? "the port is in use, use another" : message;
+    throw new UsageError(`--admin ${JSON.stringify(`${host}:${port}`)}: ${reason}`);
+  }
+}

@@ -1,0 +1,110 @@
+/** Puts the parts of the command together where workers serve: this process is their parent. */
+import { basename } from "node:path";
+import cluster from "node:cluster";
+import process from "node:process";
+import { renderBanner } from "../serve/banner.ts";
+import { chooseLogForm } from "../log/requestlog.ts";
+import { createMetrics, openStatus } from "../serve/observe.ts";
+import { printStats } from "../serve/printstats.ts";
+import { UsageError } from "../flags/read.ts";
+import { runAgain } from "../serve/runagain.ts";
+import type { Settings } from "../config/settings.ts";
+import { parseAdminAddress } from "../status/adminaddress.ts";
+import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../serve/stop.ts";
+import { tell } from "../serve/tell.ts";
+import { watchConfig } from "../config/watchconfig.ts";
+import { countWorkers } from "./countworkers.ts";
+import { Supervisor, type WorkerFailure } from "./supervisor.ts";
+import { toTexts } from "./workerlink.ts";
+
+/** The options of the server that are the parent's: a worker that replaces another one does not change them. */
+const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "stats"] as const;
+
+/**
+ * Starts the workers, and serves the status page for all of them.
+ * @param path the config file
+ * @param demo the origin of the demo upstream
+ */
+export async function startWorkers(
+  settings: Settings,
+  path: string | undefined,
+  demo: string | undefined,
+): Promise<void> {
+  const { server } = settings;
+  const { port, host, stopTimeout } = server;
+  // A program that runs this command in a worker of its own, such as pm2 in its cluster mode, has the listening sockets.
+  if (cluster.isWorker) {
+    throw new UsageError(
+      "--workers: another program runs this command as a worker; use --workers 1",
+    );
+  }
+  const count = countWorkers(server.workers);
+  const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
+  const supervisor = new Supervisor(
+    { port, host, count, log, demo },
+    stopTimeout,
+    server.workerTimeout,
+  );
+  const { poolStats, clientStats, usage } = supervisor.totals;
+  const refresh = (): Promise<void> => supervisor.refresh();
+
+  let status: string | undefined;
+  let isListening = false;
+  const admin = server.admin === undefined ? undefined : parseAdminAddress(server.admin);
+  if (admin !== undefined) {
+    const metrics = createMetrics(poolStats);
+    Object.assign(metrics, { clientStats, usage });
+    metrics.describeWorkers = () => supervisor.describeWorkers();
+    supervisor.metrics = metrics;
+    const isReady = (): boolean => isListening && supervisor.serving > 0;
+    status = await openStatus(admin, { metrics, isReady, refresh });
+  }
+
+  onStopSignals(
+    () => void stop(),
+    (after, code) => void end(after, code),
+  );
+  let isEnding = false;
+  async function stop(): Promise<void> {
+    const cut = await supervisor.stop(tellRunning);
+    if (isEnding) return;
+    printCut(cut, stopTimeout);
+    if (supervisor.wasKilled) {
+      console.error("fetchway: workers that did not answer were killed with all their connections");
+    }
+    process.exit(supervisor.wasKilled ? 1 : exitCodeOf(cut));
+  }
+  async function end(after: number, code: number): Promise<void> {
+    isEnding = true;
+    printCut(await supervisor.end(), after);
+    process.exit(code);
+  }
+
+  let origin: string;
+  try {
+    origin = await supervisor.start();
+  } catch (error) {
+    const { exitCode, reason, message } = error as WorkerFailure;
+    if (reason !== "") console.error(`fetchway: ${message}`);
+    await supervisor.end();
+    process.exit(exitCode);
+  }
+  isListening = true;
+  printStats({ stats: poolStats, refresh }, server.stats);
+  const replace = async (): Promise<void> => {
+    const next = await supervisor.replace();
+    if (next === undefined || path === undefined) return;
+    const before = toTexts(server);
+    for (const option of OF_PARENT) {
+      if (next[option] === before[option]) continue;
+      console.error(
+        `fetchway: ${basename(path)}: server.${option} has changed: restart the command for that`,
+      );
+    }
+  };
+  if (path === undefined) process.on("SIGHUP", runAgain(replace));
+  else watchConfig(path, replace);
+  tell(renderBanner(origin, settings, demo));
+  tell(`  ${count} workers`);
+  if (status !== undefined) tell(`  status page: ${status}/`);
+}

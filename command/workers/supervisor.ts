@@ -1,0 +1,503 @@
+/**
+ * The parent's side: it starts the workers, hands new connections to them in turn, starts others for those that die, and
+ * replaces and stops them.
+ *
+ * `node:cluster` keeps the one listening socket in the parent as long as a worker runs. If each worker had a listening socket
+ * of its own (`SO_REUSEPORT`), the system would reset the connections that wait in the queue of the one that is closed.
+ */
+import cluster, { type Worker } from "node:cluster";
+import process from "node:process";
+import type { Running } from "../serve/listen.ts";
+import { describeDropped } from "../log/requestlog.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import { LineWriter } from "../log/linewriter.ts";
+import type { Metrics, WorkersState } from "../status/metrics.ts";
+import { describeRunning } from "../serve/stop.ts";
+import { tell } from "../serve/tell.ts";
+import {
+  type Begin,
+  fromSent,
+  type Order,
+  toSent,
+  WORKER_MARK,
+  type WorkerMessage,
+  type WorkerReport,
+} from "./messages.ts";
+import { relayLines } from "./relaylines.ts";
+import { WorkerTotals } from "./workertotals.ts";
+
+/** Milliseconds for which a worker must serve so that its death is not a further one of a series. */
+const STABLE = 10_000;
+/** Milliseconds until a worker that died early is started again; twice as long after each further death. */
+const FIRST_DELAY = 100;
+const LONGEST_DELAY = 30_000;
+/** Milliseconds within which a worker must be ready. */
+const START_LIMIT = 30_000;
+/** Milliseconds beyond `stopTimeout` after which a worker that does not obey is killed. */
+const KILL_AFTER = 3000;
+/** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
+const CLOSE_LIMIT = 2000;
+/** Milliseconds to wait for the reports of the workers. */
+const REPORT_LIMIT = 300;
+/** Retired workers may finish what is running for as long as it takes, until there are this many for each place. */
+const MOST_RETIRED = 2;
+
+/** A process that serves, will serve, or did serve. */
+interface Member {
+  readonly worker: Worker;
+  state: "starting" | "serving" | "silent" | "retired";
+  /** Whether it is retired, and must end within `stopTimeout`. */
+  isEnding: boolean;
+  readyAt: number;
+  report: WorkerReport | undefined;
+  /** Resolves with the next report, if it is awaited. */
+  reported: PromiseWithResolvers<void> | undefined;
+  /** Resolves when it takes no new connections. */
+  readonly closed: Promise<void>;
+  readonly close: () => void;
+  /** Resolves when the process has ended, and its output has been read. */
+  readonly ended: Promise<void>;
+  /** What was running when it began to stop. */
+  running: Running | undefined;
+}
+
+/** The place of one worker: its processes follow one another. */
+interface Place {
+  member: Member | undefined;
+  /** The number of processes in a row that died early. */
+  deaths: number;
+  timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** What a worker said when it was ready. */
+type Ready = Extract<WorkerMessage, { type: "ready" }>;
+
+/** A worker that did not become ready. */
+export class WorkerFailure extends Error {
+  readonly exitCode: number;
+  /** What has happened, such as " (exit code 1)"; `""` if the worker itself has printed what is wrong. */
+  readonly reason: string;
+
+  constructor(exitCode: number, how: string) {
+    const reason = exitCode === MISUSE ? "" : ` (${how})`;
+    super(`a worker did not start${reason}`);
+    this.exitCode = exitCode;
+    this.reason = reason;
+  }
+}
+
+/** The exit code of a command that was given wrong options, which it has printed. */
+const MISUSE = 2;
+
+/** The workers of the command, seen from their parent. */
+export class Supervisor {
+  readonly #begin: Begin;
+  readonly #stopTimeout: number;
+  readonly #places: readonly Place[];
+  readonly #members: Set<Member> = new Set();
+  readonly #lines: LineWriter;
+  /** Takes the notices of the parent as well, so that they stand behind the lines that caused them. */
+  readonly #errors: LineWriter;
+  #isStopping = false;
+  /** The last of the starts, which follow one another. */
+  #last: Promise<unknown> = Promise.resolve();
+  #restarts = 0;
+  #cut: Running = { requests: 0, tunnels: 0 };
+  #wasKilled = false;
+  #onRunning: ((running: Running) => void) | undefined;
+  readonly #heartbeat: Heartbeat<Member>;
+  /** What the workers count. */
+  readonly totals: WorkerTotals = new WorkerTotals(() =>
+    [...this.#members].flatMap(({ report }) => report ?? []),
+  );
+  /** Adds what workers count. */
+  metrics: Metrics | undefined;
+
+  /**
+   * @param stopTimeout milliseconds within which workers finish what is running when the command stops
+   * @param workerTimeout milliseconds without a sign of life after which a worker is replaced; 0 for never
+   */
+  constructor(begin: Omit<Begin, "type">, stopTimeout: number, workerTimeout: number) {
+    this.#stopTimeout = stopTimeout;
+    this.#heartbeat = new Heartbeat(workerTimeout, (member) => this.#onSilence(member));
+    this.#begin = { type: "begin", ...begin };
+    this.#places = Array.from({ length: begin.count }, () => ({
+      member: undefined,
+      deaths: 0,
+      timer: undefined,
+    }));
+    this.#errors = new LineWriter(process.stderr, noteDropped);
+    this.#lines = new LineWriter(process.stdout, noteDropped, (text) =>
+      this.#errors.write(`fetchway: ${text}`),
+    );
+    process.on("exit", () => {
+      this.#lines.flushNow();
+      this.#errors.flushNow();
+    });
+    // Without a listener, a SIGHUP that comes while the workers start would end this process.
+    process.on("SIGHUP", () => {});
+    cluster.schedulingPolicy = cluster.SCHED_RR;
+    cluster.setupPrimary({
+      exec: process.argv[1] as string,
+      args: process.argv.slice(2),
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
+    });
+  }
+
+  /**
+   * Starts all workers: the first alone, because it tells whether the port is free and the config file right.
+   * @returns the origin on which they listen
+   * @throws WorkerFailure if one of them does not start; what is wrong has been printed
+   */
+  async start(): Promise<string> {
+    const [first, ...others] = this.#places;
+    const { origin } = await this.#fill(first as Place);
+    await Promise.all(others.map((place) => this.#fill(place)));
+    return origin;
+  }
+
+  /** The number of workers that serve and answer. */
+  get serving(): number {
+    if (this.#isStopping) return 0;
+    return this.#places.filter(({ member }) => member?.state === "serving").length;
+  }
+
+  /** Returns the workers as the status page shows them. */
+  describeWorkers(): WorkersState {
+    return {
+      running: this.#places.filter(({ member }) => member !== undefined).length,
+      retired: [...this.#members].filter(({ state }) => state === "retired").length,
+      restarts: this.#restarts,
+      pids: this.#places.flatMap(({ member }) => member?.worker.process.pid ?? []),
+    };
+  }
+
+  /**
+   * Replaces the workers one after another: the old one retires when the new one serves. If a new one does not start, the
+   * others stay as they are.
+   * @returns the options of the server that the new workers have; undefined if one did not start
+   */
+  replace(): Promise<Readonly<Record<string, string>> | undefined> {
+    const replaced = this.#last.then(async () => {
+      let server: Readonly<Record<string, string>> | undefined;
+      let count = 0;
+      const closed: Promise<void>[] = [];
+      for (const place of this.#places) {
+        if (this.#isStopping) return undefined;
+        const old = place.member;
+        try {
+          ({ server } = await this.#fill(place));
+        } catch (error) {
+          const { reason } = error as WorkerFailure;
+          const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
+          this.#errors.write(
+            `fetchway: the new worker did not start${reason}: ${which} stay as they are`,
+          );
+          return undefined;
+        }
+        count++;
+        if (old === undefined) continue;
+        this.#retire(old);
+        closed.push(old.closed);
+      }
+      await within(Promise.all(closed), CLOSE_LIMIT);
+      tell(`${count} workers have been replaced`);
+      return server;
+    });
+    this.#last = replaced;
+    return replaced;
+  }
+
+  /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
+  async refresh(): Promise<void> {
+    const reports = [...this.#members].map(async (member) => {
+      // A worker that is busy is asked once, so that no messages for it collect here.
+      if (member.reported === undefined) {
+        if (!send(member.worker, { type: "report" })) return;
+        member.reported = Promise.withResolvers();
+      }
+      await member.reported.promise;
+    });
+    await within(Promise.all(reports), REPORT_LIMIT);
+  }
+
+  /**
+   * Stops all workers, which finish what is running within `stopTimeout`.
+   * @param onRunning is called once with what is running
+   * @returns what was cut
+   */
+  async stop(onRunning: (running: Running) => void): Promise<Running> {
+    this.#isStopping = true;
+    this.#onRunning = onRunning;
+    for (const { timer } of this.#places) clearTimeout(timer);
+    await this.#endAll({ type: "stop" }, this.#stopTimeout + KILL_AFTER);
+    return this.#cut;
+  }
+
+  /** Ends all workers at once, and returns what was cut. */
+  async end(): Promise<Running> {
+    this.#isStopping = true;
+    await this.#endAll({ type: "end" }, REPORT_LIMIT);
+    return this.#cut;
+  }
+
+  /** Whether a worker had to be killed, so that what it has cut is not known. */
+  get wasKilled(): boolean {
+    return this.#wasKilled;
+  }
+
+  async #endAll(order: Order, limit: number): Promise<void> {
+    const members = [...this.#members];
+    const timer = setTimeout(() => {
+      for (const { worker } of this.#members) {
+        this.#wasKilled = true;
+        worker.process.kill("SIGKILL");
+      }
+    }, limit);
+    for (const { worker } of members) send(worker, order);
+    await Promise.all(members.map(({ ended }) => ended));
+    clearTimeout(timer);
+    await Promise.all([this.#lines.close(), this.#errors.close()]);
+  }
+
+  /** Starts a process for a place, which it takes when it is ready. */
+  async #fill(place: Place): Promise<Ready> {
+    const worker = this.#fork();
+    const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+    const ended = new Promise<void>((resolve) => worker.process.once("close", resolve));
+    const member: Member = {
+      worker,
+      closed,
+      close,
+      ended,
+      state: "starting",
+      isEnding: false,
+      readyAt: 0,
+      report: undefined,
+      reported: undefined,
+      running: undefined,
+    };
+    this.#members.add(member);
+    const { stdout, stderr } = worker.process;
+    if (stdout) relayLines(stdout, (lines) => this.#lines.write(lines));
+    if (stderr) relayLines(stderr, (lines) => this.#errors.write(lines));
+    // An order to a process that is ending cannot be sent.
+    worker.on("error", () => {});
+    let how: string | undefined;
+    const timer = setTimeout(() => {
+      how = `not ready within ${START_LIMIT / 1000} s`;
+      worker.process.kill("SIGKILL");
+    }, START_LIMIT);
+    const ready = new Promise<Ready>((resolve, reject) => {
+      worker.on("message", (sent) => {
+        const message = fromSent(sent) as WorkerMessage | undefined;
+        if (message?.type === "ready") resolve(message);
+        else if (message !== undefined) this.#note(member, message);
+      });
+      worker.process.once("error", (error: NodeJS.ErrnoException) => {
+        how = `it cannot be forked: ${error.code ?? error.message}`;
+        if (worker.process.pid !== undefined) return;
+        this.#forget(member);
+        reject(new WorkerFailure(1, how));
+      });
+      worker.process.on("close", (code: number | null, signal: string | null) => {
+        this.#forget(member);
+        reject(new WorkerFailure(code || 1, how ?? signal ?? `exit code ${code}`));
+        this.#onEnd(member, place, signal ?? `with exit code ${code}`);
+      });
+    });
+    try {
+      const message = await ready;
+      member.state = "serving";
+      member.readyAt = performance.now();
+      clearTimeout(place.timer);
+      place.member = member;
+      this.#heartbeat.beat(member);
+      return message;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #fork(): Worker {
+    try {
+      return cluster.fork(this.#env());
+    } catch (error) {
+      throw new WorkerFailure(1, `it cannot be forked: ${(error as Error).message}`);
+    }
+  }
+
+  /** Returns the environment of a worker. Its stdout is a pipe, but colours depend on the parent's. */
+  #env(): Record<string, string> {
+    const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
+    return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
+  }
+
+  #note(member: Member, message: WorkerMessage): void {
+    switch (message.type) {
+      case "hello":
+        send(member.worker, this.#begin);
+        break;
+      case "beat":
+        if (member.state === "serving") this.#heartbeat.beat(member);
+        break;
+      case "report":
+        member.report = message.report;
+        member.reported?.resolve();
+        member.reported = undefined;
+        if (message.report.metrics !== undefined) this.metrics?.add(message.report.metrics);
+        break;
+      case "running":
+        member.running = message.running;
+        this.#tellRunning();
+        break;
+      case "cut":
+        this.#noteCut(message.cut);
+        break;
+      case "closed":
+        member.close();
+        send(member.worker, { type: "handed" });
+        break;
+      case "ready":
+    }
+  }
+
+  #noteCut(cut: Running): void {
+    if (this.#isStopping) this.#cut = addRunning(this.#cut, cut);
+    else if (cut.requests + cut.tunnels > 0) {
+      this.#errors.write(
+        `fetchway: ${describeRunning(cut)} of a replaced worker cut off: too many replaced workers were still running`,
+      );
+    }
+  }
+
+  /** Tells what is running as soon as all workers that are left have told it. */
+  #tellRunning(): void {
+    const all = [...this.#members].map(({ running }) => running);
+    if (this.#onRunning === undefined || all.includes(undefined)) return;
+    this.#onRunning((all as Running[]).reduce(addRunning, { requests: 0, tunnels: 0 }));
+    this.#onRunning = undefined;
+  }
+
+  /** Notes that a process has ended. */
+  #forget(member: Member): void {
+    this.#heartbeat.forget(member);
+    member.close();
+    member.reported?.resolve();
+    this.#members.delete(member);
+    // It may have been the last one that was to tell what is running.
+    this.#tellRunning();
+    if (member.report !== undefined) this.totals.keep(member.report);
+  }
+
+  #retire(member: Member): void {
+    if (!this.#members.has(member)) return;
+    member.state = "retired";
+    this.#heartbeat.forget(member);
+    send(member.worker, { type: "retire" });
+    this.#killUnless(member, member.closed);
+    const retired = [...this.#members].filter(({ state }) => state === "retired");
+    const surplus = retired.length - MOST_RETIRED * this.#places.length;
+    for (const each of retired.slice(0, Math.max(0, surplus))) {
+      if (each.isEnding) continue;
+      each.isEnding = true;
+      send(each.worker, { type: "stop" });
+      this.#killUnless(each, each.ended);
+    }
+  }
+
+  /** Kills a retired process that does not obey in time: its code runs without an end, and no connection is served. */
+  #killUnless({ worker }: Member, obeyed: Promise<void>): void {
+    const timer = setTimeout(() => {
+      const { pid } = worker.process;
+      this.#errors.write(
+        `fetchway: worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
+      );
+      worker.process.kill("SIGKILL");
+    }, this.#stopTimeout + KILL_AFTER);
+    void obeyed.then(() => clearTimeout(timer));
+  }
+
+  /** Replaces a worker whose event loop is blocked. It may still finish what it has, if it goes on within a time. */
+  #onSilence(member: Member): void {
+    const place = this.#places.find((each) => each.member === member);
+    if (place === undefined || this.#isStopping) return;
+    member.state = "silent";
+    const { pid } = member.worker.process;
+    this.#errors.write(`fetchway: worker ${pid} does not answer; another one takes its place`);
+    this.#last = this.#last.then(() => this.#replaceSilent(place, member));
+  }
+
+  async #replaceSilent(place: Place, member: Member): Promise<void> {
+    if (place.member !== member || this.#isStopping) return;
+    try {
+      await this.#fill(place);
+      this.#restarts++;
+    } catch (error) {
+      this.#errors.write(`fetchway: ${(error as WorkerFailure).message}`);
+    }
+    this.#retire(member);
+  }
+
+  /** Starts another process for one that has died while it served. */
+  #onEnd(member: Member, place: Place, how: string): void {
+    if (place.member !== member) return;
+    place.member = undefined;
+    if (this.#isStopping) return;
+    place.deaths = performance.now() - member.readyAt > STABLE ? 0 : place.deaths + 1;
+    const delay = this.#restartLater(place);
+    const when = delay === 0 ? "now" : `in ${delay} ms`;
+    const { pid } = member.worker.process;
+    this.#errors.write(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
+  }
+
+  /** Starts a process for a place after a while, and returns the milliseconds. */
+  #restartLater(place: Place): number {
+    const { deaths } = place;
+    const delay = deaths === 0 ? 0 : Math.min(FIRST_DELAY * 2 ** (deaths - 1), LONGEST_DELAY);
+    place.timer = setTimeout(() => {
+      this.#last = this.#last.then(() => this.#restart(place));
+    }, delay);
+    return delay;
+  }
+
+  async #restart(place: Place): Promise<void> {
+    // A replacement may have filled the place meanwhile.
+    if (place.member !== undefined || this.#isStopping) return;
+    try {
+      await this.#fill(place);
+      this.#restarts++;
+    } catch (error) {
+      if (this.#isStopping) return;
+      if (this.serving === 0 && this.#members.size === 0)
+        process.exit((error as WorkerFailure).exitCode);
+      place.deaths++;
+      const delay = this.#restartLater(place);
+      const { message } = error as WorkerFailure;
+      this.#errors.write(`fetchway: ${message}; the next try is in ${delay} ms`);
+    }
+  }
+}
+
+/** Resolves when a promise has settled, or after these milliseconds. */
+async function within(promise: Promise<unknown>, limit: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, limit)));
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
+}
+
+function noteDropped(count: number): string {
+  return `fetchway: ${describeDropped(count)}`;
+}
+
+/** Sends an order. Returns false if the process is ending. */
+function send(worker: Worker, order: Order): boolean {
+  if (!worker.isConnected()) return false;
+  worker.send(toSent(order));
+  return true;
+}
+
+function addRunning(one: Running, other: Running): Running {
+  return { requests: one.requests + other.requests, tunnels: one.tunnels + other.tunnels };
+}

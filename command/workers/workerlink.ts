@@ -1,0 +1,194 @@
+/** The worker's side: it serves, and obeys its parent. */
+import process from "node:process";
+import { Worker as Thread } from "node:worker_threads";
+import type { Front, Running } from "../serve/listen.ts";
+import type { Observers } from "../serve/observe.ts";
+import type { Router } from "../serve/routes.ts";
+import type { ServerSettings } from "../flags/commandoptions.ts";
+import { Drain } from "../serve/stop.ts";
+import { BEAT_INTERVAL } from "./heartbeat.ts";
+import {
+  type Begin,
+  fromSent,
+  type Order,
+  toSent,
+  WORKER_MARK,
+  type WorkerMessage,
+} from "./messages.ts";
+
+/** Milliseconds between two reports for the status page. */
+const REPORT_INTERVAL = 1000;
+
+/** What serves in a worker. */
+export interface Serving {
+  readonly front: Front;
+  readonly router: Router;
+  readonly observers: Observers;
+  readonly server: ServerSettings;
+  /** The options of the server as the flags and the config file have them. */
+  readonly asked: ServerSettings;
+  /** The origin on which the worker listens. */
+  readonly origin: string;
+}
+
+/**
+ * Connects this process to its parent.
+ * @returns undefined if this process is no worker of the command
+ */
+export async function joinParent(): Promise<WorkerLink | undefined> {
+  if (process.env[WORKER_MARK] === undefined || process.send === undefined) return undefined;
+  // The programs that a config file starts are no workers.
+  delete process.env[WORKER_MARK];
+  // The parent forwards the signals that a terminal sends to all processes.
+  for (const signal of ["SIGINT", "SIGHUP", "SIGUSR1"]) process.on(signal, () => {});
+  const link = new WorkerLink();
+  await link.begun;
+  endWithParent();
+  return link;
+}
+
+/** Kills this process when its parent is gone: `process.ppid` is then another one, or no process has the parent's id. */
+const WATCH_PARENT = `
+  const { ppid } = process;
+  let missed = 0;
+  setInterval(() => {
+    let isGone = process.ppid !== ppid;
+    try { process.kill(ppid, 0); } catch ({ code }) { isGone ||= code === "ESRCH"; }
+    if (isGone && ++missed > 2) process.kill(process.pid, "SIGKILL");
+  }, 1000);
+`;
+
+/**
+ * Ends this process within a few seconds after its parent, whatever runs in it. By itself, Node ends it when the channel to
+ * the parent closes; but an event loop that is blocked does not notice that, and so a thread watches.
+ */
+function endWithParent(): void {
+  const watcher = new Thread(WATCH_PARENT, {
+    eval: true,
+    resourceLimits: { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 },
+  });
+  // Without the thread, such a process only outlives its parent.
+  watcher.on("error", () => {}).unref();
+}
+
+/** The connection of a worker to its parent. */
+export class WorkerLink {
+  /** What the parent has told first. */
+  begin!: Begin;
+  /** Resolves when `begin` is set. */
+  readonly begun: Promise<void>;
+  #serving: Serving | undefined;
+  /** The orders that came before the worker serves. */
+  readonly #early: Order[] = [];
+  #drain: Drain | undefined;
+  #isEnding = false;
+  #whenHanded: (() => void) | undefined;
+
+  constructor() {
+    this.begun = new Promise((resolve) => {
+      process.on("message", (sent) => {
+        const order = fromSent(sent) as Order | undefined;
+        if (order === undefined) return;
+        if (order.type === "begin") {
+          this.begin = order;
+          resolve();
+        } else if (this.#serving === undefined) this.#early.push(order);
+        else this.#obey(order, this.#serving);
+      });
+    });
+    void this.#send({ type: "hello" });
+  }
+
+  /** The options of the server that the parent decides, whatever the config file says by now. */
+  get given(): Pick<ServerSettings, "port" | "host" | "log"> {
+    const { port, host, log } = this.begin;
+    return { port, host, log };
+  }
+
+  /** Tells the parent that the worker is ready, and obeys from now on. */
+  serve(serving: Serving): void {
+    this.#serving = serving;
+    process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
+    const { origin, server } = serving;
+    void this.#send({ type: "ready", origin, server: toTexts(serving.asked) });
+    setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
+    if (server.admin !== undefined) {
+      setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();
+    }
+    for (const order of this.#early.splice(0)) this.#obey(order, serving);
+  }
+
+  #obey(order: Order, serving: Serving): void {
+    const { front, router, server } = serving;
+    switch (order.type) {
+      case "retire":
+        return void this.#stop(serving, () => {});
+      case "stop": {
+        const tellRunning = (running: Running): void =>
+          void this.#send({ type: "running", running });
+        if (this.#drain === undefined) void this.#stop(serving, tellRunning);
+        else tellRunning(front.countRunning(router));
+        return this.#drain?.limit(server.stopTimeout);
+      }
+      case "end":
+        return void this.#end(serving, front.countRunning(router));
+      case "report":
+        return void this.#report(serving);
+      case "handed":
+        return this.#whenHanded?.();
+      case "begin":
+        return undefined;
+    }
+  }
+
+  async #stop(serving: Serving, onRunning: (running: Running) => void): Promise<void> {
+    const { front, router } = serving;
+    this.#drain = new Drain(front, router);
+    const cut = await this.#drain.run(onRunning, async () => {
+      // The parent may have sent connections before it knew that this server is closed. They are handed back, which takes a
+      // process that runs: the parent's answer comes behind the last of them.
+      const handed = new Promise<void>((resolve) => (this.#whenHanded = resolve));
+      await this.#send({ type: "closed" });
+      await handed;
+    });
+    await this.#end(serving, cut);
+  }
+
+  /** Ends the process, after the last lines and counts have left it. */
+  async #end(serving: Serving, cut: Running): Promise<void> {
+    // The deadline and a second signal may come at the same time.
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    await serving.observers.close();
+    await this.#report(serving);
+    await this.#send({ type: "cut", cut });
+    process.exit(0);
+  }
+
+  async #report({ front, router, observers }: Serving): Promise<void> {
+    const { user, system } = process.cpuUsage();
+    await this.#send({
+      type: "report",
+      report: {
+        pool: router.stats(),
+        clients: front.slow?.stats(),
+        memory: process.memoryUsage.rss(),
+        cpu: (user + system) / 1e6,
+        metrics: observers.takeReport(),
+      },
+    });
+  }
+
+  /** Resolves when the message has been written, or cannot be. */
+  #send(message: WorkerMessage): Promise<void> {
+    return new Promise((resolve) => {
+      if (process.send === undefined || !process.connected) resolve();
+      else process.send(toSent(message), undefined, undefined, () => resolve());
+    });
+  }
+}
+
+/** Renders options as texts, because JSON has no `Infinity`. */
+export function toTexts(options: object): Record<string, string> {
+  return Object.fromEntries(Object.entries(options).map(([name, value]) => [name, String(value)]));
+}

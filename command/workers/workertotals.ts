@@ -1,0 +1,67 @@
+/** The parent's counters: what all workers count, as one process would. */
+import process from "node:process";
+import type { PoolStats } from "#proxy";
+import type { ClientStats } from "../limits/clientconnections.ts";
+import { endStats, mergeStats } from "../serve/routes.ts";
+import type { WorkerReport } from "./messages.ts";
+
+/** What is added up: `metrics` are not, because the parent counts them as they come. */
+type Totals = Omit<WorkerReport, "metrics">;
+
+const NOTHING: Totals = { pool: undefined, clients: undefined, memory: 0, cpu: 0 };
+
+/** The sums of the last reports of all workers, and of those that have ended, because counters do not go back. */
+export class WorkerTotals {
+  readonly #live: () => readonly Totals[];
+  #ended = NOTHING;
+
+  /** @param live returns the last report of each process that runs */
+  constructor(live: () => readonly Totals[]) {
+    this.#live = live;
+  }
+
+  /** Keeps the counters of a process that has ended. */
+  keep({ pool, clients, cpu }: Totals): void {
+    const ended: Totals = {
+      pool: pool && endStats(pool),
+      clients: clients && { ...clients, connections: 0, tunnels: 0 },
+      memory: 0,
+      cpu,
+    };
+    this.#ended = add([this.#ended, ended]);
+  }
+
+  /** Returns the counters of the workers' connections to upstreams. */
+  readonly poolStats = (): PoolStats | undefined => this.#all().pool;
+
+  /** Returns the connections of clients in numbers. */
+  readonly clientStats = (): ClientStats | undefined => this.#all().clients;
+
+  /** Returns the memory and the CPU time of all processes, the parent included. */
+  readonly usage = (): { memory: number; cpu: number } => {
+    const { memory, cpu } = this.#all();
+    const { user, system } = process.cpuUsage();
+    return { memory: memory + process.memoryUsage.rss(), cpu: cpu + (user + system) / 1e6 };
+  };
+
+  #all(): Totals {
+    return add([this.#ended, ...this.#live()]);
+  }
+}
+
+function add(all: readonly Totals[]): Totals {
+  const clients = all.flatMap((each) => each.clients ?? []);
+  return {
+    pool: mergeStats(all.flatMap(({ pool }) => pool ?? [])),
+    clients: clients.length === 0 ? undefined : clients.reduce(addClients),
+    memory: all.reduce((sum, { memory }) => sum + memory, 0),
+    cpu: all.reduce((sum, { cpu }) => sum + cpu, 0),
+  };
+}
+
+function addClients(one: ClientStats, other: ClientStats): ClientStats {
+  const names = Object.keys(one) as (keyof ClientStats)[];
+  return Object.fromEntries(
+    names.map((name) => [name, one[name] + other[name]]),
+  ) as unknown as ClientStats;
+}

@@ -1,0 +1,146 @@
+/**
+ * A plugin for Vite: `fetchway/vite`. Its dev server and its preview server forward requests and WebSockets to upstreams.
+ * @module
+ */
+import type { IncomingMessage } from "node:http";
+import type { Server } from "node:net";
+import { quoteInput } from "../src/options/misuse.ts";
+import { isRecord } from "../src/options/schema.ts";
+import {
+  createProxy,
+  type CreateProxyOptions,
+  type NodeHandler,
+  type NodeProxy,
+} from "../runtimes/node.ts";
+
+export type { CreateProxyOptions } from "../runtimes/node.ts";
+
+/** Where the requests below each path prefix go: a target, or the options of a proxy. */
+export type ViteRoutes = Readonly<
+  Record<string, CreateProxyOptions["target"] | CreateProxyOptions>
+>;
+
+/** A server of Vite's, for development or preview, as far as the plugin uses it. */
+export interface ViteServer {
+  /** The handlers of requests. */
+  readonly middlewares: { use(handler: NodeHandler): unknown };
+  /** Node's server; null in middleware mode. */
+  readonly httpServer: Server | null;
+  readonly config: { readonly logger: { error(message: string): void } };
+}
+
+/** The plugin. Its type is written here, so that the package works with several versions of Vite. */
+export interface VitePlugin {
+  readonly name: string;
+  readonly configureServer: (server: ViteServer) => void;
+  readonly configurePreviewServer: (server: ViteServer) => void;
+  /** What apps and other plugins may call. */
+  readonly api: {
+    /**
+     * Makes the proxies take the WebSockets of a server. It is needed in middleware mode only, in which Vite does not know
+     * the server.
+     * @returns a function that detaches the proxies
+     */
+    attach(server: Server): () => void;
+  };
+}
+
+interface ViteRoute {
+  readonly prefix: string;
+  readonly proxy: NodeProxy;
+}
+
+/** The subprotocols of the WebSockets by which Vite's own client gets its updates. */
+const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vite-ping"]);
+
+/**
+ * Creates a plugin for Vite that forwards requests and WebSockets by their path.
+ *
+ * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`; the longest prefix takes
+ * precedence. The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so
+ * are all other requests. A request without a response of the upstream is logged by Vite's logger, unless the route has
+ * `onError`.
+ * @throws TypeError that names a bad prefix or a bad option, and the fix
+ * @example
+ * ```ts
+ * // vite.config.ts
+ * import { viteProxy } from "fetchway/vite";
+ *
+ * export default {
+ *   plugins: [
+ *     viteProxy({
+ *       "/api": "http://127.0.0.1:4000",
+ *       "/live": { target: "http://127.0.0.1:5000", stripPrefix: "/live" },
+ *     }),
+ *   ],
+ * };
+ * ```
+ */
+export function viteProxy(routes: ViteRoutes): VitePlugin {
+  let logger: ViteServer["config"]["logger"] | undefined;
+  const report: CreateProxyOptions["onError"] = ({ status, code, message }, request) => {
+    // A client that has disconnected, such as a page that was reloaded, is no failure.
+    if (status === 499) return;
+    const { pathname } = new URL(request.url);
+    logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${code}: ${message}`);
+  };
+
+  const sorted: ViteRoute[] = Object.entries(routes)
+    .map(([prefix, route]) => ({
+      prefix: readPrefix(prefix),
+      proxy: createProxy({ onError: report, ...toOptions(route) }),
+    }))
+    .toSorted((a, b) => b.prefix.length - a.prefix.length);
+
+  function find({ url = "" }: { readonly url?: string | undefined }): ViteRoute | undefined {
+    return sorted.find(({ prefix }) => {
+      const next = url[prefix.length];
+      return url.startsWith(prefix) && (next === undefined || next === "/" || next === "?");
+    });
+  }
+
+  function attach(server: Server): () => void {
+    const detach = sorted.map((route) =>
+      route.proxy.attach(server, { match: (req) => !isOwn(req) && find(req) === route }),
+    );
+    return () => detach.forEach((each) => each());
+  }
+
+  function configure(server: ViteServer): void {
+    ({ logger } = server.config);
+    server.middlewares.use((req, res, next) => {
+      const route = find(req);
+      if (route === undefined) next?.();
+      else route.proxy.nodeHandler(req, res, next);
+    });
+    if (server.httpServer !== null) attach(server.httpServer);
+  }
+
+  return {
+    name: "fetchway",
+    configureServer: configure,
+    configurePreviewServer: configure,
+    api: { attach },
+  };
+}
+
+/** Whether a request for an upgrade is Vite's own. */
+function isOwn({ headers }: IncomingMessage): boolean {
+  return OWN_PROTOCOLS.has(headers["sec-websocket-protocol"]);
+}
+
+/** Returns a prefix without a slash at its end. */
+function readPrefix(prefix: string): string {
+  if (/^\/[^?#*]*$/.test(prefix)) return prefix.replace(/(?<!\/)\/+$/, "");
+  const hint = prefix.startsWith("^") ? ", not a regular expression" : "";
+  throw new TypeError(
+    `fetchway: bad prefix ${quoteInput(prefix)}: use a path such as "/api"${hint}`,
+  );
+}
+
+/** Returns the options of a route. A route that is only a target leaves all other options at their defaults. */
+function toOptions(route: ViteRoutes[string]): CreateProxyOptions {
+  return isRecord(route) && "target" in route
+    ? (route as unknown as CreateProxyOptions)
+    : { target: route as CreateProxyOptions["target"] };
+}
