@@ -3,14 +3,12 @@
  * @module
  */
 import { inProcess } from "../src/fetch/standardapps.ts";
-import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
+import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
-  bindProxy,
+  bindCreateProxy,
   bindProxyFetch,
-  createRoute,
-  type CreateProxyOptions,
+  type CreateProxy,
   type Proxy,
   type ProxyFetch,
   type Runtime,
@@ -19,11 +17,8 @@ import type { Transport } from "../src/transport.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
-import { bufferCodec } from "./sockets/buffercodec.ts";
-import { NetConnector } from "./sockets/connect.ts";
-import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
-import { assertVersion } from "./sockets/versions.ts";
+import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
@@ -50,14 +45,8 @@ const TLS_NAMES = [
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
-  checkPoolOptions(options);
   const { Bun } = globalThis as { Bun?: { version: string } };
-  assertVersion("Bun", Bun?.version);
-  return new HttpTransport("bun", options, {
-    createConnector: (filled) => new NetConnector(filled, { tlsNames: TLS_NAMES }),
-    codec: bufferCodec,
-    loadHttp2,
-  });
+  return createSocketTransport("Bun", Bun?.version, options, { sockets: { tlsNames: TLS_NAMES } });
 }
 
 /** A proxy on Bun. As the default export of a module, it starts a server. */
@@ -120,7 +109,8 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "http://127.0.0.1:4000" });
  */
-export function createProxy(options: CreateProxyOptions): BunProxy {
-  const proxy = bindProxy(createRoute(options, runtime), runtime);
-  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER, error: reportError, websocket };
-}
+export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProxy(runtime, () => ({
+  maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+  error: reportError,
+  websocket,
+}));

@@ -5,15 +5,12 @@
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { setUnref } from "../src/http1/timers.ts";
-import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
+import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
-  bindProxy,
+  bindCreateProxy,
   bindProxyFetch,
-  createRoute,
-  type CreateProxyOptions,
-  type Proxy,
+  type CreateProxy,
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
@@ -24,15 +21,11 @@ import { takeReadBuffer } from "./deno/internals/readbuffers.ts";
 import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
-import { NetConnector, type SocketParts } from "./sockets/connect.ts";
-import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
-import { assertVersion } from "./sockets/versions.ts";
+import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
-
-const PARTS: SocketParts = { takeMemory: takeReadBuffer };
 
 /** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so it saves nothing. */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
@@ -56,15 +49,12 @@ const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
-  checkPoolOptions(options);
   const { Deno } = globalThis as { Deno?: DenoGlobal };
-  assertVersion("Deno", Deno?.version.deno);
   // Timers are numbers on Deno.
   setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
-  return new HttpTransport("deno", options, {
-    createConnector: (filled) => new NetConnector(filled, PARTS),
+  return createSocketTransport("Deno", Deno?.version.deno, options, {
+    sockets: { takeMemory: takeReadBuffer },
     codec: CODEC,
-    loadHttp2,
     chunkMemory: REUSED_BUFFERS,
   });
 }
@@ -102,6 +92,4 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  * await proxy.close();
  * ```
  */
-export function createProxy(options: CreateProxyOptions): Proxy {
-  return bindProxy(createRoute(options, runtime), runtime);
-}
+export const createProxy: CreateProxy = /* @__PURE__ */ bindCreateProxy(runtime);

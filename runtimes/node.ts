@@ -7,15 +7,15 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
-import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
+import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
-  bindProxy,
+  bindCreateProxy,
   bindProxyFetch,
-  createRoute,
-  type CreateProxyOptions,
+  type CreateProxy,
   type Proxy,
   type ProxyFetch,
+  type Route,
   type Runtime,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport.ts";
@@ -26,7 +26,6 @@ import { createNodeTransport } from "./node/nodetransport.ts";
 import { explainNodeMessage } from "./node/nodemessage.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
-import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
@@ -94,8 +93,6 @@ export type { AttachOptions, SrvxServer, UpgradeListener };
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
-  checkPoolOptions(options);
-  assertVersion("Node", process.versions.node);
   return createNodeTransport(options);
 }
 
@@ -116,21 +113,25 @@ const runtime: Runtime = {
  */
 export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
-function toError(thrown: unknown): Error {
-  return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
-}
-
 /**
  * Creates a proxy, which compiles its options once and has its own connections.
  * @throws TypeError that names a bad option and the fix
  * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);
  */
-export function createProxy(options: CreateProxyOptions): NodeProxy {
-  const route = createRoute(options, runtime);
+export const createProxy: CreateProxy<NodeProxy> = /* @__PURE__ */ bindCreateProxy(
+  runtime,
+  addServerSide,
+);
+
+function toError(thrown: unknown): Error {
+  return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
+}
+
+/** Makes the members of a proxy that only Node's servers use. */
+function addServerSide(route: Route): Omit<NodeProxy, keyof Proxy> {
   const { target, plan } = route;
   const upgrade = createUpgradeListener(route);
   return {
-    ...bindProxy(route, runtime),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),

@@ -3,11 +3,9 @@
  * @module
  */
 import {
-  bindProxy,
+  bindCreateProxy,
   bindProxyFetch,
-  createRoute,
-  type CreateProxyOptions,
-  type Proxy,
+  type CreateProxy,
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
@@ -49,6 +47,4 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "https://api.example" });
  */
-export function createProxy(options: CreateProxyOptions): Proxy {
-  return bindProxy(createRoute(options, runtime), runtime);
-}
+export const createProxy: CreateProxy = /* @__PURE__ */ bindCreateProxy(runtime);

@@ -1,4 +1,10 @@
-export type { CreateProxyOptions, ExecutionContext, Proxy, ProxyFetch } from "./proxy.ts";
+export type {
+  CreateProxy,
+  CreateProxyOptions,
+  ExecutionContext,
+  Proxy,
+  ProxyFetch,
+} from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
 export type { RequestEnd, RequestTimings } from "./exchange/observation.ts";

@@ -100,6 +100,12 @@ export type ProxyFetch = (
   options?: ProxyOptions,
 ) => Promise<Response>;
 
+/**
+ * Creates a proxy, which compiles its options once and has its own connections.
+ * @throws TypeError that names a bad option and the fix
+ */
+export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyOptions) => OwnProxy;
+
 /** A target and its compiled options, which all calls of a proxy share. */
 export interface Route {
   readonly target: Target;
@@ -144,10 +150,24 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 }
 
 /**
+ * Makes the `createProxy` of a runtime. It is apart from `bindProxyFetch`, so that a bundle has only what it imports.
+ * @param extend makes the members that proxies have on this runtime alone, such as a handler for its servers
+ */
+export function bindCreateProxy<OwnProxy extends Proxy>(
+  runtime: Runtime,
+  extend?: (route: Route) => Omit<OwnProxy, keyof Proxy>,
+): CreateProxy<OwnProxy> {
+  return function createProxy(options) {
+    const route = createRoute(options, runtime);
+    return Object.assign(toProxy(route, runtime), extend?.(route)) as OwnProxy;
+  };
+}
+
+/**
  * Compiles the options of `createProxy`.
  * @throws TypeError that names the option and the fix
  */
-export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
+function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
   const { target, pool, ...options } = createOptions ?? {};
   if (target === undefined) {
     throw new TypeError(
@@ -172,8 +192,8 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   return { target, plan };
 }
 
-/** Makes the proxy of a route. */
-export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
+/** Makes the members that a proxy has on every runtime. */
+function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
   const ownTransport = options.transport === undefined ? transport : undefined;

@@ -81,6 +81,6 @@ test("a request over HTTP/1.1 loads no file of the HTTP/2 client, requests over 
   await using program = startProgram("node", ["--input-type=module", "-e", code]);
   await program.ended();
   const [first, second] = program.output().split("\n");
-  expect(first).toBe("1.1 loadhttp2.ts 0");
+  expect(first).toBe("1.1 none 0");
   expect(second).toMatch(/^2\.0 .*http2pool\.ts.* 1$/);
 });

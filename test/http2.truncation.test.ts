@@ -1,6 +1,6 @@
 /** Over HTTP/2 upstreams, a body that broke off never looks complete, in either direction, on every runtime. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { isWhole, watchEnd } from "../runtimes/node/internals/streamend.ts";
+import { isWhole, watchEnd } from "../runtimes/sockets/http2/streamend.ts";
 import { rfc } from "./conformance/rfc.ts";
 import {
   DATA,

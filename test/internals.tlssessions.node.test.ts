@@ -3,7 +3,7 @@ import { Agent, createServer } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { sessionOptions } from "../runtimes/node/internals/tlssessions.ts";
+import { sessionOptions } from "../runtimes/sockets/tlssessions.ts";
 import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { until } from "./_wait.ts";

@@ -9,11 +9,9 @@ import { WebIncoming } from "../src/request/incoming.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
-  bindProxy,
+  bindCreateProxy,
   bindProxyFetch,
-  createRoute,
   type CreateProxyOptions,
-  type Proxy,
   type Runtime,
 } from "../src/proxy.ts";
 import { Counters } from "../src/counters.ts";
@@ -36,8 +34,7 @@ const runtime: Runtime = {
 };
 
 const request = (): Request => new Request("http://proxy.test/a");
-const createProxy = (options: CreateProxyOptions): Proxy =>
-  bindProxy(createRoute(options, runtime), runtime);
+const createProxy = bindCreateProxy(runtime);
 
 describe("proxyFetch", () => {
   test("forwards requests, and all calls share connections", async () => {

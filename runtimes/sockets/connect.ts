@@ -12,7 +12,7 @@ import type {
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
 import type { TlsOptions } from "../../src/request/target.ts";
-import { sessionOptions } from "../node/internals/tlssessions.ts";
+import { sessionOptions } from "./tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket, MemoryReader } from "./netsocket.ts";
 import { checkTlsNames } from "./tlsnames.ts";

@@ -13,7 +13,6 @@ import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
 import { takeWhole } from "../../../src/http1/attempt.ts";
 import type { Place, Waiting } from "../../../src/http1/queue.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../../src/transport.ts";
-import { isWhole, watchEnd } from "../../node/internals/streamend.ts";
 import { copyOf } from "../buffercodec.ts";
 import { type Http2Connection, toStreamError } from "./http2connection.ts";
 import {
@@ -24,6 +23,7 @@ import {
   toRegularFields,
 } from "./http2fields.ts";
 import type { Http2Pool } from "./http2pool.ts";
+import { isWhole, watchEnd } from "./streamend.ts";
 
 /** The error code of a stream that is no longer needed (RFC 9113 §7). */
 const CANCEL = 8;

@@ -1,0 +1,39 @@
+import { type ClientParts, type Http2Client, HttpTransport } from "../../src/http1/client.ts";
+import { checkPoolOptions } from "../../src/options/poolcheck.ts";
+import type { PoolOptions } from "../../src/options/pooloptions.ts";
+import type { Transport } from "../../src/transport.ts";
+import { bufferCodec } from "./buffercodec.ts";
+import { NetConnector, type SocketParts } from "./connect.ts";
+import { assertVersion } from "./versions.ts";
+
+/** What a runtime adds to the transport that Node, Bun and Deno share. */
+interface RuntimeParts extends Pick<ClientParts, "codec" | "schedule" | "chunkMemory"> {
+  /** How its sockets differ. */
+  readonly sockets?: SocketParts;
+}
+
+/**
+ * Creates a transport that sends requests over the sockets of `node:net` and `node:tls`, which Bun and Deno have as well.
+ * @param version the version of the runtime that runs; undefined if it is another runtime
+ * @throws TypeError that names a bad option and the fix, or says that this version of the runtime is too old
+ */
+export function createSocketTransport(
+  runtime: "Node" | "Bun" | "Deno",
+  version: string | undefined,
+  options: PoolOptions,
+  { sockets, ...parts }: RuntimeParts,
+): Transport {
+  checkPoolOptions(options);
+  assertVersion(runtime, version);
+  return new HttpTransport(runtime.toLowerCase(), options, {
+    createConnector: (filled) => new NetConnector(filled, sockets),
+    codec: bufferCodec,
+    loadHttp2,
+    ...parts,
+  });
+}
+
+/** Loads the HTTP/2 client with the first request that asks for it: no other request needs these modules. */
+async function loadHttp2(): Promise<Http2Client> {
+  return import("./http2/http2pool.ts");
+}
