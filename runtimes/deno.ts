@@ -4,7 +4,7 @@
  */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
-import { setUnref } from "../src/http1/timers.ts";
+import { setUnref } from "../src/timers.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {

@@ -1,7 +1,7 @@
 /** Creates connections and transports of the HTTP/1.1 client over fake sockets. */
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { portableCodec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import { Connection, type Job } from "../src/http1/connection.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
@@ -24,7 +24,10 @@ export class PoolBench {
   readonly transport: HttpTransport;
 
   constructor(options: PoolOptions = {}) {
-    this.transport = new HttpTransport("fake", options, { createConnector: () => this.connector });
+    this.transport = new HttpTransport("fake", options, {
+      createConnector: () => this.connector,
+      codec: portableCodec,
+    });
   }
 
   send(hop: Given<UpstreamRequest> = {}): Sent {

@@ -1,5 +1,6 @@
 /** Feeds bytes to the parser of responses, and returns what it has reported. */
 import { type ResponseHead, ResponseParser } from "../src/http1/parser.ts";
+import { portableCodec } from "./_codec.ts";
 import { ProxyError } from "../src/error.ts";
 
 export interface Parsed {
@@ -24,11 +25,14 @@ export function parse(
   { method = "GET", closed = false }: { method?: string; closed?: boolean } = {},
 ): Parsed {
   const parsed: Parsed = { heads: [], body: "", end: "open", error: undefined };
-  const parser = new ResponseParser({
-    onHead: (head) => void parsed.heads.push(head),
-    onChunk: (chunk) => void (parsed.body += Buffer.from(chunk).toString("latin1")),
-    onEnd: (isReusable) => void (parsed.end = isReusable ? "clean" : "unclean"),
-  });
+  const parser = new ResponseParser(
+    {
+      onHead: (head) => void parsed.heads.push(head),
+      onChunk: (chunk) => void (parsed.body += Buffer.from(chunk).toString("latin1")),
+      onEnd: (isReusable) => void (parsed.end = isReusable ? "clean" : "unclean"),
+    },
+    portableCodec,
+  );
   parser.expectResponse(method);
   try {
     for (const piece of pieces) parser.feed(piece);

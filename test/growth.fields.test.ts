@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { assertHead, writeHead } from "../src/http1/attempt.ts";
-import { portableCodec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import { messageHeaders } from "../runtimes/node/internals/rawfields.ts";
 import { respond } from "../runtimes/node/noderesponse.ts";
 import { amend } from "../src/fields/amend.ts";

@@ -4,6 +4,7 @@
  */
 import { expect, test } from "vitest";
 import { parseHead, ResponseParser } from "../src/http1/parser.ts";
+import { portableCodec } from "./_codec.ts";
 import { compileCookieRewrite } from "../src/response/cookies.ts";
 import { isEventStream } from "../src/fields/headers.ts";
 import { nextHop, compileRedirectPolicy } from "../src/exchange/redirect.ts";
@@ -29,7 +30,7 @@ const responseHead = (field: string): unknown =>
 
 function feed(text: string, pieceLength: number): unknown {
   const bytes = Buffer.from(text, "latin1");
-  const parser = new ResponseParser({ onHead() {}, onChunk() {}, onEnd() {} });
+  const parser = new ResponseParser({ onHead() {}, onChunk() {}, onEnd() {} }, portableCodec);
   parser.expectResponse("GET");
   for (let at = 0; at < bytes.length; at += pieceLength) {
     parser.feed(new Uint8Array(bytes.subarray(at, at + pieceLength)));

@@ -2,7 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { assertHead, takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
-import { type Codec, portableCodec } from "../src/http1/codec.ts";
+import type { Codec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, type Given } from "./_fakes.ts";

@@ -4,7 +4,7 @@ import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { Attempt } from "../src/http1/attempt.ts";
-import { portableCodec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import { Connection } from "../src/http1/connection.ts";
 import type { OriginPool } from "../src/http1/originpool.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";

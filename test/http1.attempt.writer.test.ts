@@ -1,6 +1,6 @@
 /** How the HTTP/1.1 client writes request bodies: framing, backpressure, and bodies that are not as long as announced. */
 import { describe, expect, test, vi } from "vitest";
-import { portableCodec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import type { Connection } from "../src/http1/connection.ts";
 import { BodyWriter, type ChunkMemory, writeWhole } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";

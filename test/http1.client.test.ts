@@ -1,7 +1,8 @@
 /** The HTTP/1.1 client as a transport: its pools, and the parts that come from a runtime. */
 import { describe, expect, test, vi } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
-import { type Codec, portableCodec } from "../src/http1/codec.ts";
+import type { Codec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 import type { FilledPoolOptions, PoolOptions } from "../src/options/pooloptions.ts";
 import { parseTarget, type TargetAddress } from "../src/request/target.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
@@ -22,7 +23,7 @@ class Bench {
         this.options = filled;
         return this.connector;
       },
-      ...(codec && { codec }),
+      codec: codec ?? portableCodec,
     });
   }
 

@@ -1,8 +1,8 @@
-/** The codecs of the HTTP/1.1 client: the portable one, and the one for Node, Bun and Deno. */
+/** The codecs of the HTTP/1.1 client: the one for tests, and the one for Node, Bun and Deno. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { bufferCodec } from "../runtimes/sockets/buffercodec.ts";
-import { portableCodec } from "../src/http1/codec.ts";
+import { portableCodec } from "./_codec.ts";
 
 const ALL = Uint8Array.from({ length: 256 }, (_, i) => i);
 const TEXT = Array.from(ALL, (byte) => String.fromCharCode(byte)).join("");

@@ -1,6 +1,7 @@
 /** Interim responses are handed over, and limited in number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../src/http1/parser.ts";
+import { portableCodec } from "./_codec.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
 
 const sized = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
@@ -24,12 +25,15 @@ test("at most 64 interim responses of 64 KiB in total are accepted", () => {
 
 test("each interim response is handed over before the head of the final one", () => {
   const heads: unknown[] = [];
-  const parser = new ResponseParser({
-    onInterim: (status, headers) => void heads.push(status, headers),
-    onHead: ({ status }) => void heads.push(status),
-    onChunk() {},
-    onEnd() {},
-  });
+  const parser = new ResponseParser(
+    {
+      onInterim: (status, headers) => void heads.push(status, headers),
+      onHead: ({ status }) => void heads.push(status),
+      onChunk() {},
+      onEnd() {},
+    },
+    portableCodec,
+  );
   parser.expectResponse("GET");
   for (const piece of piecesOf(
     `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 \r\nLink: a\r\nLink: b\r\n\r\n${sized}hello`,
@@ -43,11 +47,14 @@ test("each interim response is handed over before the head of the final one", ()
 
 test("interim responses are counted per request", () => {
   const heads: number[] = [];
-  const parser = new ResponseParser({
-    onHead: ({ status }) => void heads.push(status),
-    onChunk() {},
-    onEnd() {},
-  });
+  const parser = new ResponseParser(
+    {
+      onHead: ({ status }) => void heads.push(status),
+      onChunk() {},
+      onEnd() {},
+    },
+    portableCodec,
+  );
   const response = `${"HTTP/1.1 103 \r\n\r\n".repeat(40)}${sized}hello`;
   for (let i = 0; i < 3; i++) {
     parser.expectResponse("GET");

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { list } from "./_corpus.ts";
 import { parseHead, ResponseParser } from "../src/http1/parser.ts";
+import { portableCodec } from "./_codec.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
@@ -268,11 +269,14 @@ describe("the connection after the response", () => {
 
 test("limits apply to each response separately", () => {
   const ends: boolean[] = [];
-  const parser = new ResponseParser({
-    onHead: () => {},
-    onChunk: () => {},
-    onEnd: (clean) => void ends.push(clean),
-  });
+  const parser = new ResponseParser(
+    {
+      onHead: () => {},
+      onChunk: () => {},
+      onEnd: (clean) => void ends.push(clean),
+    },
+    portableCodec,
+  );
   for (let count = 0; count < 40; count++) {
     parser.expectResponse(count % 2 ? "GET" : "HEAD");
     const body = count % 2 ? `1;${"x".repeat(1000)}\r\n!\r\n0\r\n\r\n` : "";

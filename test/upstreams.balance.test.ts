@@ -6,7 +6,7 @@ import {
   balance,
   type BalanceOptions,
   type StateChange,
-  type Balancer,
+  Balancer,
   byCookie,
   byHeader,
   byUri,
@@ -26,7 +26,7 @@ function setUp(
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
   const hosts = Array.from("abcdefgh".slice(0, count), (name) => `http://${name}.test`);
-  return { clock, target: balance(hosts, { policy: "first", chance, ...options }) };
+  return { clock, target: new Balancer(hosts, { policy: "first", ...options }, chance) };
 }
 
 function pick(target: Balancer, request: PickRequest = GET): TargetAddress | undefined {
@@ -373,7 +373,6 @@ describe("options", () => {
       { retryBudget: { ratio: -1 } },
       "option `retryBudget`: ratio: use a number from 0",
     ],
-    [["http://a.test"], { chance: {} }, "option `chance`: use an object with the functions"],
   ];
   test.each(wrong)("%j with %j is refused", (targets, options, message) => {
     const call = (): unknown => balance(targets as string[], options as BalanceOptions);
@@ -384,7 +383,7 @@ describe("options", () => {
   test("good ones are accepted", () => {
     const options: BalanceOptions = {
       policy: { pick: ([each]) => each as never },
-      outliers: { consecutiveFailures: Infinity, maxEjected: 0, failurePercentage: 100 },
+      outliers: { consecutiveFailures: Infinity, maxEjected: 0 },
       check: { path: "/?a=b", status: (status) => status < 500, body: "ok", headers: { a: "b" } },
       slowStart: 0,
       maxRequests: Infinity,

@@ -7,7 +7,7 @@ import type { Interceptor } from "../src/transport.ts";
 import {
   balance,
   type BalanceOptions,
-  type Balancer,
+  Balancer,
   byUri,
   choose,
   consistentHash,
@@ -33,7 +33,7 @@ class Queue {
   constructor(count: number, options: BalanceOptions = {}) {
     const chance = { now: () => this.clock.now, random: () => 0 };
     const hosts = Array.from("abcdefgh".slice(0, count), (name) => `http://${name}.test`);
-    this.target = balance(hosts, { policy: "first", maxRequests: 1, chance, ...options });
+    this.target = new Balancer(hosts, { policy: "first", maxRequests: 1, ...options }, chance);
   }
 
   ask(path = "/", tried: readonly TargetAddress[] = [], more?: Partial<PickRequest>): Waiting {

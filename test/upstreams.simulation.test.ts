@@ -1,9 +1,8 @@
 /** A deterministic simulation of many upstreams: a virtual clock, and seeded chance. */
 import { describe, expect, test } from "vitest";
 import {
-  balance,
   type BalanceOptions,
-  type Balancer,
+  Balancer,
   byUri,
   type Chance,
   consistentHash,
@@ -57,7 +56,7 @@ class World {
         active: 0,
       });
     }
-    this.balancer = balance([...this.upstreams.keys()], { ...options, chance: this.chance });
+    this.balancer = new Balancer([...this.upstreams.keys()], options, this.chance);
   }
 
   at(index: number): Upstream {

@@ -4,7 +4,8 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type Proxy, type ProxyOptions } from "../runtimes/node.ts";
-import { balance, type BalanceOptions, type Balancer } from "../src/upstreams/balance.ts";
+import { type BalanceOptions, Balancer } from "../src/upstreams/balance.ts";
+import type { Chance } from "../src/upstreams/policy.ts";
 import { until } from "./_wait.ts";
 
 type Fault = "none" | "hangs" | "500" | "flaps";
@@ -57,10 +58,11 @@ async function start(
   count: number,
   balancing: BalanceOptions = {},
   options: ProxyOptions = {},
+  chance?: Chance,
 ): Promise<Balancer> {
   hosts = Array.from({ length: count }, () => new Host());
   const urls = await Promise.all(hosts.map(async (host) => host.listen()));
-  const target = balance(urls, { policy: "round_robin", ...balancing });
+  const target = new Balancer(urls, { policy: "round_robin", ...balancing }, chance);
   proxy = createProxy({ ...options, target });
   return target;
 }
@@ -162,7 +164,7 @@ test("an ejected upstream gets one probe among many requests, and the rest when 
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
   const outliers = { consecutiveFailures: 1 };
-  const target = await start(2, { policy: "first", chance, outliers, slowStart: 0 });
+  const target = await start(2, { policy: "first", outliers, slowStart: 0 }, {}, chance);
   const [first] = hosts as [Host];
   first.fault = "500";
   expect(await askMany(1)).toEqual({ 500: 1 });

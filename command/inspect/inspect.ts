@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import type { RequestEnd } from "../../src/exchange/observation.ts";
 import type { Interceptor } from "../../src/exchange/send.ts";
 import { assertHead, writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
-import { portableCodec } from "../../src/http1/codec.ts";
+import { bufferCodec } from "../../runtimes/sockets/buffercodec.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
 import { joinTarget, pathOf } from "../../src/request/target.ts";
 import type { Transport, UpstreamRequest } from "../../src/transport.ts";
@@ -128,8 +128,8 @@ export async function renderInspection(
     hooks,
   });
   assertHead(request);
-  const head = writeHead(portableCodec, request, "");
-  const [line = ""] = portableCodec.decode(head, 0, head.length).split("\r\n", 1);
+  const head = writeHead(bufferCodec, request, "");
+  const [line = ""] = bufferCodec.decode(head, 0, head.length).split("\r\n", 1);
   const shownLine = upstream.query === "" ? line : line.replace(`?${upstream.query}`, "?…");
   const rows: [text: string, reason: string][] = [
     [shownLine, (await explainPath(inspected.path, request, plan, hooks)).join(", then ")],

@@ -1,5 +1,6 @@
 import { type ClientParts, type Http2Client, HttpTransport } from "../../src/http1/client.ts";
 import { checkPoolOptions } from "../../src/options/poolcheck.ts";
+import type { Codec } from "../../src/http1/codec.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport } from "../../src/transport.ts";
 import { bufferCodec } from "./buffercodec.ts";
@@ -7,9 +8,11 @@ import { NetConnector, type SocketParts } from "./connect.ts";
 import { assertVersion } from "./versions.ts";
 
 /** What a runtime adds to the transport that Node, Bun and Deno share. */
-interface RuntimeParts extends Pick<ClientParts, "codec" | "schedule" | "chunkMemory"> {
+interface RuntimeParts extends Pick<ClientParts, "schedule" | "chunkMemory"> {
   /** How its sockets differ. */
   readonly sockets?: SocketParts;
+  /** `bufferCodec` by default. */
+  readonly codec?: Codec;
 }
 
 /**

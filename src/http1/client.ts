@@ -18,10 +18,10 @@ import type {
   Transport,
 } from "../transport.ts";
 import { Attempt, type ChunkMemory } from "./attempt.ts";
-import { type Codec, portableCodec } from "./codec.ts";
+import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { IdleList, OriginPool } from "./originpool.ts";
-import { startBackgroundTimer } from "./timers.ts";
+import { startBackgroundTimer } from "../timers.ts";
 
 const CAPABILITIES: Capabilities = {
   decodes: [],
@@ -105,8 +105,7 @@ export interface Http2Client {
 export interface ClientParts {
   /** Makes the connector, with the pool's options. */
   readonly createConnector: (options: FilledPoolOptions) => Connector;
-  /** The codec of the runtime; the portable one by default. */
-  readonly codec?: Codec;
+  readonly codec: Codec;
   /**
    * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
    * connections the upstream has closed. A GET or HEAD without a body begins at once. If `schedule` is not set, every
@@ -146,7 +145,7 @@ export class HttpTransport implements Transport {
     this.name = name;
     this.#chunkMemory = parts.chunkMemory;
     this.#schedule = parts.schedule;
-    this.#codec = parts.codec ?? portableCodec;
+    this.#codec = parts.codec;
     this.#loadHttp2 = parts.loadHttp2;
     this.#options = fillPoolOptions(options);
     this.#idleList = new IdleList(this.#options.maxTotalFreeSockets);

@@ -14,7 +14,7 @@ import {
 import type { Connector, Destination } from "./connector.ts";
 import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
-import { ExpiryTimer } from "./timers.ts";
+import { ExpiryTimer } from "../timers.ts";
 
 /** An idle connection is closed this many milliseconds before the upstream would close it, according to `Keep-Alive`. */
 const KEEP_ALIVE_MARGIN = 1000;

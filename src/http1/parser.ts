@@ -3,7 +3,7 @@ import { MAX_INTERIM } from "../exchange/scope.ts";
 import { TOKEN } from "../fields/token.ts";
 import { MAX_TRAILERS } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
-import { type Codec, portableCodec } from "./codec.ts";
+import type { Codec } from "./codec.ts";
 
 /** The length of a body in the chunked transfer coding, which is not known in advance. */
 const CHUNKED = -1;
@@ -141,7 +141,7 @@ export class ResponseParser {
   /** Whether the request asks to switch protocols, so that the upstream may answer 101. */
   readonly #maySwitch: boolean;
 
-  constructor(handler: ResponseHandler, codec: Codec = portableCodec, maySwitch = false) {
+  constructor(handler: ResponseHandler, codec: Codec, maySwitch = false) {
     this.#handler = handler;
     this.#maySwitch = maySwitch;
     this.#lines = new LineReader(codec);

@@ -119,10 +119,17 @@ export class Balancer implements Upstreams, Group {
   /** Whether the first upstreams are there. */
   #isInUse = false;
 
-  /** Use `balance`. */
-  constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
+  /**
+   * Use `balance`.
+   * @param chance the clock and the random numbers, which tests set
+   */
+  constructor(
+    targets: readonly (TargetAddress | BalancedTarget)[],
+    options: BalanceOptions,
+    chance: Chance = realChance,
+  ) {
     checkBalanceOptions(options);
-    const { policy = "least_conn", outliers = {}, chance = realChance, resolve = false } = options;
+    const { policy = "least_conn", outliers = {}, resolve = false } = options;
     this.#onStateChange = options.onStateChange;
     this.#maxQueue = options.maxQueue ?? 100;
     this.#chance = chance;

@@ -96,8 +96,6 @@ export interface BalanceOptions {
    * upstreams that are added or removed.
    */
   onStateChange?: (change: StateChange) => void;
-  /** The clock and the random numbers, for tests. */
-  chance?: Chance;
 }
 
 export const POLICIES: Readonly<Record<PolicyName, (chance: Chance) => Policy>> = {
@@ -126,8 +124,6 @@ const outlierSchema: Schema<OutlierOptions> = {
   ejectionTime: { kind: duration },
   maxEjectionTime: { kind: duration },
   maxEjected: { kind: between(0, 1) },
-  failurePercentage: { kind: between(0, 100) },
-  successDeviation: { kind: between(0, Infinity) },
 };
 
 const checkSchema: Schema<CheckOptions> = {
@@ -189,14 +185,6 @@ const schema: Schema<BalanceOptions> = {
     kind: record(budgetSchema, "use an object such as { ratio: 0.2, perSecond: 10 }"),
   },
   onStateChange: { kind: callback },
-  chance: {
-    kind: object(
-      (value) =>
-        isFunction((value as Partial<Chance> | null)?.now) &&
-        isFunction((value as Partial<Chance> | null)?.random),
-      "use an object with the functions now and random",
-    ),
-  },
 };
 
 /**

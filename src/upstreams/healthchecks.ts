@@ -6,6 +6,7 @@ import { atOnce } from "../options/misuse.ts";
 import { discardBody } from "../response/clean.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
 import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import { startBackgroundTimer } from "../timers.ts";
 
 /** Requests of the proxy itself that look whether an upstream works. */
 export interface CheckOptions {
@@ -97,9 +98,8 @@ export class HealthChecks {
 
   #wait(checked: Checked, part: number): void {
     const { interval = 10_000 } = this.#options;
-    const timer = setTimeout(() => void this.#check(checked), interval * part);
-    (timer as { unref?: () => void }).unref?.();
-    this.#timers.set(checked, timer);
+    const check = (): void => void this.#check(checked);
+    this.#timers.set(checked, startBackgroundTimer(check, interval * part));
   }
 
   async #check(checked: Checked): Promise<void> {

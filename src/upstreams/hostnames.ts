@@ -1,6 +1,7 @@
 import { parseTarget, type TargetAddress, type TargetOptions } from "../request/target.ts";
 import { isIPAddress } from "../request/trust.ts";
 import type { Transport } from "../transport.ts";
+import { startBackgroundTimer } from "../timers.ts";
 
 /** How host names become several upstreams. */
 export interface ResolveOptions {
@@ -123,12 +124,10 @@ export class HostNames {
     if (addresses.length > 0) this.#take(name, addresses);
     name.wasResolved = true;
     const hasNone = name.upstreams.size === 0;
-    const timer = setTimeout(
+    name.timer = startBackgroundTimer(
       () => void this.#look(name),
       hasNone ? Math.min(FIRST_RETRY, this.#interval) : this.#interval,
     );
-    (timer as { unref?: () => void }).unref?.();
-    name.timer = timer;
   }
 
   #take(name: HostName, addresses: readonly string[]): void {

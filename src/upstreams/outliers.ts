@@ -33,17 +33,6 @@ export interface OutlierOptions {
    * @default 0.5
    */
   maxEjected?: number;
-  /**
-   * The percentage of failures in one interval, from 50 requests on.
-   * @default 85
-   */
-  failurePercentage?: number;
-  /**
-   * How many standard deviations the success rate may be below the mean of all upstreams. It counts if at least five
-   * upstreams have had 100 requests in the interval.
-   * @default 1.9
-   */
-  successDeviation?: number;
 }
 
 export const outlierDefaults: Required<OutlierOptions> = {
@@ -52,11 +41,13 @@ export const outlierDefaults: Required<OutlierOptions> = {
   ejectionTime: 30_000,
   maxEjectionTime: 300_000,
   maxEjected: 0.5,
-  failurePercentage: 85,
-  successDeviation: 1.9,
 };
 
+/** The percentage of failures in one interval at which an upstream is ejected. */
+const MAX_FAILURES = 85;
 const MIN_REQUESTS_FOR_PERCENTAGE = 50;
+/** How many standard deviations the success rate of an upstream may be below the mean of all. */
+const MAX_DEVIATION = 1.9;
 const MIN_REQUESTS_FOR_RATE = 100;
 const MIN_HOSTS_FOR_RATE = 5;
 
@@ -161,8 +152,7 @@ export class OutlierDetector {
     for (const health of all) {
       const requests = health.successes + health.failures;
       const isOftenFailing =
-        requests >= MIN_REQUESTS_FOR_PERCENTAGE &&
-        100 * (1 - rateOf(health)) >= this.#options.failurePercentage;
+        requests >= MIN_REQUESTS_FOR_PERCENTAGE && 100 * (1 - rateOf(health)) >= MAX_FAILURES;
       const isBelow = requests >= MIN_REQUESTS_FOR_RATE && rateOf(health) < threshold;
       if (!isOftenFailing && !isBelow) continue;
       const percentage = Math.round(100 * (1 - rateOf(health)));
@@ -173,7 +163,7 @@ export class OutlierDetector {
   #thresholdOf(rates: readonly number[]): number {
     const mean = rates.reduce((sum, rate) => sum + rate, 0) / rates.length;
     const variance = rates.reduce((sum, rate) => sum + (rate - mean) ** 2, 0) / rates.length;
-    return mean - this.#options.successDeviation * Math.sqrt(variance);
+    return mean - MAX_DEVIATION * Math.sqrt(variance);
   }
 
   #eject(health: Health, all: readonly Health[], reason: string): void {

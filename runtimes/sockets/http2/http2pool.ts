@@ -5,7 +5,7 @@ import type { Connector, ConnectScope, Destination, Socket } from "../../../src/
 import { IdleTrimmer } from "../../../src/http1/idletrimmer.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Queue } from "../../../src/http1/queue.ts";
-import { ExpiryTimer } from "../../../src/http1/timers.ts";
+import { ExpiryTimer } from "../../../src/timers.ts";
 import { poolClosed } from "../../../src/closing.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
 import { ProxyError } from "../../../src/error.ts";
