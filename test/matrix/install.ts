@@ -116,7 +116,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     },
     logLevel: "warning",
   });
-  for (const each of ["test", "examples", "runtimes"]) {
+  for (const each of ["test", "examples", "command"]) {
     writeFileSync(join(folder, each, "package.json"), '{ "type": "module" }');
   }
   return outdir;
