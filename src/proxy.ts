@@ -192,7 +192,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   return { target, plan };
 }
 
-/** Makes the members that a proxy has on every runtime. */
+/** Makes a proxy with the members that it has on every runtime. */
 function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.

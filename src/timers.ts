@@ -4,7 +4,7 @@ let unref = (timer: Timer): void => {
   (timer as { unref?(): unknown }).unref?.();
 };
 
-/** Sets how a timer lets the process end, for a runtime whose timers have no `unref()`. */
+/** Sets the function that lets the process end although a timer runs. Deno needs it: its timers have no `unref()`. */
 export function setUnref(unrefTimer: (timer: Timer) => void): void {
   unref = unrefTimer;
 }

@@ -5,6 +5,13 @@ import { until } from "./_wait.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
+/** The arguments with which each runtime runs a module that is given as text, which follows them. */
+export const EVALUATE: Readonly<Record<"node" | "bun" | "deno", readonly string[]>> = {
+  node: ["--input-type=module", "--eval"],
+  bun: ["--eval"],
+  deno: ["eval", "--quiet"],
+};
+
 export interface Program {
   /** Returns all that the program has printed to stdout and stderr. */
   output(): string;

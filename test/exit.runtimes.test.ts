@@ -1,6 +1,6 @@
 /** A program ends when its work is done, on Node, Bun and Deno: neither idle connections nor timers keep it running. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startProgram } from "./_program.ts";
+import { EVALUATE, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 
 const upstream = new Upstream();
@@ -13,16 +13,15 @@ const { status } = await proxyFetch(new Request("http://proxy.test/"), ${JSON.st
 console.log(status);
 `;
 
-test.each([
-  ["node", ["--input-type=module", "--eval"]],
-  ["bun", ["--eval"]],
-  ["deno", ["eval"]],
-])("%s: a program ends although the proxy has an idle connection", async (tool, args) => {
-  await using child = startProgram(tool, [...args, program(tool)]);
-  await child.printed(/200/);
-  const since = performance.now();
-  await child.ended();
-  expect(child.output()).toBe("200\n");
-  // The timer that removes unused pools fires after a minute.
-  expect(performance.now() - since).toBeLessThan(30_000);
-});
+test.each(Object.entries(EVALUATE))(
+  "%s: a program ends although the proxy has an idle connection",
+  async (tool, args) => {
+    await using child = startProgram(tool, [...args, program(tool)]);
+    await child.printed(/200/);
+    const since = performance.now();
+    await child.ended();
+    expect(child.output()).toBe("200\n");
+    // The timer that removes unused pools fires after a minute.
+    expect(performance.now() - since).toBeLessThan(30_000);
+  },
+);

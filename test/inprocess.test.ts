@@ -8,26 +8,20 @@ import { type Client, connect } from "./_client.ts";
 import { cases } from "./_inprocess.ts";
 import { digestOf, mebibyte, pour } from "./_large.ts";
 import { listen } from "./_serve.ts";
-import { startProgram } from "./_program.ts";
+import { EVALUATE, startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
 
 const ROOT = new URL("..", import.meta.url).href;
 
-const runtimes: Record<string, [entry: string, ...args: string[]]> = {
-  node: ["node", "--input-type=module", "--eval"],
-  bun: ["bun", "--eval"],
-  deno: ["deno", "eval", "--quiet"],
-};
-
 /** Runs all cases as a program on the runtime. */
-async function run(runtime: string, entry: string, args: string[]): Promise<typeof expected> {
+async function run(runtime: keyof typeof EVALUATE, entry: string): Promise<typeof expected> {
   const code = `
     import { createProxy } from "${ROOT}runtimes/${entry}.ts";
     import { runCases } from "${ROOT}test/_inprocess.ts";
     console.log("outcomes:" + JSON.stringify(await runCases(createProxy)));
   `;
-  await using program = startProgram(runtime, [...args, code]);
+  await using program = startProgram(runtime, [...EVALUATE[runtime], code]);
   const [, outcomes = ""] = await program.printed(/^outcomes:(.+)$/m);
   return JSON.parse(outcomes) as typeof expected;
 }
@@ -36,14 +30,14 @@ const expected: Record<string, string | null> = Object.fromEntries(
   Object.keys(cases).map((name) => [name, null]),
 );
 
-describe.each(Object.entries(runtimes))("on %s", (runtime, [entry, ...args]) => {
+describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   test("all cases pass", async () => {
-    expect(await run(runtime, entry, args)).toEqual(expected);
+    expect(await run(runtime, runtime)).toEqual(expected);
   });
 });
 
 test("all cases pass with the portable entry", async () => {
-  expect(await run("node", "fetch", ["--input-type=module", "--eval"])).toEqual(expected);
+  expect(await run("node", "fetch")).toEqual(expected);
 });
 
 describe("behind Node's server", () => {

@@ -1,6 +1,6 @@
 /** Responses that an app does not read, on Node, Bun and Deno: `idleTimeout` gives their connections back. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startProgram } from "./_program.ts";
+import { EVALUATE, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 
 const SIZE = 3_000_000;
@@ -45,11 +45,7 @@ print("copy", await readSlowly({ body: copy }).catch(String));
 proxy.destroy();
 `;
 
-test.each([
-  ["node", ["--input-type=module", "--eval"]],
-  ["bun", ["--eval"]],
-  ["deno", ["eval", "--unstable-sloppy-imports"]],
-])(
+test.each(Object.entries(EVALUATE))(
   "%s: a dropped response gives its connection back, a slow reader is waited for",
   async (tool, args) => {
     await using child = startProgram(tool, [...args, program(tool)]);

@@ -101,7 +101,7 @@ export class ClientConnections {
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
     server.on("session", (session: ServerHttp2Session) => {
-      // The proxy watches the sessions of requests. A client may break off before its first one.
+      // The proxy itself watches a session from its first request on, but a client may disconnect before that.
       endWhenLost(session);
       const connection = this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
@@ -207,8 +207,8 @@ export class ClientConnections {
     const key = isSecure ? keyOf(socket) : "";
     socket.once("close", () => {
       if (this.#handshaking.get(key) === connection) this.#handshaking.delete(key);
-      // Node's part in C++ has a callback of a session whose client has not acknowledged the settings. As long as the socket
-      // could be reached from the session, this would keep all of them in memory.
+      // Node's native code holds a callback for each SETTINGS frame that the client has not acknowledged, and the callback
+      // holds the session. If this map led from the session to its socket, none of them would be collected.
       if (connection.session !== undefined) this.#bySocket.delete(connection.session);
       this.#remove(connection);
     });

@@ -7,7 +7,7 @@ import { bufferCodec } from "./buffercodec.ts";
 import { NetConnector, type SocketParts } from "./connect.ts";
 import { assertVersion } from "./versions.ts";
 
-/** What a runtime adds to the transport that Node, Bun and Deno share. */
+/** The parts of the transport that differ between Node, Bun and Deno. */
 interface RuntimeParts extends Pick<ClientParts, "schedule" | "chunkMemory"> {
   /** How its sockets differ. */
   readonly sockets?: SocketParts;

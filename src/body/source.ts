@@ -30,7 +30,10 @@ export const HIGH_WATER_MARK = 65_536;
  * the sink, which then cancels the source.
  */
 export interface Sink {
-  /** Whether the receiver has not begun to take what was written. Left out by a sink whose receiver takes all in any case. */
+  /**
+   * Whether nothing has been read from the sink so far: the app may have dropped the response, so that it is never read.
+   * Left out by a sink that writes to a connection, which always takes what is written.
+   */
   readonly isUnread?: boolean;
   /**
    * Writes one chunk.

@@ -38,7 +38,7 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     this.#source.cancel(reason);
   }
 
-  /** Whether the stream still holds all bytes that were written. */
+  /** Whether nothing has been read from the stream: it then still holds all bytes that were written to it. */
   get isUnread(): boolean {
     return HIGH_WATER_MARK - (this.controller.desiredSize ?? Infinity) >= this.#written;
   }

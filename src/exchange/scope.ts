@@ -66,7 +66,10 @@ export class Scope implements Listener {
   /** The value of `#lastChunkAt` when the response headers arrived; undefined until then. */
   #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
-  /** What the paused time limit waits for. An app may drop a response without reading it, of which no code would learn. */
+  /**
+   * The reader of the response body for which the time limit is paused. The pause begins with its first read: no event tells
+   * that an app has dropped a response without reading it.
+   */
   #reader: { readonly isUnread?: boolean } | undefined;
   #isEnded = false;
   #isListening = false;
@@ -79,7 +82,7 @@ export class Scope implements Listener {
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
-  /** Milliseconds to open a connection for the attempt, where that is not the transport's own limit; 0 for no limit. */
+  /** Milliseconds to open a connection for the attempt, 0 for no limit; undefined for the limit of the transport. */
   readonly connectTimeout: number | undefined;
 
   /**

@@ -17,11 +17,11 @@ import type {
   UpstreamResponse,
   Transport,
 } from "../transport.ts";
+import { startBackgroundTimer } from "../timers.ts";
 import { Attempt, type ChunkMemory } from "./attempt.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { IdleList, OriginPool } from "./originpool.ts";
-import { startBackgroundTimer } from "../timers.ts";
 
 const CAPABILITIES: Capabilities = {
   decodes: [],

@@ -30,7 +30,7 @@ export interface Job extends Carried, Waiting {
   readonly newConnection: boolean;
   /** The protocol to which the connection is to be switched; undefined for an ordinary request. */
   readonly upgrade: string | undefined;
-  /** Milliseconds to open a connection for the job, where that is not the pool's own limit. */
+  /** Milliseconds to open a connection for the job, 0 for no limit; undefined for the limit of the pool. */
   readonly connectTimeout: number | undefined;
   /** Stops the job, however far it has come. */
   fail(thrown: unknown): void;

@@ -3,6 +3,7 @@ import { poolClosed } from "../closing.ts";
 import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
+import { ExpiryTimer } from "../timers.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
 import type { Codec } from "./codec.ts";
 import {
@@ -14,7 +15,6 @@ import {
 import type { Connector, Destination } from "./connector.ts";
 import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
-import { ExpiryTimer } from "../timers.ts";
 
 /** An idle connection is closed this many milliseconds before the upstream would close it, according to `Keep-Alive`. */
 const KEEP_ALIVE_MARGIN = 1000;

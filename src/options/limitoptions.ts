@@ -14,8 +14,8 @@ export interface LimitOptions {
    */
   timeout?: number;
   /**
-   * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system. It applies to the connection
-   * that a request opens, or waits for.
+   * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system. The time begins when the
+   * proxy opens a connection for the request; a request that uses an open connection has no such limit.
    *
    * Where the connections are not the proxy's own (Workers, `fetch`, `fetchway/undici`), this option has no effect, and
    * `timeout` includes the time to connect.

@@ -43,10 +43,10 @@ export const outlierDefaults: Required<OutlierOptions> = {
   maxEjected: 0.5,
 };
 
-/** The percentage of failures in one interval at which an upstream is ejected. */
+/** An upstream is ejected if this percentage of its requests in one interval has failed. */
 const MAX_FAILURES = 85;
 const MIN_REQUESTS_FOR_PERCENTAGE = 50;
-/** How many standard deviations the success rate of an upstream may be below the mean of all. */
+/** An upstream is ejected if its success rate is more than this many standard deviations below the mean of all upstreams. */
 const MAX_DEVIATION = 1.9;
 const MIN_REQUESTS_FOR_RATE = 100;
 const MIN_HOSTS_FOR_RATE = 5;

@@ -89,8 +89,17 @@ const inProcess = readdirSync(join(root, "test"))
   .filter((name) => name.endsWith(".node.test.ts") && !name.startsWith("hosts."))
   .map((name) => `test/${name}`);
 
+/** The tests of the command with workers, which Vitest starts on the other version of Node. */
+const WORKERS = ["test/cli.workers.test.ts"];
+/** Versions on which a message to a worker is lost if it comes before the worker listens. */
+const LOSING_MESSAGES = ["22.12.0", "23.11.0", "24.0.0"];
+
+function emptyRow(node: string, frameworks: string): Row {
+  return { node, frameworks, passed: 0, skipped: [], failed: [], code: 0 };
+}
+
 function runTests(node: string, frameworks: string, files: string): Row {
-  const row: Row = { node, frameworks, passed: 0, skipped: [], failed: [], code: 0 };
+  const row = emptyRow(node, frameworks);
   // Besides the behaviour of the hosts, test which fast paths they use.
   const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
   runVitest(row, files, tests, process.execPath);
@@ -99,13 +108,8 @@ function runTests(node: string, frameworks: string, files: string): Row {
   return row;
 }
 
-/** The tests of the command with workers, which Vitest starts on the other version of Node. */
-const WORKERS = ["test/cli.workers.test.ts"];
-/** Versions on which a message to a worker is lost if it comes before the worker listens. */
-const LOSING_MESSAGES = ["22.12.0", "23.11.0", "24.0.0"];
-
 function runWorkers(node: string, files: string): Row {
-  const row: Row = { node, frameworks: "none", passed: 0, skipped: [], failed: [], code: 0 };
+  const row = emptyRow(node, "none");
   runVitest(row, files, WORKERS, process.execPath);
   return row;
 }

@@ -327,7 +327,10 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 }
 
-/** Returns the longer one of two limits, of which 0 stands for none: other requests join a connection that is being opened. */
+/**
+ * Returns the longer of two time limits, where 0 means no limit. A request that asks for less than the pool's own limit must
+ * not end a connection that other requests wait for as well.
+ */
 function longer(asked: number | undefined, limit: number): number {
   return asked === 0 || limit === 0 ? 0 : Math.max(asked ?? 0, limit);
 }

@@ -70,7 +70,7 @@ export class StreamAttempt implements Waiting, Inlet {
   /** The number of interim responses so far. */
   #interim = 0;
   #isAnswered = false;
-  /** Runs while the attempt waits for a connection that may take longer to open than this attempt's own limit. */
+  /** The time limit of this attempt for opening its connection; set only if the connection itself has another limit. */
   #connectDeadline: Deadline | undefined;
   #body: ResponseBody | undefined;
   /** The response, as long as its first chunks may still arrive with its headers. */
@@ -124,13 +124,13 @@ export class StreamAttempt implements Waiting, Inlet {
 
   /**
    * Sets the connection that this attempt waits for or uses.
-   * @param limit the pool's limit for the time to connect, in milliseconds
+   * @param limit the pool's time limit for opening a connection in milliseconds, for an attempt without one of its own
    */
   join(connection: Http2Connection, limit: number): void {
     this.#connection = connection;
     connection.attempts.push(this);
     const { connectTimeout = limit } = this;
-    // Another request that waits for the connection may have a longer limit.
+    // The connection has the limit of the request that began to open it, which may be longer than that of this attempt.
     if (connection.isOpen || connectTimeout === 0 || connectTimeout === connection.connectTimeout) {
       return;
     }
