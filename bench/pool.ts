@@ -13,7 +13,7 @@ import { parseArgs } from "node:util";
 import { Pool } from "undici";
 import { hashOfCode, toStamp } from "./code.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
-import type { PoolStats } from "../src/transport.ts";
+import type { PoolStats } from "../src/transport/stats.ts";
 import { makeCertificate } from "../test/_certificate.ts";
 import type { Role } from "./pool-servers.ts";
 import { sleep } from "./program.ts";

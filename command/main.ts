@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 import process from "node:process";
+import { checkVersion } from "../runtimes/sockets/versions.ts";
 import { checkLine } from "./config/checkline.ts";
+import { explainAll } from "./config/reload.ts";
 import { readVersion, renderHelp } from "./flags/help.ts";
 import { parse } from "./flags/parse.ts";
-import { explainAll } from "./config/reload.ts";
 import { start } from "./serve/start.ts";
-import { checkVersion } from "../runtimes/sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {

@@ -4,7 +4,7 @@
  * @module
  */
 import { proxyFetch, type ProxyOptions } from "#proxy";
-import { quoteInput } from "../src/options/misuse.ts";
+import { quoteInput } from "../src/misuse.ts";
 
 export type { ProxyOptions } from "#proxy";
 

@@ -4,14 +4,14 @@
  */
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
-import { quoteInput } from "../src/options/misuse.ts";
-import { isRecord } from "../src/options/schema.ts";
 import {
   createProxy,
   type CreateProxyOptions,
   type NodeHandler,
   type NodeProxy,
 } from "../runtimes/node.ts";
+import { quoteInput } from "../src/misuse.ts";
+import { isRecord } from "../src/schema/schema.ts";
 
 export type { CreateProxyOptions } from "../runtimes/node.ts";
 

@@ -1,5 +1,5 @@
 import { isAuthority, isSameAuthority } from "../src/request/host.ts";
-import { authorityEnd } from "../src/request/target.ts";
+import { authorityEnd } from "../src/target/target.ts";
 
 /** The members of srvx's web request that lead to Node's request. */
 interface OnNode {

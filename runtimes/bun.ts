@@ -13,7 +13,7 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";

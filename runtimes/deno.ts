@@ -2,9 +2,10 @@
  * The entry for Deno: `fetchway/deno`, and `fetchway` on Deno.
  * @module
  */
+import { copyBytes } from "../src/body/memory.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
-import { setUnref } from "../src/timers.ts";
+import type { Codec } from "../src/http1/codec.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
@@ -14,9 +15,8 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import { copyBytes } from "../src/body/memory.ts";
-import type { Codec } from "../src/http1/codec.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
+import { setUnref } from "../src/transport/timers.ts";
 import { takeReadBuffer } from "./deno/internals/readbuffers.ts";
 import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";

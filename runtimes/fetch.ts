@@ -2,6 +2,11 @@
  * The entry for any other runtime, over its `fetch`: `fetchway/fetch`.
  * @module
  */
+import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
+import { inProcess } from "../src/fetch/standardapps.ts";
+import { toHeaders } from "../src/fields/headers.ts";
+import { refusePoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindCreateProxy,
   bindProxyFetch,
@@ -9,13 +14,8 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import { inProcess } from "../src/fetch/standardapps.ts";
-import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
-import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
-import { refusePoolOptions } from "../src/options/check.ts";
-import type { PoolOptions } from "../src/options/pooloptions.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 
 export * from "../src/index.ts";
 

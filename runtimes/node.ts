@@ -2,10 +2,10 @@
  * The entry for Node: `fetchway/node`, and `fetchway` on Node.
  * @module
  */
-import { inProcess } from "../src/fetch/standardapps.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { forward } from "../src/forward.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
@@ -18,13 +18,13 @@ import {
   type Route,
   type Runtime,
 } from "../src/proxy.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { type AttachOptions, attachTo, plugInto, type SrvxServer } from "./node/attach.ts";
 import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrade.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
-import { createNodeTransport } from "./node/nodetransport.ts";
 import { explainNodeMessage } from "./node/nodemessage.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
+import { createNodeTransport } from "./node/nodetransport.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 
 export * from "../src/index.ts";

@@ -3,7 +3,7 @@
  * @module
  */
 import type { Dispatcher } from "undici";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.ts";
 
 /**

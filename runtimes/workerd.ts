@@ -2,6 +2,10 @@
  * The entry for Cloudflare Workers and workerd: `fetchway/workerd`, and `fetchway` there.
  * @module
  */
+import { createFetchTransport } from "../src/fetch/fetchtransport.ts";
+import { createInProcessTransport } from "../src/fetch/inprocess.ts";
+import { refusePoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindCreateProxy,
   bindProxyFetch,
@@ -9,11 +13,7 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import { createFetchTransport } from "../src/fetch/fetchtransport.ts";
-import { createInProcessTransport } from "../src/fetch/inprocess.ts";
-import { refusePoolOptions } from "../src/options/check.ts";
-import type { PoolOptions } from "../src/options/pooloptions.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { CAPABILITIES, describeAppClient, describeNativeClient } from "./workerd/clients.ts";
 import { readRequest } from "./workerd/readrequest.ts";
 import { respond } from "./workerd/respond.ts";

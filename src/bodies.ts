@@ -14,7 +14,6 @@ import {
 } from "./body/codings.ts";
 import { HeldBody } from "./body/held.ts";
 import { ProxyError } from "./error.ts";
-import type { Interceptor } from "./exchange/send.ts";
 import {
   getHeader,
   isEventStream,
@@ -22,10 +21,12 @@ import {
   setHeader,
   toHeaders,
   withoutNames,
+  type HeaderList,
 } from "./fields/headers.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "./transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "./transport/message.ts";
+import type { Interceptor } from "./transport/port.ts";
 
-export type { Interceptor } from "./exchange/send.ts";
+export type { Interceptor } from "./transport/port.ts";
 
 /** What a function that changes a body knows of the response. The fields are a copy: change fields in `onResponse`. */
 export interface ResponseHead {
@@ -365,16 +366,21 @@ async function changeResponse(
   const described = toUtf8(dropDescriptions(headers));
   described.push("Content-Length", String(bytesOfText.byteLength));
   // Without a content coding, the runtime has nothing to encode.
-  const { trailer: _trailer, isEncoded: _isEncoded, ...rest } = response;
-  return { ...rest, headers: described, body: new BytesBody(bytesOfText) };
+  const { trailer: _, hints, ...rest } = response;
+  return {
+    ...rest,
+    headers: described,
+    body: new BytesBody(bytesOfText),
+    ...(hints?.fields && { hints: { fields: hints.fields } }),
+  };
 }
 
 /**
  * Whether the runtime undoes the content coding when JavaScript reads the body. workerd does so for the codings gzip and
- * br, if the response is not marked as encoded already. Only workerd's responses have `original`.
+ * br, if the response is not marked as encoded already. Only workerd's responses have hints.
  */
-function isDecodedByRuntime({ original, isEncoded }: UpstreamResponse, encoding: string): boolean {
-  return original !== undefined && isEncoded === false && /^(?:gzip|br)$/.test(encoding);
+function isDecodedByRuntime({ hints }: UpstreamResponse, encoding: string): boolean {
+  return hints?.isEncoded === false && /^(?:gzip|br)$/.test(encoding);
 }
 
 /**

@@ -1,7 +1,3 @@
-import { BytesBody } from "./body/bytes.ts";
-import { encodeText } from "./body/memory.ts";
-import type { HeaderList, UpstreamResponse } from "./transport.ts";
-
 /** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
 export type ProxyErrorCode =
   | "dns_timeout"
@@ -50,22 +46,6 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   http_protocol_error: 502,
   proxy_internal_error: 500,
   proxy_loop_detected: 502,
-};
-
-/**
- * The reason phrases of the statuses in `STATUS_OF`, and of those that this library sets by `ProxyErrorInit.status`.
- */
-const REASON: Record<number, string> = {
-  400: "Bad Request",
-  405: "Method Not Allowed",
-  413: "Content Too Large",
-  499: "Client Closed Request",
-  500: "Internal Server Error",
-  501: "Not Implemented",
-  502: "Bad Gateway",
-  503: "Service Unavailable",
-  504: "Gateway Timeout",
-  505: "HTTP Version Not Supported",
 };
 
 /** The properties of a `ProxyError`, except its code. */
@@ -150,9 +130,6 @@ export function methodNotAllowed(method: string): ProxyError {
   });
 }
 
-/** The methods that a 405 has to name (RFC 9110 §15.5.6): which of them the upstream allows is not known. */
-const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, QUERY";
-
 /** Returns the error of a request whose method the transport would refuse, or would change into another method. */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
@@ -191,36 +168,4 @@ export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new ProxyError("proxy_internal_error", { message, cause: thrown });
-}
-
-/** What a 505 has to say: the versions that the server supports (RFC 9110 §15.6.6). */
-const VERSIONS = "The supported versions are HTTP/1.0 and HTTP/1.1.\n";
-
-/** A token of a structured field (RFC 9651 §3.3.4). */
-const TOKEN = /^[A-Za-z*][\w!#$%&'*+.^`|~:/-]*$/;
-
-/**
- * Makes the response to the client from an error. It contains the code of the error, but neither addresses nor causes.
- * @param name the name of this proxy in `Proxy-Status`
- */
-export function toErrorResponse(
-  error: ProxyError,
-  method: string,
-  name: string = "fetchway",
-): UpstreamResponse {
-  const statusText = REASON[error.status] ?? "";
-  const details = error.status === 505 ? VERSIONS : "";
-  const bytes = encodeText(`${statusText || error.status}: ${error.code}\n${details}`);
-  const headers: HeaderList = [
-    "Content-Type",
-    "text/plain; charset=utf-8",
-    "Content-Length",
-    String(bytes.byteLength),
-    "Proxy-Status",
-    `${TOKEN.test(name) ? name : `"${name}"`}; error=${error.code}`,
-  ];
-  if (error.status === 405) headers.push("Allow", FORWARDED_METHODS);
-  if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));
-  const body = method === "HEAD" ? null : new BytesBody(bytes);
-  return { status: error.status, statusText, headers, body };
 }

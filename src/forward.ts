@@ -1,35 +1,35 @@
 import type { BodySource } from "./body/source.ts";
-import { Observation, type RequestEnd } from "./exchange/observation.ts";
-import { Scope } from "./exchange/scope.ts";
-import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
+import { badRequest, ProxyError, toProxyError } from "./error.ts";
+import { DraftedRequest, observeInterim, readHookResponse } from "./exchange/hooks.ts";
+import { Observation } from "./exchange/observation.ts";
 import { isEventStream } from "./fields/headers.ts";
-import {
-  DraftedRequest,
-  type MaybeResponse,
-  observeInterim,
-  readHookResponse,
-} from "./exchange/hooks.ts";
-import type { Context, Incoming } from "./request/incoming.ts";
-import { countForwards } from "./request/maxforwards.ts";
-import { isPromise } from "./options/misuse.ts";
+import { isPromise } from "./misuse.ts";
+import type { Context } from "./options/forwardingoptions.ts";
+import type { MaybeResponse } from "./options/hookoptions.ts";
+import type { RequestEnd } from "./options/observationoptions.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
-import type { Plan } from "./options/plan.ts";
+import type { Plan } from "./plan.ts";
+import type { Incoming } from "./request/incoming.ts";
+import { countForwards } from "./request/maxforwards.ts";
 import { toUpstreamRequest } from "./request/outgoing.ts";
-import { cleanResponse, closeSwitched, discardBody, discardResponse } from "./response/clean.ts";
+import { cleanResponse, discardResponse } from "./response/clean.ts";
+import { toErrorResponse } from "./response/errorresponse.ts";
 import {
-  assertReachable,
   guardEscape,
-  isFixed,
-  isUpstreams,
   isAsterisk,
   parseTarget,
-  type Target,
   type TargetAddress,
   type Upstream,
-} from "./request/target.ts";
-import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
-import type { Choice } from "./upstreams/failover.ts";
-import type { Upstreams } from "./upstreams/upstreams.ts";
+} from "./target/target.ts";
+import {
+  closeSwitched,
+  discardBody,
+  type UpstreamRequest,
+  type UpstreamResponse,
+} from "./transport/message.ts";
+import { assertReachable } from "./transport/reachable.ts";
+import { type Lease, Scope } from "./transport/scope.ts";
+import { isFixed, isUpstreams, type Target, type Upstreams } from "./upstreams/upstreams.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
@@ -140,10 +140,10 @@ function exchange(
   const state = begin(incoming, plan, respond, observation);
   try {
     if (upstream === undefined) {
-      const choice = chooseFor(state, target as Upstreams);
-      if (!(choice instanceof Promise)) return sendToChosen(state, choice, context);
-      return choice.then(
-        (chosen) => sendToChosen(state, chosen, context),
+      const lease = pickUpstream(state, target as Upstreams);
+      if (!(lease instanceof Promise)) return sendToPicked(state, lease, context);
+      return lease.then(
+        (picked) => sendToPicked(state, picked, context),
         (thrown: unknown) => fail(state, thrown),
       );
     }
@@ -154,28 +154,28 @@ function exchange(
   return hookAndSend(state);
 }
 
-/** Chooses one of several upstreams. */
-function chooseFor(
+/** Picks one of several upstreams. */
+function pickUpstream(
   { incoming, plan, scope }: Exchange,
   upstreams: Upstreams,
-): Choice | Promise<Choice> {
+): Lease | Promise<Lease> {
   const reachOne = (each: TargetAddress): Upstream => reach(each, plan);
-  return upstreams.choose(upstreams, incoming, plan.transport, scope, reachOne);
+  return upstreams.choose(upstreams, incoming, plan.transport, scope, plan.failover, reachOne);
 }
 
-/** Sends the request to the upstream that was chosen for it. */
-function sendToChosen(state: Exchange, choice: Choice, context: Context): Promise<Response> {
+/** Sends the request to the upstream that was picked for it. */
+function sendToPicked(state: Exchange, lease: Lease, context: Context): Promise<Response> {
   const { incoming, plan } = state;
   try {
-    const { upstream } = choice;
-    state.request = toUpstreamRequest(incoming, upstream, incoming.path, plan, context, choice);
+    state.scope.lease = lease;
+    state.request = toUpstreamRequest(incoming, lease.upstream, incoming.path, plan, context);
   } catch (thrown) {
-    choice.release();
+    lease.release();
     return fail(state, thrown);
   }
   const sending = hookAndSend(state);
   // An interceptor may send the request later, or respond without sending it.
-  return choice.isUsed ? sending : sending.finally(() => choice.release());
+  return lease.isUsed ? sending : sending.finally(() => lease.release());
 }
 
 /** Starts the deadline. */
@@ -189,7 +189,7 @@ function begin(
   const client =
     onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal, connectTimeout);
-  if (observation !== undefined) scope.observation = observation;
+  if (observation !== undefined) scope.observer = observation;
   return {
     incoming,
     plan,
@@ -229,18 +229,18 @@ async function exchangeInSteps(
   let upstream = upstreams === undefined ? reach(address as TargetAddress, plan) : undefined;
   const state = begin(incoming, plan, respond, observation);
   const { scope } = state;
-  let choice: Choice | undefined;
+  let lease: Lease | undefined;
   try {
     if (upstreams !== undefined) {
-      choice = await chooseFor(state, upstreams);
-      ({ upstream } = choice);
+      lease = scope.lease = await pickUpstream(state, upstreams);
+      ({ upstream } = lease);
     }
     let { path } = incoming;
     if (plan.rewrite !== undefined && !isAsterisk(path, incoming.method)) {
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }
-    let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context, choice);
+    let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context);
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
     const finalResponse = countForwards(incoming, request.headers);
     if (options.onRequest !== undefined) {
@@ -268,7 +268,7 @@ async function exchangeInSteps(
     return await fail(state, thrown);
   } finally {
     // A request that was not sent gives its place back: a hook or an interceptor has responded, or a check has failed.
-    choice?.release();
+    lease?.release();
   }
 }
 

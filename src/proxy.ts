@@ -1,20 +1,18 @@
-import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
-import type { Context, Incoming } from "./request/incoming.ts";
-import { badOption } from "./options/misuse.ts";
-import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
+import { badOption } from "./misuse.ts";
+import type { Context } from "./options/forwardingoptions.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
-import { isRecord } from "./options/schema.ts";
-import { closeUpstreams, startUpstreams } from "./request/startupstreams.ts";
-import {
-  assertReachable,
-  isFixed,
-  isUpstreams,
-  parseTarget,
-  type Target,
-} from "./request/target.ts";
-import type { PoolStats, Transport } from "./transport.ts";
+import { compile, type Plan, type RuntimeParts } from "./plan.ts";
+import type { Incoming } from "./request/incoming.ts";
+import { isRecord } from "./schema/schema.ts";
+import { isApp } from "./target/app.ts";
+import { parseTarget } from "./target/target.ts";
+import type { Transport } from "./transport/port.ts";
+import { assertReachable } from "./transport/reachable.ts";
+import type { PoolStats } from "./transport/stats.ts";
+import { closeUpstreams, startUpstreams } from "./upstreams/startupstreams.ts";
+import { isFixed, isUpstreams, type Target } from "./upstreams/upstreams.ts";
 
 /** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
 export interface Runtime extends RuntimeParts {

@@ -2,8 +2,15 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { connect as dial, type Socket } from "node:net";
-import { BodyReader, bytesOf, parseHead, readFraming, valuesOf } from "./_wire.ts";
-import type { Framing, Header } from "./_wire.ts";
+import {
+  BodyReader,
+  bytesOf,
+  parseHead,
+  readFraming,
+  valuesOf,
+  type Framing,
+  type Header,
+} from "./_wire.ts";
 import { patience, within } from "./_wait.ts";
 
 /** The size in bytes up to which a body is kept for comparison. Larger bodies are only hashed. */

@@ -3,7 +3,7 @@ import { expect, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import { Scope, type Listener } from "../src/exchange/scope.ts";
+import { Scope, type Listener } from "../src/transport/scope.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import {
   createFetchTransport,
@@ -15,14 +15,11 @@ import { forward, type Respond } from "../src/forward.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import type { Incoming } from "../src/request/incoming.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile } from "../src/options/plan.ts";
-import { parseTarget, type Target } from "../src/request/target.ts";
-import type {
-  Capabilities,
-  UpstreamRequest,
-  UpstreamResponse,
-  Transport,
-} from "../src/transport.ts";
+import { compile } from "../src/plan.ts";
+import { parseTarget } from "../src/target/target.ts";
+import type { Target } from "../src/upstreams/upstreams.ts";
+import type { Capabilities, Transport } from "../src/transport/port.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 
 export const TARGET = "http://up.test:4000";
 

@@ -1,6 +1,7 @@
 /** Measures how the running time of a function grows with its input: a ratio, which a slow machine does not change. */
-import { parseTarget, type Upstream } from "../src/request/target.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import { parseTarget, type Upstream } from "../src/target/target.ts";
+import type { HeaderList } from "../src/fields/headers.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 
 /** How many times as long the longer input is. */
 const FACTOR = 8;

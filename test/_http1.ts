@@ -4,7 +4,7 @@ import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "./_codec.ts";
 import { Connection, type Job } from "../src/http1/connection.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
 import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
 

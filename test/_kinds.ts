@@ -1,5 +1,5 @@
 /** Sample values for tests of options, by the kind of the option. */
-import type { Kind, KindName } from "../src/options/schema.ts";
+import type { Kind, KindName } from "../src/schema/schema.ts";
 
 interface Samples {
   /** Texts of a command-line flag, each with the option's value that it stands for. */

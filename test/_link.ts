@@ -2,8 +2,16 @@
 import { createHash, type Hash } from "node:crypto";
 import type { Socket } from "node:net";
 import { pour } from "./_large.ts";
-import { BodyReader, bytesOf, parseHead, readFraming, response, valuesOf } from "./_wire.ts";
-import type { Framing, Header } from "./_wire.ts";
+import {
+  BodyReader,
+  bytesOf,
+  parseHead,
+  readFraming,
+  response,
+  valuesOf,
+  type Framing,
+  type Header,
+} from "./_wire.ts";
 
 /** The size in bytes up to which a body is kept for comparison. Larger bodies are only hashed. */
 const kept = 4 * 1024 * 1024;

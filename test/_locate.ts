@@ -1,7 +1,7 @@
 /** Passes a Location reference through the rewriting of a proxy. */
 import { compileLocationRewrite } from "../src/response/location.ts";
-import { parseTarget, type TargetAddress } from "../src/request/target.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { parseTarget, type TargetAddress } from "../src/target/target.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { fakeRequest, TARGET } from "./_fakes.ts";
 
 export interface Setup {

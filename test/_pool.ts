@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
-import type { Target } from "../src/request/target.ts";
-import type { OriginStats, PoolStats } from "../src/transport.ts";
+import type { Target } from "../src/upstreams/upstreams.ts";
+import type { OriginStats, PoolStats } from "../src/transport/stats.ts";
 import { Upstream } from "./_upstream.ts";
 
 export const upstream: Upstream = new Upstream();

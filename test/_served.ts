@@ -6,7 +6,7 @@ import { request } from "./_wire.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import type { CreateProxyOptions } from "../src/proxy.ts";
-import type { PoolStats } from "../src/transport.ts";
+import type { PoolStats } from "../src/transport/stats.ts";
 
 export type RuntimeName = "bun" | "deno";
 

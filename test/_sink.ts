@@ -1,7 +1,7 @@
 /** A sink that keeps the chunks of a body, and a log of all calls. */
 import type { Release } from "../src/body/memory.ts";
 import type { Sink } from "../src/body/source.ts";
-import type { HeaderList } from "../src/transport.ts";
+import type { HeaderList } from "../src/fields/headers.ts";
 
 export class FakeSink implements Sink {
   readonly memory: NonNullable<Sink["memory"]>;

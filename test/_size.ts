@@ -94,28 +94,31 @@ const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])
 
 /** The parts of the bundle for Workers. A file belongs to the first part that matches its path. */
 const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
-  ["options: their checks, defaults, and errors that name the fix", /^src\/options\/(?!plan)/],
-  ["what the options compile to", /^src\/options\/plan/],
-  ["the calls, and the order of all steps", /^src\/(?:proxy|forward|index)\.ts/],
-  ["targets, paths, and apps in this process", /^src\/request\/(?:target|app)|inprocess/],
+  [
+    "options: their checks, defaults, and errors that name the fix",
+    /^src\/(?:options\/|schema\/|misuse)/,
+  ],
+  ["what the options compile to", /^src\/plan/],
+  ["the calls, and the order of all steps", /^src\/(?:proxy|forward|index)\.ts|^src\/upstreams\//],
   [
     "`trustProxy`: ranges, and the chain of proxies",
-    /^src\/(?:request\/(?:trust|chain)|recentmap)/,
+    /^src\/(?:request\/(?:trust|chain)|target\/address|recentmap)/,
   ],
-  ["upgrades and WebSockets", /upgrade|handshake|src\/tunnel/],
+  ["targets, paths, and apps in this process", /^src\/target|reachable|inprocess/],
+  ["upgrades and WebSockets", /upgrade|protocols|handshake|tunnel/],
   [
     "the request: header fields, framing, forwarding fields, `Via`, `Host`",
     /^src\/(?:request|fields)\//,
   ],
+  ["errors as responses", /^src\/error|errorresponse/],
   ["the response: header fields, `Location`, cookies", /^src\/response\//],
-  ["deadlines and abort", /exchange\/(?:scope|deadline)/],
+  ["deadlines and abort", /^src\/transport\//],
   ["retries, redirects, and kept bodies", /exchange\/(?:send|redirect)|body\/replay/],
   ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/],
   ["`mirror`", /exchange\/mirror/],
   ["hooks and interceptors", /exchange\/(?:hooks|interceptor)/],
   ["bodies: reading, passing on, limits", /^src\/body\//],
   ["sending through `fetch`", /^src\/fetch\//],
-  ["errors as responses", /^src\/error/],
   ["what only Workers need", /^runtimes\/workerd/],
 ];
 

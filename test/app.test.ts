@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type FetchTarget, isApp, urlOf } from "../src/request/app.ts";
-import { parseTarget } from "../src/request/target.ts";
+import { type FetchTarget, isApp, urlOf } from "../src/target/app.ts";
+import { parseTarget } from "../src/target/target.ts";
 
 const fetch = (): Response => new Response();
 

@@ -1,6 +1,6 @@
 /** The proxy in Hono with Hono's own middleware, and with Requests that user code constructs. */
 import { gunzipSync, gzipSync } from "node:zlib";
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { every } from "hono/combine";
 import { compress } from "hono/compress";
 import { cors } from "hono/cors";
@@ -9,7 +9,6 @@ import { mount } from "hono/mount";
 import { secureHeaders } from "hono/secure-headers";
 import { timeout } from "hono/timeout";
 import { timing } from "hono/timing";
-import type { MiddlewareHandler } from "hono";
 import { H3 } from "h3";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch, type Proxy } from "#proxy";

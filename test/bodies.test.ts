@@ -7,7 +7,7 @@ import {
   type TransformOptions,
 } from "../src/bodies.ts";
 import { findDecodable, narrowAcceptEncoding } from "../src/body/codings.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamResponse } from "../src/transport/message.ts";
 import {
   answering,
   bytes,

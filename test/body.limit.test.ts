@@ -1,9 +1,9 @@
 import { describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
-import { limitBody } from "../src/body/limit.ts";
+import { limitBody } from "../src/exchange/interceptors.ts";
 import type { BodySource, Sink } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import {
   bytes,
   errorOf,

@@ -1,9 +1,10 @@
 import { describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
-import { keepBody, ReplayBody, replayOf } from "../src/body/replay.ts";
+import { keepBody } from "../src/exchange/interceptors.ts";
+import { ReplayBody, replayOf } from "../src/body/replay.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { bytes, fakeRequest, fakeScope, FakeTransport, type Given, streamOf } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 

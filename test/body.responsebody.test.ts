@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import type { ReadMemory } from "../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../src/body/responsebody.ts";
-import type { Scope } from "../src/exchange/scope.ts";
+import type { Scope } from "../src/transport/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { readRequest } from "../runtimes/bun/readrequest.ts";
-import { Scope } from "../src/exchange/scope.ts";
+import { Scope } from "../src/transport/scope.ts";
 import { until } from "./_wait.ts";
 
 /** Creates a request that counts how often its signal is read. */

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { checkPoolOptions } from "../src/options/poolcheck.ts";
-import { compile } from "../src/options/plan.ts";
+import { compile } from "../src/plan.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { FakeTransport } from "./_fakes.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { cleanResponse, cleanResponseHeaders } from "../src/response/clean.ts";
-import type { HeaderList } from "../src/transport.ts";
+import type { HeaderList } from "../src/fields/headers.ts";
 import { fakeRequest, fakeResponse, proxyError } from "./_fakes.ts";
 
 function cleanHeaders(status: number, headers: HeaderList): HeaderList {

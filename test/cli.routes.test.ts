@@ -3,9 +3,8 @@ import { describe, expect, test, vi } from "vitest";
 import { advisory } from "./conformance/advisory.ts";
 import { mergeStats, Router } from "../command/serve/routes.ts";
 import type { RouteSettings } from "../command/config/settings.ts";
-import { Counters } from "../src/counters.ts";
-import type { RequestEnd } from "../src/exchange/observation.ts";
-import type { PoolStats } from "../src/transport.ts";
+import { Counters, type PoolStats } from "../src/transport/stats.ts";
+import type { RequestEnd } from "../src/options/observationoptions.ts";
 
 /** A route to an app that says its name, and the path as it has arrived. */
 function routeTo(name: string, match: string, more: object = {}): RouteSettings {

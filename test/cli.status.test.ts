@@ -7,7 +7,7 @@ import { renderMetrics } from "../command/status/prometheus.ts";
 import { statusPage } from "../command/status/statuspage.ts";
 import { isOwnAuthority, StatusPages } from "../command/status/statusserver.ts";
 import { clientGone, ProxyError } from "../src/error.ts";
-import type { PoolStats } from "../src/transport.ts";
+import type { PoolStats } from "../src/transport/stats.ts";
 import { endOf } from "./_requestend.ts";
 import { until } from "./_wait.ts";
 

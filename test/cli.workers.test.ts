@@ -15,7 +15,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { shareLimits } from "../command/limits/clientlimits.ts";
 import { clientLimitSchema } from "../command/flags/commandoptions.ts";
-import { defaultsOf } from "../src/options/schema.ts";
+import { defaultsOf } from "../src/schema/schema.ts";
 import { Heartbeat } from "../command/workers/heartbeat.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { Command, command, programs, upstream } from "./_command.ts";

@@ -6,7 +6,7 @@ import { serverSchema } from "../command/flags/commandoptions.ts";
 import { flags } from "../command/flags/flags.ts";
 import { parse } from "../command/flags/parse.ts";
 import { createProxy } from "../runtimes/node.ts";
-import { cutCredentials } from "../src/options/misuse.ts";
+import { cutCredentials } from "../src/misuse.ts";
 import { poolSchema } from "../src/options/pooloptions.ts";
 import { proxySchema } from "../src/options/proxyoptions.ts";
 

@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createProxy, type Proxy } from "#proxy";
-import { Deadline } from "../src/exchange/deadline.ts";
+import { Deadline } from "../src/transport/deadline.ts";
 import { balance } from "../src/upstreams/balance.ts";
 
 let server: Server;

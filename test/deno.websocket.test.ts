@@ -1,7 +1,7 @@
 /** The WebSockets of Deno's server that never open. What opens is tested on Deno itself. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { relayWebSocket } from "../runtimes/deno/websocket.ts";
-import type { Tunnel } from "../src/tunnel.ts";
+import type { Tunnel } from "../src/transport/tunnel.ts";
 
 const tunnel = {
   attach: vi.fn(),

@@ -1,13 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { BytesBody } from "../src/body/bytes.ts";
-import {
-  clientGone,
-  ProxyError,
-  type ProxyErrorCode,
-  toProxyError,
-  toErrorResponse,
-} from "../src/error.ts";
+import { clientGone, ProxyError, type ProxyErrorCode, toProxyError } from "../src/error.ts";
+import { toErrorResponse } from "../src/response/errorresponse.ts";
 
 const STATUSES: [ProxyErrorCode, number][] = [
   ["dns_error", 502],

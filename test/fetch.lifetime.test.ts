@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { Scope } from "../src/exchange/scope.ts";
+import { Scope } from "../src/transport/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import type { FetchLike } from "../src/fetch/fetchtransport.ts";
 import {

@@ -3,9 +3,9 @@ import { ReplayBody } from "../src/body/replay.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { type FetchLike, STANDARD } from "../src/fetch/fetchtransport.ts";
-import { MisuseError } from "../src/options/misuse.ts";
-import { compile } from "../src/options/plan.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { MisuseError } from "../src/misuse.ts";
+import { compile } from "../src/plan.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import {
   bytes,
   errorOf,

@@ -2,10 +2,10 @@ import { describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
-import type { RequestDraft } from "../src/exchange/hooks.ts";
+import type { RequestDraft } from "../src/options/hookoptions.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile } from "../src/options/plan.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
+import { compile } from "../src/plan.ts";
+import type { UpstreamResponse } from "../src/transport/message.ts";
 import {
   bytes,
   fakeIncoming,

@@ -15,7 +15,7 @@ import {
   to,
 } from "./_fakes.ts";
 import { forward } from "../src/forward.ts";
-import { compile } from "../src/options/plan.ts";
+import { compile } from "../src/plan.ts";
 
 const exception = new Error("10.0.0.1 is secret");
 const oops = (): never => {

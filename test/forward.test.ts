@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../src/request/incoming.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import type { Target } from "../src/request/target.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import type { Target } from "../src/upstreams/upstreams.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import {
   bytes,
   CAPABLE,

@@ -3,9 +3,9 @@ import { describe, expect, test, vi } from "vitest";
 import { type Respond, forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
-import { compile } from "../src/options/plan.ts";
-import type { Tunnel } from "../src/tunnel.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
+import { compile } from "../src/plan.ts";
+import type { Tunnel } from "../src/transport/tunnel.ts";
+import type { UpstreamResponse } from "../src/transport/message.ts";
 import { offer } from "./_handshake.ts";
 import { CAPABLE, FakeTransport, fakeIncoming, fakeResponse, TARGET } from "./_fakes.ts";
 

@@ -11,13 +11,8 @@ import { DraftedRequest } from "../src/exchange/hooks.ts";
 import { changedFields } from "../src/exchange/redirect.ts";
 import { addForwarded, addVia, cleanRequestHeaders } from "../src/request/outgoing.ts";
 import { cleanResponseHeaders } from "../src/response/clean.ts";
-import {
-  NameSet,
-  REQUEST_ASSERTIONS,
-  REQUEST_DROPPED,
-  toHeaderList,
-  toHeaders,
-} from "../src/fields/headers.ts";
+import { NameSet, toHeaderList, toHeaders } from "../src/fields/headers.ts";
+import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../src/fields/hopbyhop.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
 import { BUSY, growthOf, hopTo, LINEAR, lines, numbered, replyOf, type Sized } from "./_growth.ts";
 

@@ -9,9 +9,10 @@ import {
   cleanRequestHeaders,
   type ForwardedStyle,
 } from "../src/request/outgoing.ts";
-import { NameSet, REQUEST_DROPPED } from "../src/fields/headers.ts";
+import { NameSet } from "../src/fields/headers.ts";
+import { REQUEST_DROPPED } from "../src/fields/hopbyhop.ts";
 import { countForwards } from "../src/request/maxforwards.ts";
-import { guardEscape, joinTarget, pathOf } from "../src/request/target.ts";
+import { guardEscape, joinTarget, pathOf } from "../src/target/target.ts";
 import { compileTrust, type Trust } from "../src/request/trust.ts";
 import { fakeIncoming } from "./_fakes.ts";
 import {

@@ -6,11 +6,11 @@ import { expect, test } from "vitest";
 import { parseHead, ResponseParser } from "../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";
 import { compileCookieRewrite } from "../src/response/cookies.ts";
-import { isEventStream } from "../src/fields/headers.ts";
+import { isEventStream, type HeaderList } from "../src/fields/headers.ts";
 import { nextHop, compileRedirectPolicy } from "../src/exchange/redirect.ts";
 import { cleanResponse, cleanResponseHeaders } from "../src/response/clean.ts";
 import { compileResponseRewrite } from "../src/response/rewrite.ts";
-import type { HeaderList, UpstreamRequest } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import {
   BUSY,
   attempt,

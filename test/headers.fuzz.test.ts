@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../src/fields/headers.ts";
+import { NameSet } from "../src/fields/headers.ts";
+import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../src/fields/hopbyhop.ts";
 import { cleanRequestHeaders } from "../src/request/outgoing.ts";
 import { cleanResponseHeaders } from "../src/response/clean.ts";
 import { fakeRequest, fakeResponse } from "./_fakes.ts";

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
-import { DraftedRequest, type RequestDraft } from "../src/exchange/hooks.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { DraftedRequest } from "../src/exchange/hooks.ts";
+import type { RequestDraft } from "../src/options/hookoptions.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { bytes, fakeRequest, proxyError, streamOf } from "./_fakes.ts";
 

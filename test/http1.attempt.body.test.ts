@@ -5,7 +5,7 @@ import type { OriginPool } from "../src/http1/originpool.ts";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { ProxyError } from "../src/error.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
 /** A pool in which requests wait forever. */

@@ -5,7 +5,7 @@ import { assertHead, takeWhole, writeHead, writeHeadEnd } from "../src/http1/att
 import type { Codec } from "../src/http1/codec.ts";
 import { portableCodec } from "./_codec.ts";
 import type { ProxyError } from "../src/error.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { fakeRequest, type Given } from "./_fakes.ts";
 
 /** Memory of another use, whose bytes a head must not show. */

@@ -7,7 +7,7 @@ import { Attempt } from "../src/http1/attempt.ts";
 import { portableCodec } from "./_codec.ts";
 import { Connection } from "../src/http1/connection.ts";
 import type { OriginPool } from "../src/http1/originpool.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 import { fakeRequest, fakeScope, type Given, streamed, textOf } from "./_fakes.ts";
 import { FakeSocket } from "./_sockets.ts";
 

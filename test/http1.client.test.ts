@@ -4,9 +4,9 @@ import { HttpTransport } from "../src/http1/client.ts";
 import type { Codec } from "../src/http1/codec.ts";
 import { portableCodec } from "./_codec.ts";
 import type { FilledPoolOptions, PoolOptions } from "../src/options/pooloptions.ts";
-import { parseTarget, type TargetAddress } from "../src/request/target.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
-import { Scope } from "../src/exchange/scope.ts";
+import { parseTarget, type TargetAddress } from "../src/target/target.ts";
+import type { UpstreamResponse } from "../src/transport/message.ts";
+import { Scope } from "../src/transport/scope.ts";
 import { errorOf, FakeClient, fakeRequest, fakeScope } from "./_fakes.ts";
 import { FakeConnector, settled } from "./_sockets.ts";
 

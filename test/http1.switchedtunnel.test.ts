@@ -1,7 +1,7 @@
 /** Connections that switch to another protocol, over a fake connector. */
 import { describe, expect, test, vi } from "vitest";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
-import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
+import type { Tunnel, TunnelHandler } from "../src/transport/tunnel.ts";
 import { bytes, streamOf, textOf } from "./_fakes.ts";
 import { rfc } from "./conformance/rfc.ts";
 import { EMPTY, PoolBench, type Sent } from "./_http1.ts";
@@ -283,7 +283,7 @@ describe("closing the transport", () => {
   test("an upstream with a tunnel keeps its pool", async () => {
     const { bench } = await open();
     // The transport removes the pools of unused origins from the 100th on.
-    const { parseTarget } = await import("../src/request/target.ts");
+    const { parseTarget } = await import("../src/target/target.ts");
     for (let i = 0; i < 120; i++) {
       bench.send({ upstream: parseTarget(`http://up${i}.test`), body: streamOf([]) });
       await bench.connector.attempts.at(-1)?.fail("ECONNREFUSED");

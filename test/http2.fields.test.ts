@@ -8,8 +8,8 @@ import {
   toJoinedFields,
   toRegularFields,
 } from "../runtimes/sockets/http2/http2fields.ts";
-import { parseTarget } from "../src/request/target.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { parseTarget } from "../src/target/target.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { rfc } from "./conformance/rfc.ts";
 
 function request(change: Partial<UpstreamRequest> = {}): UpstreamRequest {

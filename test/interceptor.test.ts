@@ -2,10 +2,11 @@ import { describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import { MisuseError } from "../src/options/misuse.ts";
-import { checkInterceptor, compose } from "../src/exchange/interceptor.ts";
-import type { Interceptor, Send } from "../src/exchange/send.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
+import { MisuseError } from "../src/misuse.ts";
+import { checkInterceptor, compose } from "../src/exchange/interceptors.ts";
+import type { Interceptor } from "../src/transport/port.ts";
+import type { Send } from "../src/transport/scope.ts";
+import type { UpstreamResponse } from "../src/transport/message.ts";
 import { bytes, fakeRequest, fakeScope, fakeResponse, streamOf } from "./_fakes.ts";
 
 /** Creates an interceptor that logs each request and each response. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import type { Interceptor } from "../src/exchange/send.ts";
+import type { Interceptor } from "../src/transport/port.ts";
 import { answering, run, TARGET, to } from "./_fakes.ts";
 
 const adding =

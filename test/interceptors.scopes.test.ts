@@ -2,8 +2,8 @@
 import { describe, expect, test, vi } from "vitest";
 import { forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile } from "../src/options/plan.ts";
-import type { Interceptor } from "../src/exchange/send.ts";
+import { compile } from "../src/plan.ts";
+import type { Interceptor } from "../src/transport/port.ts";
 import {
   errorOf,
   fakeIncoming,

@@ -3,8 +3,8 @@ import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile } from "../src/options/plan.ts";
-import type { Interceptor } from "../src/exchange/send.ts";
+import { compile } from "../src/plan.ts";
+import type { Interceptor } from "../src/transport/port.ts";
 import {
   answering,
   bytes,

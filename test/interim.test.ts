@@ -1,8 +1,8 @@
 /** Interim responses in the core: who sees them, and what an exception of the hook does. */
 import { expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import { cleanInterimHeaders } from "../src/response/clean.ts";
-import type { HeaderList } from "../src/transport.ts";
+import { cleanInterimHeaders } from "../src/fields/hopbyhop.ts";
+import type { HeaderList } from "../src/fields/headers.ts";
 import { errorOf, FakeTransport, fakeResponse, proxyError, run, startScope } from "./_fakes.ts";
 
 const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link", "<d>"];

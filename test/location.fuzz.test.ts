@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compileLocationRewrite } from "../src/response/location.ts";
-import { compile } from "../src/options/plan.ts";
-import { joinTarget, parseTarget } from "../src/request/target.ts";
+import { compile } from "../src/plan.ts";
+import { joinTarget, parseTarget } from "../src/target/target.ts";
 import { FakeTransport, fakeRequest } from "./_fakes.ts";
 
 const CLIENT = "https://shop.test";

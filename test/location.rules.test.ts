@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { parseTarget } from "../src/request/target.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { parseTarget } from "../src/target/target.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { fakeRequest, TARGET } from "./_fakes.ts";
 import { locate } from "./_locate.ts";
 

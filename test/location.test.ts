@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { compileLocationRewrite } from "../src/response/location.ts";
-import type { TargetAddress } from "../src/request/target.ts";
+import type { TargetAddress } from "../src/target/target.ts";
 import { TARGET } from "./_fakes.ts";
 import { locate } from "./_locate.ts";
 

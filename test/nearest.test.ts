@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearest } from "../src/options/nearest.ts";
+import { nearest } from "../src/schema/nearest.ts";
 
 const names = ["timeout", "connectTimeout", "retry", "host", "port", "xfwd", "via", "dns", "x"];
 

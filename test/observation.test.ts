@@ -1,6 +1,7 @@
 /** The event of `onRequestEnd`; test/suite/observation.ts checks its facts on each host. */
 import { expect, test, vi } from "vitest";
-import { Observation, type RequestEnd } from "../src/exchange/observation.ts";
+import { Observation } from "../src/exchange/observation.ts";
+import type { RequestEnd } from "../src/options/observationoptions.ts";
 import { bytes, fakeIncoming, fakeRequest } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 import { until } from "./_wait.ts";

@@ -12,10 +12,10 @@ import { balanceSchema } from "../command/flags/severalupstreams.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { checkOptions } from "../src/options/check.ts";
 import { checkPoolOptions } from "../src/options/poolcheck.ts";
-import { compile } from "../src/options/plan.ts";
+import { compile } from "../src/plan.ts";
 import { fillPoolOptions, poolDefaults, poolSchema } from "../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
-import type { Table } from "../src/options/schema.ts";
+import type { Table } from "../src/schema/schema.ts";
 import { FakeTransport } from "./_fakes.ts";
 import { badTexts, goodTexts, wrongValues } from "./_kinds.ts";
 

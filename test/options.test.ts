@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile } from "../src/options/plan.ts";
-import type { Send } from "../src/exchange/send.ts";
+import { compile } from "../src/plan.ts";
+import type { Send } from "../src/transport/scope.ts";
 import { FakeTransport } from "./_fakes.ts";
 
 type Wrong = readonly [value: unknown, fix: RegExp];

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../src/fields/headers.ts";
+import { NameSet } from "../src/fields/headers.ts";
+import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../src/fields/hopbyhop.ts";
 import { cleanRequestHeaders } from "../src/request/outgoing.ts";
 import { proxyError } from "./_fakes.ts";
 

@@ -1,9 +1,8 @@
 import { Agent } from "undici";
 import { describe, expect, test, vi } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { compile, type Plan } from "../src/options/plan.ts";
-import type { Interceptor } from "../src/exchange/send.ts";
-import type { Transport } from "../src/transport.ts";
+import { compile, type Plan } from "../src/plan.ts";
+import type { Interceptor, Transport } from "../src/transport/port.ts";
 import { createTransport } from "../runtimes/node.ts";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { CAPABLE, fakeRequest, fakeResponse, fakeScope, FakeTransport } from "./_fakes.ts";

@@ -14,8 +14,8 @@ import {
   type CreateProxyOptions,
   type Runtime,
 } from "../src/proxy.ts";
-import { Counters } from "../src/counters.ts";
-import type { Target } from "../src/request/target.ts";
+import { Counters } from "../src/transport/stats.ts";
+import type { Target } from "../src/upstreams/upstreams.ts";
 import { FakeTransport, respond, TARGET } from "./_fakes.ts";
 
 let made: { transport: FakeTransport; pool: PoolOptions | undefined }[] = [];

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { nextHop, compileRedirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
-import { parseTarget } from "../src/request/target.ts";
-import type { UpstreamRequest } from "../src/transport.ts";
+import { parseTarget } from "../src/target/target.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
 import { bytes, fakeRequest, fakeResponse, type Given, streamOf, TARGET } from "./_fakes.ts";
 
 const anywhere: RedirectPolicy = () => true;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Scope, type Listener } from "../src/exchange/scope.ts";
+import { Scope, type Listener } from "../src/transport/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import { FakeClient, proxyError, startScope } from "./_fakes.ts";
 

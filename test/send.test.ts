@@ -1,7 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import { badOption } from "../src/options/misuse.ts";
-import { convertErrors, sendThrough, type Send } from "../src/exchange/send.ts";
+import { badOption } from "../src/misuse.ts";
+import { convertErrors, sendThrough } from "../src/exchange/send.ts";
+import type { Send } from "../src/transport/scope.ts";
 import {
   errorOf,
   fakeRequest,

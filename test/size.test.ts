@@ -56,14 +56,16 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 270 for workerd, 210 for fetch: aliases of names fold every character that is not a letter or a digit, paths are decoded in
  *   every octet and layer, TRACE is refused or loses its secrets, and messages have credentials cut.
  * - 80 for both: the limit to connect belongs to a request, and a response that is never read ends.
+ * - 185 for workerd, 135 for fetch: the layers. The code is 100 bytes longer, and in another order, which compresses less well.
  */
-const LIMITS = { workerd: 29_315, fetch: 28_265 };
+const LIMITS = { workerd: 29_500, fetch: 28_400 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);
   // The runtime itself sends the requests, so the bundle must not contain Fetchway's own client, pool and sockets. A target
   // that stands for several upstreams brings failover with it.
-  const absent = /\/(?:http1|sockets|node|upstreams)\/|pool|otherlibraries|trailers/;
+  const absent =
+    /\/(?:http1|sockets|node)\/|\/upstreams\/(?!upstreams|startupstreams)|pool|otherlibraries|trailers/;
   expect(Object.keys(files).filter((file) => absent.test(file))).toEqual([]);
   expect(text).toContain("createProxy");
   expect(gzip).toBeLessThanOrEqual(limit);

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import type { Call } from "./_link.ts";
 import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";

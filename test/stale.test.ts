@@ -3,10 +3,11 @@ import type { Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createTransport } from "../runtimes/node.ts";
-import { Scope } from "../src/exchange/scope.ts";
+import { Scope } from "../src/transport/scope.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
-import { parseTarget } from "../src/request/target.ts";
-import type { UpstreamRequest, Transport } from "../src/transport.ts";
+import { parseTarget } from "../src/target/target.ts";
+import type { UpstreamRequest } from "../src/transport/message.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { makeCertificate } from "./_certificate.ts";
 import {
   bytes,

@@ -1,7 +1,7 @@
 /** When a target that stands for several upstreams is started and closed. */
 import { expect, test } from "vitest";
 import { createProxy, proxyFetch } from "../runtimes/node.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { choose, type Upstreams } from "../src/upstreams/balance.ts";
 import { FakeTransport } from "./_fakes.ts";
 

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { assertReachable, isFixed, parseTarget } from "../src/request/target.ts";
+import { assertReachable } from "../src/transport/reachable.ts";
+import { isFixed } from "../src/upstreams/upstreams.ts";
+import { parseTarget } from "../src/target/target.ts";
 import { TARGET } from "./_fakes.ts";
 
 describe("an app", () => {

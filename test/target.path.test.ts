@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { pathOf } from "../src/request/target.ts";
+import { pathOf } from "../src/target/target.ts";
 
 describe("pathOf", () => {
   test.each([

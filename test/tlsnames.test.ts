@@ -4,7 +4,7 @@ import type { ConnectionOptions } from "node:tls";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
 import { checkTlsNames } from "../runtimes/sockets/tlsnames.ts";
-import type { TargetAddress, TlsOptions } from "../src/request/target.ts";
+import type { TargetAddress, TlsOptions } from "../src/target/target.ts";
 import { balance } from "../src/upstreams/balance.ts";
 import { startProgram } from "./_program.ts";
 

@@ -4,10 +4,9 @@ import { BytesBody } from "../src/body/bytes.ts";
 import { replayOf, ReplayBody } from "../src/body/replay.ts";
 import { ResponseBody } from "../src/body/responsebody.ts";
 import { pipe } from "../src/body/source.ts";
-import { NameSet } from "../src/fields/headers.ts";
+import { NameSet, type HeaderList } from "../src/fields/headers.ts";
 import { cleanTrailerNames, cleanTrailers, namesOf } from "../src/fields/trailers.ts";
 import { cleanResponse } from "../src/response/clean.ts";
-import type { HeaderList } from "../src/transport.ts";
 import { bytes, fakeRequest, fakeResponse, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 

@@ -1,7 +1,8 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { checkRange, compileTrust, unmapAddress } from "../src/request/trust.ts";
+import { checkRange, unmapAddress } from "../src/target/address.ts";
+import { compileTrust } from "../src/request/trust.ts";
 
 const trusts = (ranges: string[], address: string | undefined): boolean | undefined =>
   compileTrust(ranges)?.(address);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { chooseProtocol, readUpgrade } from "../src/request/upgrade.ts";
+import { chooseProtocol } from "../src/fields/protocols.ts";
+import { readUpgrade } from "../src/request/upgrade.ts";
 import { rfc } from "./conformance/rfc.ts";
 import { fakeIncoming, proxyError } from "./_fakes.ts";
 

@@ -1,7 +1,7 @@
 /** The states of balanced upstreams, and the options. */
 import { describe, expect, test } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import type { TargetAddress } from "../src/request/target.ts";
+import type { TargetAddress } from "../src/target/target.ts";
 import {
   balance,
   type BalanceOptions,

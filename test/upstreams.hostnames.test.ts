@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/fetch.ts";
 import { createProxy as createNodeProxy } from "../runtimes/node.ts";
-import type { Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport/port.ts";
 import { balance, type BalanceOptions, type Balancer } from "../src/upstreams/balance.ts";
 import { makeCertificate } from "./_certificate.ts";
 import type { HostnamesOutcome } from "./_hostnames.program.ts";

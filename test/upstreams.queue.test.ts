@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { ProxyError } from "../src/error.ts";
-import type { TargetAddress } from "../src/request/target.ts";
+import type { TargetAddress } from "../src/target/target.ts";
 import type { Interceptor } from "../src/transport.ts";
 import {
   balance,

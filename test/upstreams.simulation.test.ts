@@ -9,7 +9,7 @@ import {
   type PickRequest,
 } from "../src/upstreams/balance.ts";
 import { ProxyError } from "../src/error.ts";
-import type { TargetAddress } from "../src/request/target.ts";
+import type { TargetAddress } from "../src/target/target.ts";
 
 /** Mulberry32: a small generator of random numbers with a seed. */
 function seeded(seed: number): () => number {

@@ -1,7 +1,7 @@
-import { poolClosed } from "../src/closing.ts";
+import { poolClosed } from "../src/transport/closing.ts";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
+import type { Tunnel, TunnelHandler } from "../src/transport/tunnel.ts";
 import { FrameReader } from "../src/websocket/frames.ts";
 import { type ClientSocket, Relay, relayLimits } from "../src/websocket/relay.ts";
 import { rfc } from "./conformance/rfc.ts";

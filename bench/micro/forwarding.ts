@@ -2,8 +2,9 @@ import { addForwarded, addVia } from "../../src/request/outgoing.ts";
 import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
-import { compile, type Plan } from "../../src/options/plan.ts";
-import type { UpstreamResponse, Transport } from "../../src/transport.ts";
+import { compile, type Plan } from "../../src/plan.ts";
+import type { UpstreamResponse } from "../../src/transport/message.ts";
+import type { Transport } from "../../src/transport/port.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 

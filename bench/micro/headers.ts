@@ -1,14 +1,9 @@
 import { cleanRequestHeaders } from "../../src/request/outgoing.ts";
 import { cleanResponseHeaders } from "../../src/response/clean.ts";
-import { parseTarget } from "../../src/request/target.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
-import {
-  NameSet,
-  REQUEST_ASSERTIONS,
-  REQUEST_DROPPED,
-  toHeaderList,
-  toHeaders,
-} from "../../src/fields/headers.ts";
+import { parseTarget } from "../../src/target/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
+import { NameSet, toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../../src/fields/hopbyhop.ts";
 import type { Steps } from "./run.ts";
 
 /** The header fields that a browser sends. */

@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { BytesBody } from "../../src/body/bytes.ts";
-import type { UpstreamResponse } from "../../src/transport.ts";
+import type { UpstreamResponse } from "../../src/transport/message.ts";
 import { readRequest } from "../../runtimes/node/nodeincoming.ts";
 import { respond } from "../../runtimes/node/noderesponse.ts";
 import { toHeaders } from "../../src/fields/headers.ts";

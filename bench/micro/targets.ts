@@ -1,4 +1,4 @@
-import { guardEscape, joinTarget, parseTarget, pathOf } from "../../src/request/target.ts";
+import { guardEscape, joinTarget, parseTarget, pathOf } from "../../src/target/target.ts";
 import type { Steps } from "./run.ts";
 
 const plain = parseTarget("http://127.0.0.1:4000");

@@ -5,7 +5,7 @@ import {
   type BalanceOptions,
   balance,
 } from "../../src/upstreams/balance.ts";
-import type { TargetAddress } from "../../src/request/target.ts";
+import type { TargetAddress } from "../../src/target/target.ts";
 import type { PickRequest, Result } from "../../src/upstreams/upstreams.ts";
 import { median } from "../statistics.ts";
 

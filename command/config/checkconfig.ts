@@ -1,16 +1,16 @@
 /** Finds what is wrong with a config, in the words of the file. */
-import { findWrong, isRecord } from "../../src/options/schema.ts";
-import { nearest } from "../../src/options/nearest.ts";
+import { cutCredentials, quoteInput } from "../../src/misuse.ts";
 import { poolSchema } from "../../src/options/pooloptions.ts";
 import { proxySchema } from "../../src/options/proxyoptions.ts";
+import { nearest } from "../../src/schema/nearest.ts";
+import { findWrong, isRecord } from "../../src/schema/schema.ts";
 import type { Config } from "../config.ts";
 import { serverSchema } from "../flags/commandoptions.ts";
+import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
+import { expandTarget } from "../flags/shorttarget.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { toSettings } from "./settings.ts";
-import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
-import { expandTarget } from "../flags/shorttarget.ts";
-import { cutCredentials, quoteInput } from "../../src/options/misuse.ts";
 
 /** A mistake in a config. */
 export interface ConfigFault {

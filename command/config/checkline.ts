@@ -1,10 +1,10 @@
 import { readdirSync } from "node:fs";
-import { findMissingLimits } from "../limits/clientlimits.ts";
 import type { LineSettings } from "../flags/commandoptions.ts";
-import { readInspected } from "../inspect/inspectedrequest.ts";
 import type { CommandLine } from "../flags/parse.ts";
-import { explain, findProblems, findTargetProblems } from "./problems.ts";
 import { type GivenRoute, readRoute } from "../flags/routeflag.ts";
+import { readInspected } from "../inspect/inspectedrequest.ts";
+import { findMissingLimits } from "../limits/clientlimits.ts";
+import { explain, findProblems, findTargetProblems } from "./problems.ts";
 
 /**
  * Checks a command line, and reads its routes.

@@ -6,10 +6,10 @@ import { basename, resolve } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
+import { quoteInput } from "../../src/misuse.ts";
 import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
 import { findJsonFault } from "./jsonfault.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 /** What is wrong with a config file, one line each, with the name of the file and the line if it is known. */
 export class ConfigError extends Error {

@@ -1,9 +1,9 @@
 import { createProxy, type Proxy } from "#proxy";
+import { quoteInput } from "../../src/misuse.ts";
 import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 const ANY_TARGET = "http://localhost";
 

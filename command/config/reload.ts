@@ -1,12 +1,12 @@
 /** Applies a config file again while the command runs. */
 import { basename } from "node:path";
 import type { Config } from "../config.ts";
+import { UsageError } from "../flags/read.ts";
+import type { Router } from "../serve/routes.ts";
+import { tell } from "../serve/tell.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
-import type { Router } from "../serve/routes.ts";
-import { UsageError } from "../flags/read.ts";
 import { isSame, type Settings } from "./settings.ts";
-import { tell } from "../serve/tell.ts";
 import { watchConfig } from "./watchconfig.ts";
 
 /** The options of the server that are read again. */

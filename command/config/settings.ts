@@ -1,10 +1,10 @@
 /** What the command runs by: the settings of its server and its routes, from flags and a config file. */
+import type { BalanceOptions } from "../../src/upstreams/balance.ts";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
-import { normalizePattern } from "../serve/pattern.ts";
-import type { BalanceOptions } from "../../src/upstreams/balance.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
+import { normalizePattern } from "../serve/pattern.ts";
 
 /** A route with its options, over the defaults. */
 export interface RouteSettings {

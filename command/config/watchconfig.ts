@@ -2,8 +2,8 @@
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import process from "node:process";
-import { readSource } from "./loadconfig.ts";
 import { runAgain } from "../serve/runagain.ts";
+import { readSource } from "./loadconfig.ts";
 
 /** Milliseconds to wait after an event, because editors write a file in several steps. */
 const SETTLE_TIME = 50;

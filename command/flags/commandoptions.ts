@@ -8,10 +8,10 @@ import {
   text,
   toggle,
   whole,
-} from "../../src/options/kinds.ts";
-import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
-import { origins } from "../serve/cors.ts";
+} from "../../src/schema/kinds.ts";
+import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/schema/schema.ts";
 import type { LogForm } from "../log/requestlog.ts";
+import { origins } from "../serve/cors.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 
 /** The options about the server that the command starts. */

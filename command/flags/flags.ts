@@ -8,7 +8,7 @@ import { poolFlags, poolSchema } from "../../src/options/pooloptions.ts";
 import { proxySchema } from "../../src/options/proxyoptions.ts";
 import { repeatFlags } from "../../src/options/repeatoptions.ts";
 import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
-import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
+import type { Check, Flags, FlagText, Table } from "../../src/schema/schema.ts";
 import {
   clientLimitFlags,
   lineSchema,

@@ -1,12 +1,12 @@
 import { parseArgs } from "node:util";
-import { nearest } from "../../src/options/nearest.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import { nearest } from "../../src/schema/nearest.ts";
 import type { LineSettings, ServerSettings } from "./commandoptions.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
 import type { BalanceFlags } from "./severalupstreams.ts";
 import { expandTarget } from "./shorttarget.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 /** The parts of a command line. */
 export interface CommandLine {

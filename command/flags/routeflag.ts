@@ -1,10 +1,10 @@
 /** The value of the flag `--route`: `/api=http://127.0.0.1:4001 --strip-prefix /api`. */
-import { parse } from "./parse.ts";
-import { checkPattern, normalizePattern } from "../serve/pattern.ts";
+import { cutCredentials, quoteInput } from "../../src/misuse.ts";
 import { findProblems, findTargetProblems } from "../config/problems.ts";
+import { checkPattern, normalizePattern } from "../serve/pattern.ts";
+import { parse } from "./parse.ts";
 import { readBalanceFlags, type RouteOptions } from "./severalupstreams.ts";
 import { expandTarget, isTargetText } from "./shorttarget.ts";
-import { cutCredentials, quoteInput } from "../../src/options/misuse.ts";
 
 /** A route of the command line. */
 export interface GivenRoute {

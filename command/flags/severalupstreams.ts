@@ -3,16 +3,17 @@
  * be compared with what runs.
  */
 import type { CreateProxyOptions } from "#proxy";
-import { choice, text, toggle } from "../../src/options/kinds.ts";
-import type { Flags, Kind, Schema } from "../../src/options/schema.ts";
-import { isApp } from "../../src/request/app.ts";
-import { isUpstreams, parseTarget, type TargetAddress } from "../../src/request/target.ts";
+import { choice, text, toggle } from "../../src/schema/kinds.ts";
+import type { Flags, Kind, Schema } from "../../src/schema/schema.ts";
+import { isApp } from "../../src/target/app.ts";
+import { parseTarget, type TargetAddress } from "../../src/target/target.ts";
 import {
   balance,
   type BalancedTarget,
   type BalanceOptions,
   type PolicyName,
 } from "../../src/upstreams/balance.ts";
+import { isUpstreams } from "../../src/upstreams/upstreams.ts";
 
 /** Several upstreams, each perhaps with a weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];

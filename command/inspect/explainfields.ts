@@ -2,9 +2,9 @@
  * Explains what becomes of the header fields of a request, from the rules that the core itself applies: the sets of a plan,
  * and the lists of names that are dropped.
  */
-import { foldName, HOP_BY_HOP, NameSet, REQUEST_ASSERTIONS } from "../../src/fields/headers.ts";
-import type { Plan } from "../../src/options/plan.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { foldName, NameSet, type HeaderList } from "../../src/fields/headers.ts";
+import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../../src/fields/hopbyhop.ts";
+import type { Plan } from "../../src/plan.ts";
 
 /** What became of a field of the client, or where a field of the upstream request comes from. */
 export interface FieldRow {

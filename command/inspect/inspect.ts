@@ -4,20 +4,20 @@
  * The request passes the server and the proxy of its route as any other; an interceptor takes it before it is sent.
  */
 import { connect } from "node:net";
-import type { RequestEnd } from "../../src/exchange/observation.ts";
-import type { Interceptor } from "../../src/exchange/send.ts";
-import { assertHead, writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
 import { bufferCodec } from "../../runtimes/sockets/buffercodec.ts";
-import { compile, type Plan } from "../../src/options/plan.ts";
-import { joinTarget, pathOf } from "../../src/request/target.ts";
-import type { Transport, UpstreamRequest } from "../../src/transport.ts";
-import { explainFields, type FieldRow } from "./explainfields.ts";
-import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
-import { listen } from "../serve/listen.ts";
-import { diagnoseFailure } from "../log/causes.ts";
-import { Router } from "../serve/routes.ts";
+import { assertHead, writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
+import type { RequestEnd } from "../../src/options/observationoptions.ts";
+import { compile, type Plan } from "../../src/plan.ts";
+import { joinTarget, pathOf } from "../../src/target/target.ts";
+import type { UpstreamRequest } from "../../src/transport/message.ts";
+import type { Interceptor, Transport } from "../../src/transport/port.ts";
 import type { RouteSettings, Settings } from "../config/settings.ts";
 import { nameAddress, nameUpstreams, type RouteOptions } from "../flags/severalupstreams.ts";
+import { diagnoseFailure } from "../log/causes.ts";
+import { listen } from "../serve/listen.ts";
+import { Router } from "../serve/routes.ts";
+import { explainFields, type FieldRow } from "./explainfields.ts";
+import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
 /** A request that would have been sent. */
 export interface Captured {

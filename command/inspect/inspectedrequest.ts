@@ -1,10 +1,10 @@
 /** The request of `--inspect`, as it is typed and as it is sent to the server. */
-import { authorityEnd, pathOf } from "../../src/request/target.ts";
-import { isAuthority } from "../../src/request/host.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
 import { TOKEN } from "../../src/fields/token.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import { isAuthority } from "../../src/request/host.ts";
+import { authorityEnd, pathOf } from "../../src/target/target.ts";
 import { UsageError } from "../flags/read.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 /** A request to inspect. */
 export interface InspectedRequest {

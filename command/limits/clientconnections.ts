@@ -2,9 +2,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from "node:http2";
 import { Server as NetServer, type Server, type Socket } from "node:net";
-import { unmapAddress } from "../../src/request/trust.ts";
 import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
 import { endWhenLost } from "../../runtimes/sockets/http2/lostsessions.ts";
+import { unmapAddress } from "../../src/target/address.ts";
 
 /** A client's connection. */
 export interface ClientConnection {

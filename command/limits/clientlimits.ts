@@ -2,8 +2,8 @@
 import type { ServerOptions } from "srvx";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { compileTrust, type Trust } from "../../src/request/trust.ts";
-import { intervalOf } from "./clienttimeouts.ts";
 import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts";
+import { intervalOf } from "./clienttimeouts.ts";
 
 export type FilledClientLimits = Required<ClientLimits>;
 

@@ -2,7 +2,6 @@
 import type { IncomingMessage } from "node:http";
 import { awaitingContinue } from "../../runtimes/node/incomingbody.ts";
 import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
-import { countUnsent } from "./writequeue.ts";
 import {
   type ClientConnection,
   type ClientConnections,
@@ -10,6 +9,7 @@ import {
   closeConnection,
   type Running,
 } from "./clientconnections.ts";
+import { countUnsent } from "./writequeue.ts";
 
 /** The timeouts, in milliseconds; 0 for no limit. Node itself watches the header section, and idle HTTP/1.1 connections. */
 export interface ClientTimeouts {

@@ -1,9 +1,9 @@
-import type { Writable } from "node:stream";
 import process from "node:process";
-import { ProxyError } from "../../src/error.ts";
-import { pathOf } from "../../src/request/target.ts";
-import type { StateChange } from "../../src/upstreams/upstreams.ts";
+import type { Writable } from "node:stream";
 import type { RequestEnd } from "#proxy";
+import { ProxyError } from "../../src/error.ts";
+import { pathOf } from "../../src/target/target.ts";
+import type { StateChange } from "../../src/upstreams/upstreams.ts";
 import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";

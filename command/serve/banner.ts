@@ -1,9 +1,9 @@
 /** What the command prints when it listens. */
-import { isUpstreams } from "../../src/request/target.ts";
-import { renderFirstSteps } from "./demo.ts";
-import type { Front } from "./listen.ts";
+import { isUpstreams } from "../../src/upstreams/upstreams.ts";
 import type { RouteSettings, Settings } from "../config/settings.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
+import { renderFirstSteps } from "./demo.ts";
+import type { Front } from "./listen.ts";
 
 /**
  * Renders what the command prints when it listens.

@@ -4,10 +4,10 @@ import { readFileSync } from "node:fs";
 import process from "node:process";
 import { createSecureContext } from "node:tls";
 import type { Server } from "srvx";
-import type { TlsOptions } from "../../src/request/target.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import type { TlsOptions } from "../../src/target/target.ts";
 import { UsageError } from "../flags/read.ts";
 import { tell } from "./tell.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
 export interface CertificateTexts {

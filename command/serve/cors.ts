@@ -3,8 +3,8 @@
  * @see https://fetch.spec.whatwg.org/#http-cors-protocol
  */
 import { TOKEN } from "../../src/fields/token.ts";
-import type { Kind } from "../../src/options/schema.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import type { Kind } from "../../src/schema/schema.ts";
 
 /** Origins as browsers send them in `Origin`: in lower case, without a default port, and without a path. */
 export const origins: Kind<readonly string[]> = {

@@ -1,10 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import type { Server as NetServer } from "node:net";
+import type { Proxy } from "#proxy";
 import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
 import { ProxyError } from "../../src/error.ts";
-import type { Proxy } from "#proxy";
-import { defaultsOf } from "../../src/options/schema.ts";
-import type { CertificateTexts } from "./certificate.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import { defaultsOf } from "../../src/schema/schema.ts";
+import { clientLimitSchema } from "../flags/commandoptions.ts";
+import { UsageError } from "../flags/read.ts";
 import { ClientConnections } from "../limits/clientconnections.ts";
 import {
   type FilledClientLimits,
@@ -14,9 +16,7 @@ import {
   shareLimits,
 } from "../limits/clientlimits.ts";
 import { SlowClients } from "../limits/clienttimeouts.ts";
-import { clientLimitSchema } from "../flags/commandoptions.ts";
-import { UsageError } from "../flags/read.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
+import type { CertificateTexts } from "./certificate.ts";
 
 /** How a server listens. */
 export interface ListenSettings {

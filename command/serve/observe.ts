@@ -1,15 +1,15 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#proxy";
+import { quoteInput } from "../../src/misuse.ts";
 import type { StateChange } from "../../src/upstreams/upstreams.ts";
-import type { ClientStats } from "../limits/clientconnections.ts";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { readVersion } from "../flags/help.ts";
-import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
-import { Metrics, type MetricsReport } from "../status/metrics.ts";
+import type { ClientStats } from "../limits/clientconnections.ts";
+import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
+import { Metrics, type MetricsReport } from "../status/metrics.ts";
 import type { StatusSource } from "../status/statusserver.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
 
 type Listener = (end: RequestEnd) => void;
 

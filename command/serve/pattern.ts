@@ -1,6 +1,6 @@
 /** The patterns of routes: an optional host, then a path prefix. */
-import { decodeLayers } from "../../src/request/target.ts";
-import { quoteInput } from "../../src/options/misuse.ts";
+import { quoteInput } from "../../src/misuse.ts";
+import { decodeLayers } from "../../src/target/target.ts";
 
 /** A pattern, parsed. */
 export interface Pattern {

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from "node:http";
-import type { Server, ServerRequest } from "srvx";
 import { createProxy, type PoolStats, type Proxy } from "#proxy";
-import { authorityEnd, pathOf } from "../../src/request/target.ts";
+import type { Server, ServerRequest } from "srvx";
 import { applyAbsoluteForm } from "../../runtimes/absoluteform.ts";
+import { authorityEnd, pathOf } from "../../src/target/target.ts";
+import { isSame, type RouteSettings } from "../config/settings.ts";
+import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
 import {
   decodePattern,
   hostOf,
@@ -11,8 +13,6 @@ import {
   PatternMap,
   readingsOf,
 } from "./pattern.ts";
-import { isSame, type RouteSettings } from "../config/settings.ts";
-import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
 
 /** A route that serves requests: its settings, and the proxy made of them. */
 interface LiveRoute {

@@ -2,28 +2,28 @@
 import { basename } from "node:path";
 import process from "node:process";
 import type { Config } from "../config.ts";
-import { addressOf, renderBanner } from "./banner.ts";
-import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
-import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
-import type { LineSettings } from "../flags/commandoptions.ts";
-import { addCors } from "./cors.ts";
-import { answerDemo } from "./demo.ts";
-import { readInspected } from "../inspect/inspectedrequest.ts";
-import { listen } from "./listen.ts";
 import { readConfig } from "../config/loadconfig.ts";
-import { Observers } from "./observe.ts";
-import type { CommandLine } from "../flags/parse.ts";
-import { printStats } from "./printstats.ts";
-import { UsageError } from "../flags/read.ts";
 import { assertRouted, reloadConfig } from "../config/reload.ts";
-import type { GivenRoute } from "../flags/routeflag.ts";
-import { Router } from "./routes.ts";
-import { readBalanceFlags } from "../flags/severalupstreams.ts";
 import { type Settings, toSettings } from "../config/settings.ts";
-import { stopOnSignals } from "./stop.ts";
-import { keepStdoutForLog, tell } from "./tell.ts";
+import type { LineSettings } from "../flags/commandoptions.ts";
+import type { CommandLine } from "../flags/parse.ts";
+import { UsageError } from "../flags/read.ts";
+import type { GivenRoute } from "../flags/routeflag.ts";
+import { readBalanceFlags } from "../flags/severalupstreams.ts";
+import { readInspected } from "../inspect/inspectedrequest.ts";
+import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
+import { addressOf, renderBanner } from "./banner.ts";
+import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
+import { addCors } from "./cors.ts";
+import { answerDemo } from "./demo.ts";
+import { listen } from "./listen.ts";
+import { Observers } from "./observe.ts";
+import { printStats } from "./printstats.ts";
+import { Router } from "./routes.ts";
+import { stopOnSignals } from "./stop.ts";
+import { keepStdoutForLog, tell } from "./tell.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(

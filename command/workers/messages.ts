@@ -6,8 +6,8 @@
  */
 import type { PoolStats } from "#proxy";
 import type { ClientStats } from "../limits/clientconnections.ts";
-import type { Running } from "../serve/listen.ts";
 import type { LogForm } from "../log/requestlog.ts";
+import type { Running } from "../serve/listen.ts";
 import type { MetricsReport } from "../status/metrics.ts";
 
 /** The environment variable by which a process knows that it is a worker. */

@@ -1,18 +1,18 @@
 /** Puts the parts of the command together where workers serve: this process is their parent. */
-import { basename } from "node:path";
 import cluster from "node:cluster";
+import { basename } from "node:path";
 import process from "node:process";
-import { renderBanner } from "../serve/banner.ts";
+import type { Settings } from "../config/settings.ts";
+import { watchConfig } from "../config/watchconfig.ts";
+import { UsageError } from "../flags/read.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
+import { renderBanner } from "../serve/banner.ts";
 import { createMetrics, openStatus } from "../serve/observe.ts";
 import { printStats } from "../serve/printstats.ts";
-import { UsageError } from "../flags/read.ts";
 import { runAgain } from "../serve/runagain.ts";
-import type { Settings } from "../config/settings.ts";
-import { parseAdminAddress } from "../status/adminaddress.ts";
 import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../serve/stop.ts";
 import { tell } from "../serve/tell.ts";
-import { watchConfig } from "../config/watchconfig.ts";
+import { parseAdminAddress } from "../status/adminaddress.ts";
 import { countWorkers } from "./countworkers.ts";
 import { Supervisor, type WorkerFailure } from "./supervisor.ts";
 import { toTexts } from "./workerlink.ts";

@@ -7,13 +7,13 @@
  */
 import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
-import type { Running } from "../serve/listen.ts";
-import { describeDropped } from "../log/requestlog.ts";
-import { Heartbeat } from "./heartbeat.ts";
 import { LineWriter } from "../log/linewriter.ts";
-import type { Metrics, WorkersState } from "../status/metrics.ts";
+import { describeDropped } from "../log/requestlog.ts";
+import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
 import { tell } from "../serve/tell.ts";
+import type { Metrics, WorkersState } from "../status/metrics.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import {
   type Begin,
   fromSent,

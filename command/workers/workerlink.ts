@@ -1,10 +1,10 @@
 /** The worker's side: it serves, and obeys its parent. */
 import process from "node:process";
 import { Worker as Thread } from "node:worker_threads";
+import type { ServerSettings } from "../flags/commandoptions.ts";
 import type { Front, Running } from "../serve/listen.ts";
 import type { Observers } from "../serve/observe.ts";
 import type { Router } from "../serve/routes.ts";
-import type { ServerSettings } from "../flags/commandoptions.ts";
 import { Drain } from "../serve/stop.ts";
 import { BEAT_INTERVAL } from "./heartbeat.ts";
 import {

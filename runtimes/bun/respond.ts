@@ -1,8 +1,8 @@
 import { copyBytes } from "../../src/body/memory.ts";
-import { getHeader, toHeaders } from "../../src/fields/headers.ts";
-import { bodyOfHead } from "../../src/response/headbody.ts";
+import { getHeader, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import { bodyOfHead } from "../../src/response/headbody.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
 import { toClientStream } from "./directstream.ts";
 

@@ -1,8 +1,9 @@
-import type { Listener } from "../../src/exchange/scope.ts";
-import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
-import { unmapAddress } from "../../src/request/trust.ts";
-import type { HeaderList } from "../../src/transport.ts";
-import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
+import type { Context } from "../../src/options/forwardingoptions.ts";
+import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
+import { unmapAddress } from "../../src/target/address.ts";
+import type { Listener } from "../../src/transport/scope.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
 import { relayWebSocket } from "./websocket.ts";
 

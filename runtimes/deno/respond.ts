@@ -1,6 +1,7 @@
-import { bodyOfHead } from "../../src/response/headbody.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import { bodyOfHead } from "../../src/response/headbody.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
 import { toFreedStream } from "./internals/freedstream.ts";
 

@@ -1,5 +1,5 @@
 import { clientGone, ProxyError } from "../../src/error.ts";
-import type { Tunnel } from "../../src/tunnel.ts";
+import type { Tunnel } from "../../src/transport/tunnel.ts";
 import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay.ts";
 
 /** What Deno's global object has for WebSockets. It is declared here, so that no types package is needed. */

@@ -1,18 +1,19 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { badRequest, type ProxyError, toErrorResponse } from "../../src/error.ts";
-import type { Listener } from "../../src/exchange/scope.ts";
+import { badRequest, type ProxyError } from "../../src/error.ts";
+import { chooseProtocol } from "../../src/fields/protocols.ts";
 import { forward } from "../../src/forward.ts";
-import type { Plan } from "../../src/options/plan.ts";
+import type { Plan } from "../../src/plan.ts";
 import type { Route } from "../../src/proxy.ts";
-import { chooseProtocol } from "../../src/request/upgrade.ts";
-import { discardBody } from "../../src/response/clean.ts";
+import { toErrorResponse } from "../../src/response/errorresponse.ts";
+import { discardBody } from "../../src/transport/message.ts";
+import type { Listener } from "../../src/transport/scope.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 import { isHttp2 } from "./incomingbody.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
 import { turnAfterAll } from "./turns.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
-import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 
 type HttpModule = typeof import("node:http");
 

@@ -1,6 +1,6 @@
 import type { Http2ServerResponse, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
 import { sendFieldObject, sendFields, toRegularFields } from "../sockets/http2/http2fields.ts";
 
 /** The error code for a fault that is not the client's (RFC 9113 §7). */

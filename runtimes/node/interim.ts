@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerHttp2Stream } from "node:http2";
-import type { HeaderList } from "../../src/transport.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
 import { isHttp2 } from "./incomingbody.ts";
 import { writeInformation } from "./internals/information.ts";
 import { responseOn } from "./internals/pipelining.ts";

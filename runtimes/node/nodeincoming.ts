@@ -4,27 +4,22 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { BodySource } from "../../src/body/source.ts";
 import { badRequest, type ProxyError } from "../../src/error.ts";
-import type { Listener } from "../../src/exchange/scope.ts";
-import { getHeader } from "../../src/fields/headers.ts";
-import {
-  bodyWasRead,
-  type Context,
-  type Incoming,
-  WebIncoming,
-} from "../../src/request/incoming.ts";
+import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
+import type { Context } from "../../src/options/forwardingoptions.ts";
+import { bodyWasRead, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { findMount } from "../../src/request/mount.ts";
-import { authorityEnd, pathOf } from "../../src/request/target.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { authorityEnd, pathOf } from "../../src/target/target.ts";
+import type { Listener } from "../../src/transport/scope.ts";
 import { endWhenLost } from "../sockets/http2/lostsessions.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
 import { writeInterim } from "./interim.ts";
-import { understandsChunks } from "./trailerframing.ts";
 import { honoSideOf } from "./internals/hono.ts";
 import { CURRENT, type Served } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
 import { streamedBodyOf } from "./internals/serverstream.ts";
 import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
+import { understandsChunks } from "./trailerframing.ts";
 import { turnOf } from "./turns.ts";
 
 /** The connection of a request, or its HTTP/2 stream: it closes when the client disconnects. */

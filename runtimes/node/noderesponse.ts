@@ -10,14 +10,14 @@ import {
   type WholeOptions,
 } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
-import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import { toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
-import type { Tunnel } from "../../src/tunnel.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
+import type { Tunnel } from "../../src/transport/tunnel.ts";
 import { checkAnswer } from "../../src/websocket/handshake.ts";
-import { waitForRest } from "./internals/arrival.ts";
 import { LARGE } from "./chunkmemory.ts";
+import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
 import { flushHead, hasObsText } from "./internals/headbytes.ts";
 import { sendHeadWithBody, toRecord, writeForServer } from "./internals/hono.ts";

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { getHeader } from "../../src/fields/headers.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import { isHttp2 } from "./incomingbody.ts";
 import { responseOn } from "./internals/pipelining.ts";
 

@@ -1,8 +1,7 @@
-import type { Agent, AgentOptions } from "node:http";
 import type { LookupAddress, LookupOptions } from "node:dns";
+import type { Agent, AgentOptions } from "node:http";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
-import { Deadline } from "../../src/exchange/deadline.ts";
 import type {
   ResolvedAddress,
   Connector,
@@ -11,11 +10,12 @@ import type {
   Socket,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
-import type { TlsOptions } from "../../src/request/target.ts";
-import { sessionOptions } from "./tlssessions.ts";
+import type { TlsOptions } from "../../src/target/target.ts";
+import { Deadline } from "../../src/transport/deadline.ts";
 import { Resolver } from "./dns.ts";
-import { NetSocket, MemoryReader } from "./netsocket.ts";
+import { MemoryReader, NetSocket, type WatchReads } from "./netsocket.ts";
 import { checkTlsNames } from "./tlsnames.ts";
+import { sessionOptions } from "./tlssessions.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type LookupCallback = (
@@ -39,11 +39,8 @@ export interface SocketParts {
    * Undefined where the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
-  /**
-   * Watches a socket that emits what it reads, also one with TLS. The function that it returns tells whether other code sees
-   * the chunk that arrives now: that chunk is copied. Undefined where the memory of chunks is never freed.
-   */
-  readonly watchReads?: ((raw: RawSocket) => () => boolean) | undefined;
+  /** Finds out whether other code sees a chunk; undefined where the memory of chunks is never freed. */
+  readonly watchReads?: WatchReads | undefined;
   /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
   /** The TLS options that only this runtime has. */

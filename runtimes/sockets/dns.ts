@@ -1,7 +1,7 @@
 import type { Resolver as NameServers } from "node:dns";
-import { badOption } from "../../src/options/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
+import { badOption } from "../../src/misuse.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 import { RecentMap } from "../../src/recentmap.ts";
 

@@ -2,7 +2,6 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Release } from "../../src/body/memory.ts";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
-import type { SocketParts } from "./connect.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
@@ -24,14 +23,20 @@ export class MemoryReader {
   };
 }
 
+/**
+ * Watches a socket that emits what it reads, also one with TLS. The function that it returns says whether other code sees
+ * the chunk that arrives now: that chunk is copied.
+ */
+export type WatchReads = (raw: RawSocket) => () => boolean;
+
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
   #handler: SocketHandler | undefined;
-  readonly #watchReads: SocketParts["watchReads"];
+  readonly #watchReads: WatchReads | undefined;
 
-  constructor(raw: RawSocket, reader?: MemoryReader, watchReads?: SocketParts["watchReads"]) {
+  constructor(raw: RawSocket, reader?: MemoryReader, watchReads?: WatchReads) {
     this.raw = raw;
     this.#watchReads = watchReads;
     if (reader !== undefined) reader.socket = this;

@@ -1,5 +1,6 @@
 import type { TracingChannel } from "node:diagnostics_channel";
-import { namedAuthorityOf, type RequestEnd, type Tracing } from "../../src/exchange/observation.ts";
+import { namedAuthorityOf, type Tracing } from "../../src/exchange/observation.ts";
+import type { RequestEnd } from "../../src/options/observationoptions.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 
 type DiagnosticsChannel = typeof import("node:diagnostics_channel");

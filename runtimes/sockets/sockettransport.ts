@@ -1,8 +1,8 @@
 import { type ClientParts, type Http2Client, HttpTransport } from "../../src/http1/client.ts";
-import { checkPoolOptions } from "../../src/options/poolcheck.ts";
 import type { Codec } from "../../src/http1/codec.ts";
+import { checkPoolOptions } from "../../src/options/poolcheck.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
-import type { Transport } from "../../src/transport.ts";
+import type { Transport } from "../../src/transport/port.ts";
 import { bufferCodec } from "./buffercodec.ts";
 import { NetConnector, type SocketParts } from "./connect.ts";
 import { assertVersion } from "./versions.ts";

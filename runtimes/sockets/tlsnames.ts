@@ -1,6 +1,6 @@
-import { badOption, cutCredentials } from "../../src/options/misuse.ts";
-import { nearest } from "../../src/options/nearest.ts";
-import type { TlsOptions } from "../../src/request/target.ts";
+import { badOption, cutCredentials } from "../../src/misuse.ts";
+import { nearest } from "../../src/schema/nearest.ts";
+import type { TlsOptions } from "../../src/target/target.ts";
 
 /** @see https://nodejs.org/api/tls.html#tlsconnectoptions-callback */
 const OF_CONNECT =

@@ -1,6 +1,5 @@
 import type { Agent, Client, Pool } from "undici";
-import { Counters } from "../../src/counters.ts";
-import type { OriginStats, PoolStats } from "../../src/transport.ts";
+import { Counters, type OriginStats, type PoolStats } from "../../src/transport/stats.ts";
 
 /** Counts the connections of an agent, by its events, and the requests on them. */
 export class AgentStats {

@@ -1,4 +1,4 @@
-import type { HeaderList } from "../../src/transport.ts";
+import type { HeaderList } from "../../src/fields/headers.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";
 
 /** Raw header fields: undici's parser gives a list of bytes, HTTP/2 an object, and an interceptor any of these forms. */

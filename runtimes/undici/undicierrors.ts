@@ -2,7 +2,7 @@ import { subscribe } from "node:diagnostics_channel";
 import type { Socket } from "node:net";
 import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
 import { toSocketError } from "../../src/http1/socketerror.ts";
-import { poolClosed } from "../../src/closing.ts";
+import { poolClosed } from "../../src/transport/closing.ts";
 
 /**
  * RFC 9209's names for undici's error codes. undici passes errors of sockets on unchanged, and `toSocketError` converts

@@ -1,17 +1,12 @@
 import { isIP } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
-import type { Scope } from "../../src/exchange/scope.ts";
-import { ownTransports } from "../../src/exchange/send.ts";
-import { badOption } from "../../src/options/misuse.ts";
-import { closeWithin } from "../../src/closing.ts";
+import { badOption } from "../../src/misuse.ts";
 import { poolDefaults } from "../../src/options/pooloptions.ts";
-import type {
-  Capabilities,
-  UpstreamRequest,
-  PoolStats,
-  UpstreamResponse,
-  Transport,
-} from "../../src/transport.ts";
+import { closeWithin } from "../../src/transport/closing.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
+import { ownTransports, type Capabilities, type Transport } from "../../src/transport/port.ts";
+import type { Scope } from "../../src/transport/scope.ts";
+import type { PoolStats } from "../../src/transport/stats.ts";
 import { type AgentStats, shareAgentStats } from "./agentstats.ts";
 import { type DispatcherUse, UndiciAttempt } from "./dispatch.ts";
 import { watchConnections } from "./undicierrors.ts";

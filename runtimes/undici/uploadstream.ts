@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
-import type { Scope } from "../../src/exchange/scope.ts";
 import { badLength, toRequestBodyError } from "../../src/error.ts";
+import type { Scope } from "../../src/transport/scope.ts";
 
 /**
  * A request body that is still arriving, as a stream that undici reads.

@@ -1,9 +1,10 @@
 import { ProxyError, unsendable } from "../../src/error.ts";
 import type { FetchClient, FetchLike } from "../../src/fetch/fetchtransport.ts";
 import type { AppClient } from "../../src/fetch/inprocess.ts";
-import type { FetchTarget } from "../../src/request/app.ts";
-import type { Capabilities, UpstreamRequest } from "../../src/transport.ts";
-import type { HandedSocket } from "../../src/tunnel.ts";
+import type { FetchTarget } from "../../src/target/app.ts";
+import type { UpstreamRequest } from "../../src/transport/message.ts";
+import type { Capabilities } from "../../src/transport/port.ts";
+import type { HandedSocket } from "../../src/transport/tunnel.ts";
 import { largeBodies } from "./readrequest.ts";
 import { rememberResponse } from "./respond.ts";
 

@@ -1,8 +1,8 @@
 import { badRequest } from "../../src/error.ts";
 import { SMALL_BODY } from "../../src/fetch/requeststream.ts";
-import { getHeader } from "../../src/fields/headers.ts";
+import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
-import type { HeaderList, OriginalFields } from "../../src/transport.ts";
+import type { Hints } from "../../src/transport/message.ts";
 import { isKey } from "../../src/websocket/handshake.ts";
 
 /**
@@ -18,12 +18,12 @@ const LISTEN_AFTER = 500;
 export const largeBodies: WeakMap<ReadableStream, Headers> = new WeakMap();
 
 class WorkerIncoming extends WebIncoming {
-  readonly original: OriginalFields;
+  readonly hints: Hints;
   readonly listenAfter: number = LISTEN_AFTER;
 
   constructor(request: Request) {
     super(request, readPeerAddress(request));
-    this.original = { headers: request.headers, list: this.headers };
+    this.hints = { fields: { headers: request.headers, list: this.headers } };
     if (request.body !== null && Number(getHeader(this.headers, "content-length")) > SMALL_BODY) {
       largeBodies.set(request.body, request.headers);
     }

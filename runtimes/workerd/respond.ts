@@ -1,7 +1,7 @@
 import { amend } from "../../src/fields/amend.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { checkChoices } from "../../src/websocket/handshake.ts";
 
 /** workerd's `ResponseInit`. */
@@ -12,15 +12,16 @@ interface Init extends ResponseInit {
 
 /** Builds the `Response` that a Worker returns. */
 export function respond(
-  { status, statusText, headers, original, body, isEncoded, webSocket }: UpstreamResponse,
+  { status, statusText, headers, body, webSocket, hints = {} }: UpstreamResponse,
   _incoming?: Incoming,
   request?: UpstreamRequest,
 ): Response {
+  const { fields, isEncoded } = hints;
   const init: Init = {
     status,
     // workerd throws for a reason phrase with characters outside of printable ASCII.
     statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
-    headers: original ? amend(original, headers) : toHeaders(headers),
+    headers: fields ? amend(fields, headers) : toHeaders(headers),
     encodeBody: isEncoded ? "manual" : undefined,
   };
   if (webSocket !== undefined) {
@@ -31,7 +32,7 @@ export function respond(
   }
   const bytes = body?.whole() as BodyInit | undefined;
   const content = bytes ?? body?.stream() ?? null;
-  const source = hasSources && original ? sources.get(original.headers) : undefined;
+  const source = hasSources && fields ? sources.get(fields.headers) : undefined;
   if (source !== undefined && getHeader(headers, "content-encoding") !== undefined) {
     return correctClone(copyResponse(source, content, init));
   }
@@ -39,7 +40,7 @@ export function respond(
   return isEncoded ? correctClone(response) : response;
 }
 
-/** The responses of apps in the same isolate, by their `Headers`, which `original` leads to. */
+/** The responses of apps in the same isolate, by their `Headers`, which the hints lead to. */
 const sources = new WeakMap<Headers, Response>();
 /** Whether `sources` was ever used. If not, `respond` skips the lookup. */
 let hasSources = false;

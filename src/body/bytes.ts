@@ -1,4 +1,4 @@
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import { copyBytes } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";

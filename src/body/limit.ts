@@ -1,39 +1,28 @@
-import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
-import type { Interceptor } from "../exchange/send.ts";
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /** Returns the error of a request body that is longer than `bodyLimit`. */
-function tooLarge(limit: number): ProxyError {
+export function tooLarge(limit: number): ProxyError {
   return new ProxyError("http_request_error", {
     status: 413,
     message: `the request body is over the limit of ${limit} bytes`,
   });
 }
 
-/**
- * Refuses request bodies above a limit with 413: immediately where the length is known, else when a chunk exceeds the
- * limit. The request to the upstream is then aborted, so that the body cannot look complete to the upstream.
- * @param limit the maximum length in bytes
- */
-export function limitBody(limit: number): Interceptor {
-  return (next) => (request, scope) => {
-    const { body, contentLength } = request;
-    if (body === null) return next(request, scope);
-    if ((contentLength ?? body.length ?? 0) > limit) return Promise.reject(tooLarge(limit));
-    return next({ ...request, body: new LimitedBody(body, limit, scope) }, scope);
-  };
+/** What a limited body needs of the scope of its exchange. */
+interface Abortable {
+  abort(reason: unknown): void;
 }
 
 /** A body that aborts the exchange when it exceeds the limit. */
-class LimitedBody extends PassBody {
+export class LimitedBody extends PassBody {
   readonly #limit: number;
-  readonly #scope: Scope;
+  readonly #scope: Abortable;
 
-  constructor(source: BodySource, limit: number, scope: Scope) {
+  constructor(source: BodySource, limit: number, scope: Abortable) {
     super(source);
     this.#limit = limit;
     this.#scope = scope;

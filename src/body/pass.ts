@@ -1,5 +1,4 @@
-import type { NameSet } from "../fields/headers.ts";
-import type { HeaderList } from "../transport.ts";
+import type { NameSet, HeaderList } from "../fields/headers.ts";
 import type { Ownership, Release } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";

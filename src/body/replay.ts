@@ -1,5 +1,4 @@
-import type { Interceptor } from "../exchange/send.ts";
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import { BytesBody } from "./bytes.ts";
 import { concat, copyBytes, type Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
@@ -13,21 +12,6 @@ import type { BodySource, Sink, WholeOptions } from "./source.ts";
 export function replayOf(body: BodySource | null): BytesBody | null | undefined {
   if (body === null) return null;
   return body.replay && new BytesBody(body.replay, body.trailers);
-}
-
-/**
- * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
- * @param limit the number of bytes above which no copy of a body is kept
- * @param methods the methods whose bodies are kept; undefined for all
- */
-export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
-  return (next) => (request, scope) => {
-    const { body, contentLength } = request;
-    // The bytes are in memory already and need no copy.
-    if (body === null || body.replay !== undefined) return next(request, scope);
-    if (methods?.includes(request.method) === false) return next(request, scope);
-    return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
-  };
 }
 
 /** A body that keeps a copy of its chunks while it is sent, up to a limit. */

@@ -1,7 +1,6 @@
-import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import { cleanTrailerNames, cleanTrailers } from "../fields/trailers.ts";
-import type { HeaderList } from "../transport.ts";
 import { concat, type ReadMemory } from "./memory.ts";
 import {
   alreadyTaken,
@@ -23,6 +22,16 @@ export interface Inlet {
   cancel(reason: ProxyError): void;
 }
 
+/** What a response body needs of the scope of its attempt. */
+export interface BodyScope {
+  /** A chunk has arrived. */
+  touch(): void;
+  /** Pauses or resumes the idle timeout: the client takes no chunks, or takes them again. */
+  pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
+  /** The body has ended. */
+  end(): void;
+}
+
 const NO_CHUNKS: readonly Uint8Array[] = [];
 
 /**
@@ -41,7 +50,7 @@ export class ResponseBody implements BodySource {
   error: ProxyError | undefined;
   /** Whether the transport was told to pause. */
   isPaused = false;
-  readonly #scope: Scope;
+  readonly #scope: BodyScope;
   readonly #inlet: Inlet;
   readonly #readMemory: ReadMemory | undefined;
   /** Chunks that arrived before the body was taken; undefined while there are none. */
@@ -64,7 +73,7 @@ export class ResponseBody implements BodySource {
    * @param readMemory tells which chunks share an ArrayBuffer, or are freed after use; undefined if each chunk has an
    * ArrayBuffer of its own, which is not freed. `sharedMemory` is for clients whose chunks are views of larger buffers
    */
-  constructor(scope: Scope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
+  constructor(scope: BodyScope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
     this.#scope = scope;
     this.#inlet = inlet;
     this.length = length;

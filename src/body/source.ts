@@ -16,8 +16,7 @@
  * `stream()` pipes the body to a sink that is a web stream. Code depends only on these interfaces, and never tests the
  * class of a body or of a sink.
  */
-import type { NameSet } from "../fields/headers.ts";
-import type { HeaderList } from "../transport.ts";
+import type { NameSet, HeaderList } from "../fields/headers.ts";
 import type { Ownership, Release } from "./memory.ts";
 
 /** The number of bytes that are buffered for a slow reader before the sender is paused. */

@@ -1,5 +1,5 @@
 import { clientGone } from "../error.ts";
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";

@@ -1,4 +1,4 @@
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
 /** A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. */

@@ -1,40 +1,18 @@
-import { badOption } from "../options/misuse.ts";
-import { suggest } from "../options/nearest.ts";
 import { BytesBody } from "../body/bytes.ts";
 import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
 import { UnframedBody } from "../body/unframed.ts";
-import { REQUEST_DERIVED, toHeaderList, toHeaders } from "../fields/headers.ts";
+import { toHeaderList, toHeaders, type HeaderList } from "../fields/headers.ts";
+import { REQUEST_DERIVED } from "../fields/hopbyhop.ts";
+import { badOption } from "../misuse.ts";
+import type { RequestDraft } from "../options/hookoptions.ts";
 import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
-import { assertSendable, isAsterisk } from "../request/target.ts";
-import type { HeaderList, UpstreamRequest } from "../transport.ts";
-import { type Client, replaceInform } from "./scope.ts";
-
-/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
-export interface RequestDraft {
-  /** The method, as it goes into the request line. */
-  method: string;
-  /** The path and query in origin-form. They begin with the base path and the query of the target. */
-  path: string;
-  /**
-   * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
-   * are set. A field `host` sets the `Host` of the request to the upstream.
-   *
-   * If the hook does not look at this member, the fields are sent in the order and case in which the client has sent them, and
-   * a repeated field stays apart; `Headers` joins and sorts them.
-   */
-  headers: Headers;
-  /**
-   * The body to send instead of the request's own body: `undefined` keeps the request's own body, and `null` sends no
-   * body. A stream that ends within a few milliseconds is sent with its length, any other stream with the chunked coding.
-   */
-  body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
-}
-
-/** What a hook may return: a response to send to the client instead, or nothing. */
-export type MaybeResponse = Response | void | Promise<Response | void>;
+import { suggest } from "../schema/nearest.ts";
+import { assertSendable, isAsterisk } from "../target/target.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
+import { type Client, replaceInform } from "../transport/scope.ts";
 
 /**
  * Returns the response that a hook has returned, or undefined if it has returned nothing.

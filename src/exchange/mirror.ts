@@ -3,14 +3,10 @@ import { type BodySource, pipe, type Sink } from "../body/source.ts";
 import { WatchedBody } from "../body/watched.ts";
 import { ProxyError } from "../error.ts";
 import type { MirrorSettings } from "../options/mirroroptions.ts";
-import { parseTarget, type Upstream } from "../request/target.ts";
-import { discardBody } from "../response/clean.ts";
-import type { UpstreamRequest } from "../transport.ts";
-import { type Client, Scope } from "./scope.ts";
-import type { Send } from "./send.ts";
-
-/** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
-export type WaitUntil = (promise: Promise<unknown>) => void;
+import type { WaitUntil } from "../request/incoming.ts";
+import { parseTarget, type Upstream } from "../target/target.ts";
+import { discardBody, type UpstreamRequest } from "../transport/message.ts";
+import { type Client, Scope, type Send } from "../transport/scope.ts";
 
 /** The number of copies that run at the same time. A mirror that hangs must not collect connections and bodies. */
 const MOST_COPIES = 100;
@@ -73,7 +69,7 @@ export class Mirror {
   }
 
   #start(
-    { method, path, headers, original }: UpstreamRequest,
+    { method, path, headers, hints }: UpstreamRequest,
     body: BodySource | null,
     waitUntil: WaitUntil | undefined,
   ): void {
@@ -85,7 +81,7 @@ export class Mirror {
       method,
       path,
       headers: [...headers],
-      original,
+      hints,
       host: undefined,
       body,
       contentLength: body?.length,

@@ -1,11 +1,10 @@
 import { replayOf } from "../body/replay.ts";
-import { atOnce } from "../options/misuse.ts";
-import { getHeader, NameSet, toHeaders, withoutNames } from "../fields/headers.ts";
-import type { Interceptor } from "./send.ts";
-import { discardBody } from "../response/clean.ts";
+import { getHeader, NameSet, toHeaders, withoutNames, type HeaderList } from "../fields/headers.ts";
+import { atOnce } from "../misuse.ts";
 import { parseReference } from "../response/location.ts";
-import { parseTarget } from "../request/target.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import { parseTarget } from "../target/target.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { Interceptor } from "../transport/port.ts";
 
 /** Tells whether a redirect may lead from one URL to another. */
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
@@ -63,6 +62,8 @@ export function followRedirects(
       discardBody(response);
       request = following;
       scope = scope.again();
+      // A redirect is followed to the upstream that it names: none is picked for it.
+      scope.lease = undefined;
       visited.push(describeHop(request));
       if (scope.error !== undefined) throw scope.error;
     }
@@ -127,8 +128,6 @@ export function nextHop(
 
   const next = {
     ...request,
-    // A redirect is followed to the upstream that it names: none is picked for it.
-    choice: undefined,
     method: toGet ? "GET" : request.method,
     path: url.pathname + url.search,
     body,

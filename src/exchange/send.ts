@@ -1,32 +1,11 @@
 import { replayOf } from "../body/replay.ts";
 import { ProxyError, toProxyError } from "../error.ts";
-import { MisuseError } from "../options/misuse.ts";
+import { MisuseError } from "../misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
-import { discardBody } from "../response/clean.ts";
-import { Deadline } from "./deadline.ts";
-import type { Scope } from "./scope.ts";
-import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-
-/**
- * Sends a request to an upstream. Resolves to the response when its headers have arrived.
- *
- * A scope serves one attempt: each further attempt takes a new scope from `scope.again()`.
- */
-export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
-
-/**
- * A step around sending: it may change the request and the response, send another request, or send none and return its own
- * response.
- * @example
- * ```ts
- * const log: Interceptor = (next) => async (request, scope) => {
- *   const response = await next(request, scope);
- *   console.log(request.method, request.path, response.status);
- *   return response;
- * };
- * ```
- */
-export type Interceptor = (next: Send) => Send;
+import { Deadline } from "../transport/deadline.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { Interceptor, Transport } from "../transport/port.ts";
+import type { Lease, Scope, Send } from "../transport/scope.ts";
 
 /**
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
@@ -38,9 +17,9 @@ export function sendThrough(transport: Transport, inProcess: Transport = transpo
     if (request.upgrade !== undefined && chosen.capabilities.upgrade !== true) {
       return Promise.reject(cannotUpgrade(chosen, request.upgrade));
     }
-    const { observation } = scope;
-    if (observation === undefined) return chosen.send(request, scope);
-    return chosen.send(observation.beginAttempt(request, chosen.handsBodiesThrough), scope);
+    const { observer } = scope;
+    if (observer === undefined) return chosen.send(request, scope);
+    return chosen.send(observer.beginAttempt(request, chosen.handsBodiesThrough), scope);
   };
 }
 
@@ -54,28 +33,16 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   });
 }
 
-/** How requests are sent to several upstreams. */
-export interface FailoverOptions {
-  readonly retry: Required<RetryOptions>;
-  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
-  readonly attemptTimeout: number;
-  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
-  readonly handsBodiesThrough: boolean;
-}
+/** Lets a lease send its request: it sends the request to another upstream if the first one fails. */
+export const failOver: Interceptor = (next) => (request, scope) =>
+  isLeased(request, scope)
+    ? (scope.lease as Lease).send(next, request, scope)
+    : next(request, scope);
 
-/** Lets the choice of an upstream send its request: it sends the request to another upstream if the first one fails. */
-export function failOver(options: FailoverOptions): Interceptor {
-  return (next) => (request, scope) =>
-    request.choice === undefined
-      ? next(request, scope)
-      : request.choice.send(next, options, request, scope);
+/** Whether the request goes to the upstream that was picked for it from several. An interceptor may send it elsewhere. */
+function isLeased({ upstream }: UpstreamRequest, { lease }: Scope): boolean {
+  return lease?.upstream === upstream;
 }
-
-/**
- * The transports of this package that contain no code of the app. If the app passes one as the option `transport`, its
- * errors need no conversion.
- */
-export const ownTransports: WeakSet<Transport> = new WeakSet();
 
 /**
  * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
@@ -143,7 +110,7 @@ export class AttemptTimeout extends ProxyError {
  */
 function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
-    if (request.choice !== undefined) return next(request, scope);
+    if (isLeased(request, scope)) return next(request, scope);
     const deadline = new Deadline(limit, () => {
       if (repeatRequest(request, methods) !== undefined)
         scope.failAttempt(new AttemptTimeout(limit));
@@ -164,7 +131,7 @@ async function awaitAttempt(
   let repeated: UpstreamRequest | undefined;
   try {
     const response = await sent;
-    const isWanted = attempts > 0 && request.choice === undefined;
+    const isWanted = attempts > 0 && !isLeased(request, scope);
     if (isWanted && options.statusCodes.includes(response.status)) {
       repeated = repeatRequest(request, options.methods);
     }
@@ -172,7 +139,11 @@ async function awaitAttempt(
     discardBody(response);
   } catch (thrown) {
     if (attempts > 0 && isUnprocessed(thrown)) repeated = repeatRequest(request);
-    else if (attempts > 0 && isUnanswered(thrown) && mayHelp(request, thrown)) {
+    else if (
+      attempts > 0 &&
+      isUnanswered(thrown) &&
+      ((thrown as ProxyError).stale || !isLeased(request, scope))
+    ) {
       repeated = repeatRequest(request, options.methods);
     }
     if (repeated === undefined || scope.error !== undefined) throw thrown;
@@ -185,11 +156,6 @@ async function awaitAttempt(
   const send = attempts > 1 ? sends.limited : sends.last;
   const resent = send(repeated, following);
   return awaitAttempt(sends, options, repeated, following, resent, attempts - 1);
-}
-
-/** Whether the same upstream may respond to another attempt: where there are several, another one takes what it refuses. */
-function mayHelp({ choice }: UpstreamRequest, error: unknown): boolean {
-  return choice === undefined || (error as ProxyError).stale;
 }
 
 /**

@@ -1,17 +1,19 @@
-import { amend } from "../fields/amend.ts";
 import { copyBytes } from "../body/memory.ts";
 import { StreamBody } from "../body/stream.ts";
 import { ProxyError, toProxyError, unsendable } from "../error.ts";
-import { getHeader, isEventStream, toHeaderList, toHeaders, trimOws } from "../fields/headers.ts";
-import { badOption } from "../options/misuse.ts";
-import type {
-  Capabilities,
-  HeaderList,
-  UpstreamRequest,
-  UpstreamResponse,
-  Transport,
-} from "../transport.ts";
-import type { HandedSocket } from "../tunnel.ts";
+import { amend } from "../fields/amend.ts";
+import {
+  getHeader,
+  isEventStream,
+  toHeaderList,
+  toHeaders,
+  trimOws,
+  type HeaderList,
+} from "../fields/headers.ts";
+import { badOption } from "../misuse.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import type { Capabilities, Transport } from "../transport/port.ts";
+import type { HandedSocket } from "../transport/tunnel.ts";
 import {
   type FetchAttempt,
   stopRequestStream,
@@ -134,14 +136,15 @@ function discardLate({ body }: Response): void {
 
 function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
   const { client, controller } = attempt;
-  const { method, original, body, contentLength, upgrade } = request;
+  const { method, hints, body, contentLength, upgrade } = request;
   const headers =
     upgrade === undefined ? request.headers : [...request.headers, "upgrade", upgrade];
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
     method,
-    headers: client.amendsHeaders && original ? amend(original, headers) : toHeaders(headers),
+    headers:
+      client.amendsHeaders && hints?.fields ? amend(hints.fields, headers) : toHeaders(headers),
     redirect: "manual",
     signal: controller.signal,
   };
@@ -182,8 +185,8 @@ function toUpstreamResponse(
   if (webSocket !== undefined) {
     // The exchange is over: the runtime moves the messages.
     scope.end();
-    const original = { headers: response.headers, list: headers };
-    return { status, statusText, headers, original, body: null, webSocket };
+    const hints = { fields: { headers: response.headers, list: headers } };
+    return { status, statusText, headers, body: null, webSocket, hints };
   }
   // A response that an app constructed has no URL, and its body was not decoded. Read the URL last: it is a new string.
   const isDecoded = wasDecoded(client.capabilities.decodes, headers) && response.url !== "";
@@ -200,9 +203,10 @@ function toUpstreamResponse(
     status,
     statusText,
     headers: isDecoded ? withoutCoding(headers) : headers,
-    original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
     body: body && new StreamBody(isThrough ? body : toResponseStream(body, length, attempt)),
-    isEncoded: isRaw,
+    hints: client.amendsHeaders
+      ? { fields: { headers: response.headers, list: headers }, isEncoded: isRaw }
+      : undefined,
   };
 }
 

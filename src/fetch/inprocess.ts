@@ -1,8 +1,10 @@
-import type { FetchTarget } from "../request/app.ts";
 import { ProxyError, unsendable } from "../error.ts";
+import type { HeaderList } from "../fields/headers.ts";
+import { badOption, type MisuseError } from "../misuse.ts";
+import type { FetchTarget } from "../target/app.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
+import type { Capabilities, Transport } from "../transport/port.ts";
 import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtransport.ts";
-import { badOption, type MisuseError } from "../options/misuse.ts";
-import type { Capabilities, HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 
 /** How a runtime calls an app, where that differs from a plain call of the app's `fetch` with a standard `Request`. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {

@@ -1,7 +1,7 @@
 import { cancelLater } from "../body/chunks.ts";
 import type { BodySource } from "../body/source.ts";
-import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toRequestBodyError } from "../error.ts";
+import type { Scope } from "../transport/scope.ts";
 
 /**
  * A stream of at most this number of bytes is passed to `fetch` unread, if the runtime sends it with its length. On

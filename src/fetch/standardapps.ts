@@ -1,6 +1,6 @@
+import type { Transport } from "../transport/port.ts";
 import { STANDARD } from "./fetchtransport.ts";
 import { createInProcessTransport } from "./inprocess.ts";
-import type { Transport } from "../transport.ts";
 
 /** The transport to apps on runtimes that call apps as the Fetch standard says: all but workerd. */
 export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport(

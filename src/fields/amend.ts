@@ -1,4 +1,16 @@
-import type { HeaderList, OriginalFields } from "../transport.ts";
+import type { HeaderList } from "./headers.ts";
+
+/**
+ * Header fields in two forms: the runtime's own `Headers`, and the list that was read from it. workerd's `Headers` store
+ * the case, repeated lines and bytes above 0x7f, but do not show them when they are read, so the list lacks them. To
+ * preserve them, changes are made to a copy of the `Headers`.
+ */
+export interface OriginalFields {
+  /** The runtime's own `Headers`, which may store details that `list` lacks, such as the case of names. */
+  readonly headers: Headers;
+  /** The list that was read from `headers`. */
+  readonly list: HeaderList;
+}
 
 /**
  * Returns the runtime's own `Headers` with the changes that were made to the list. A field without a change keeps its case,

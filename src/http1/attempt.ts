@@ -9,17 +9,17 @@ import {
   toRequestBodyError,
   unsendable,
 } from "../error.ts";
-import type { Scope } from "../exchange/scope.ts";
-import { isEventStream } from "../fields/headers.ts";
+import { isEventStream, type HeaderList } from "../fields/headers.ts";
 import { TOKEN } from "../fields/token.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import type { Scope } from "../transport/scope.ts";
 import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import type { ResponseHead } from "./parser.ts";
 import type { Place } from "./queue.ts";
-import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { toSocketError } from "./socketerror.ts";
+import { SwitchedTunnel } from "./switchedtunnel.ts";
 
 /** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {

@@ -1,23 +1,16 @@
-import type { Scope } from "../exchange/scope.ts";
-import { ownTransports } from "../exchange/send.ts";
-import { closeWithin, poolClosed } from "../closing.ts";
+import { ProxyError } from "../error.ts";
 import {
   type FilledPoolOptions,
   fillPoolOptions,
   type PoolOptions,
 } from "../options/pooloptions.ts";
-import { addOrigin, Counters } from "../counters.ts";
-import { ProxyError } from "../error.ts";
-import type { TlsOptions, Upstream } from "../request/target.ts";
-import type {
-  Capabilities,
-  UpstreamRequest,
-  OriginStats,
-  PoolStats,
-  UpstreamResponse,
-  Transport,
-} from "../transport.ts";
-import { startBackgroundTimer } from "../timers.ts";
+import type { TlsOptions, Upstream } from "../target/target.ts";
+import { closeWithin, poolClosed } from "../transport/closing.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import { ownTransports, type Capabilities, type Transport } from "../transport/port.ts";
+import type { Scope } from "../transport/scope.ts";
+import { addOrigin, Counters, type OriginStats, type PoolStats } from "../transport/stats.ts";
+import { startBackgroundTimer } from "../transport/timers.ts";
 import { Attempt, type ChunkMemory } from "./attempt.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";

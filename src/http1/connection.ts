@@ -1,7 +1,7 @@
 import type { Release } from "../body/memory.ts";
 import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
 import type { IdleItem } from "./originpool.ts";

@@ -1,5 +1,5 @@
 import type { Release } from "../body/memory.ts";
-import type { TlsOptions } from "../request/target.ts";
+import type { TlsOptions } from "../target/target.ts";
 
 /** The upstream of the connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
 export interface Destination {

@@ -1,4 +1,4 @@
-import { startBackgroundTimer } from "../timers.ts";
+import { startBackgroundTimer } from "../transport/timers.ts";
 
 /** Milliseconds for which idle connections are counted before some of them are closed. */
 const INTERVAL = 100;

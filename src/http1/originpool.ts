@@ -1,9 +1,8 @@
 import { ProxyError } from "../error.ts";
-import { poolClosed } from "../closing.ts";
 import type { FilledPoolOptions } from "../options/pooloptions.ts";
-import type { Counters } from "../counters.ts";
-import type { OriginStats } from "../transport.ts";
-import { ExpiryTimer } from "../timers.ts";
+import { poolClosed } from "../transport/closing.ts";
+import type { Counters, OriginStats } from "../transport/stats.ts";
+import { ExpiryTimer } from "../transport/timers.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
 import type { Codec } from "./codec.ts";
 import {

@@ -1,8 +1,8 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
-import { MAX_INTERIM } from "../exchange/scope.ts";
+import type { HeaderList } from "../fields/headers.ts";
 import { TOKEN } from "../fields/token.ts";
 import { MAX_TRAILERS } from "../fields/trailers.ts";
-import type { HeaderList } from "../transport.ts";
+import { MAX_INTERIM } from "../transport/scope.ts";
 import type { Codec } from "./codec.ts";
 
 /** The length of a body in the chunked transfer coding, which is not known in advance. */

@@ -1,5 +1,5 @@
 import { ProxyError } from "../error.ts";
-import { startBackgroundTimer } from "../timers.ts";
+import { startBackgroundTimer } from "../transport/timers.ts";
 
 /** An item that can wait in a queue. */
 export interface Waiting {

@@ -1,5 +1,5 @@
 import type { Release } from "../body/memory.ts";
-import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
 import type { Carried, Connection } from "./connection.ts";
 
 /** A tunnel through a connection of the HTTP/1.1 client whose upstream has answered 101. */

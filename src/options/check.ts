@@ -1,8 +1,8 @@
+import { badOption } from "../misuse.ts";
+import { findWrong, isRecord, type Table } from "../schema/schema.ts";
 import { findFix } from "./foreign.ts";
-import { badOption } from "./misuse.ts";
 import type { PoolOptions } from "./pooloptions.ts";
 import { type ProxyOptions, proxySchema } from "./proxyoptions.ts";
-import { findWrong, isRecord, type Table } from "./schema.ts";
 
 /** Returns what to write instead of a name that is not an option; undefined for a name that is not known. */
 export type Explain = (name: string, value: unknown) => string | undefined;

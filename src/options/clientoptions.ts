@@ -1,6 +1,6 @@
-import type { Transport } from "../transport.ts";
-import { callback, object } from "./kinds.ts";
-import { isRecord, type Schema } from "./schema.ts";
+import { callback, object } from "../schema/kinds.ts";
+import { isRecord, type Schema } from "../schema/schema.ts";
+import type { Transport } from "../transport/port.ts";
 
 /** The options that choose what sends the requests, and the signal that aborts them. */
 export interface ClientOptions {

@@ -1,7 +1,10 @@
-import type { Context } from "../request/incoming.ts";
 import { TOKEN } from "../fields/token.ts";
-import { callback, choice, either, off, ranges, text, toggle } from "./kinds.ts";
-import type { Flags, Schema } from "./schema.ts";
+import { callback, choice, either, off, text, toggle } from "../schema/kinds.ts";
+import type { Flags, Kind, Schema } from "../schema/schema.ts";
+import { checkRange } from "../target/address.ts";
+
+/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
+export type Context = unknown;
 
 /**
  * The options about the fields that tell the upstream about the client, and about which proxies' fields are trusted.
@@ -53,6 +56,21 @@ export interface ForwardingOptions {
    */
   via?: string | false;
 }
+
+/** Addresses and ranges of addresses. */
+const ranges: Kind<readonly string[]> = {
+  name: "ranges",
+  contains: Array.isArray,
+  check(value) {
+    if (!Array.isArray(value)) return "";
+    // A loop by index does not allocate, unlike `find`.
+    for (let i = 0; i < value.length; i++) {
+      const wrong = checkRange(value[i]);
+      if (wrong !== undefined) return wrong;
+    }
+    return undefined;
+  },
+};
 
 export const forwardingSchema: Schema<ForwardingOptions, "xfwd" | "trustProxy" | "via"> = {
   xfwd: {

@@ -1,5 +1,5 @@
-import { fields, forwardableNames, names, protocols, text, toggle } from "./kinds.ts";
-import type { Flags, Schema } from "./schema.ts";
+import { fields, forwardableNames, names, protocols, text, toggle } from "../schema/kinds.ts";
+import type { Flags, Schema } from "../schema/schema.ts";
 
 /** The options about the header fields of the upstream request, and about requests that are forwarded only if asked for. */
 export interface HeaderOptions {

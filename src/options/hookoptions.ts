@@ -1,9 +1,33 @@
 import type { ProxyError } from "../error.ts";
-import type { MaybeResponse, RequestDraft } from "../exchange/hooks.ts";
-import type { RequestEnd } from "../exchange/observation.ts";
-import type { Interceptor } from "../exchange/send.ts";
-import { callback, interceptors, record } from "./kinds.ts";
-import type { Schema } from "./schema.ts";
+
+import type { RequestEnd } from "./observationoptions.ts";
+import type { Interceptor } from "../transport/port.ts";
+import { callback, interceptors, record } from "../schema/kinds.ts";
+import type { Schema } from "../schema/schema.ts";
+
+/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
+export interface RequestDraft {
+  /** The method, as it goes into the request line. */
+  method: string;
+  /** The path and query in origin-form. They begin with the base path and the query of the target. */
+  path: string;
+  /**
+   * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
+   * are set. A field `host` sets the `Host` of the request to the upstream.
+   *
+   * If the hook does not look at this member, the fields are sent in the order and case in which the client has sent them, and
+   * a repeated field stays apart; `Headers` joins and sorts them.
+   */
+  headers: Headers;
+  /**
+   * The body to send instead of the request's own body: `undefined` keeps the request's own body, and `null` sends no
+   * body. A stream that ends within a few milliseconds is sent with its length, any other stream with the chunked coding.
+   */
+  body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
+}
+
+/** What a hook may return: a response to send to the client instead, or nothing. */
+export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /** The options with functions of the app that run during an exchange. */
 export interface HookOptions {

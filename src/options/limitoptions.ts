@@ -1,5 +1,5 @@
-import { bytes, milliseconds } from "./kinds.ts";
-import type { Flags, Schema } from "./schema.ts";
+import { bytes, milliseconds } from "../schema/kinds.ts";
+import type { Flags, Schema } from "../schema/schema.ts";
 
 /** The options about time and size. */
 export interface LimitOptions {

@@ -1,6 +1,6 @@
-import { parseTarget, type TargetAddress } from "../request/target.ts";
-import { bytes, callback, either, object, record, text } from "./kinds.ts";
-import { defaultsOf, type Flags, isRecord, type Schema } from "./schema.ts";
+import { bytes, callback, either, object, record, text } from "../schema/kinds.ts";
+import { defaultsOf, type Flags, isRecord, type Schema } from "../schema/schema.ts";
+import { parseTarget, type TargetAddress } from "../target/target.ts";
 
 /** Which requests are copied to a mirror. */
 export interface MirrorSettings {

@@ -1,5 +1,61 @@
-import { text, toggle } from "./kinds.ts";
-import type { Flags, Schema } from "./schema.ts";
+import { text, toggle } from "../schema/kinds.ts";
+import type { Flags, Schema } from "../schema/schema.ts";
+
+/** Durations of an exchange, in milliseconds. */
+export interface RequestTimings {
+  /** The time that the last attempt waited for a connection; undefined where the transport does not tell. */
+  readonly queue: number | undefined;
+  /** The time to establish the connection of the last attempt; undefined for a connection that was reused. */
+  readonly connect: number | undefined;
+  /** The time until the response headers of the upstream arrived; undefined if none arrived. */
+  readonly firstByte: number | undefined;
+  /** The time until the end of the response, or of the tunnel. */
+  readonly total: number;
+}
+
+/** What is known of a request when its response is over. */
+export interface RequestEnd {
+  /** The client's method. */
+  readonly method: string;
+  /** The client's path and query. */
+  readonly path: string;
+  /** The name of the route that the request has taken: the option `route`, or the pattern of a rule; undefined for none. */
+  readonly route: string | undefined;
+  /** The authority that the client has named, such as `shop.example:8080`. */
+  readonly authority: string;
+  /** The IP address of the client, where the server tells it. */
+  readonly clientAddress: string | undefined;
+  /**
+   * The origin of the upstream of the last attempt, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; undefined if
+   * nothing was sent.
+   */
+  readonly upstream: string | undefined;
+  /** The status of the response to the client: 101 for an upgrade, 499 for a client that disconnected before. */
+  readonly status: number;
+  /** The protocol of an upgrade, such as `websocket`; undefined for an ordinary response. */
+  readonly protocol: string | undefined;
+  /**
+   * Why there was no response of the upstream, or why its body was cut off: a `ProxyError`, or the exception of a hook;
+   * undefined if the exchange is complete.
+   */
+  readonly error: unknown;
+  /** The number of times that the request was sent to an upstream. */
+  readonly attempts: number;
+  /** Whether the connection of the last attempt had carried a request before; undefined where that is not known. */
+  readonly reused: boolean | undefined;
+  /** The `traceparent` that the last attempt sent: the client's, or one that `startTrace` has made. */
+  readonly traceparent: string | undefined;
+  /** Bytes of the request body that the last attempt sent; of a tunnel, those from the client. */
+  readonly bytesIn: number | undefined;
+  /** Bytes of the upstream's response body, or of a tunnel; undefined where the runtime passes them on by itself. */
+  readonly bytesOut: number | undefined;
+  /** When the request arrived, in milliseconds since 1970. */
+  readonly startedAt: number;
+  /** How long its parts took. */
+  readonly timings: RequestTimings;
+  /** The client's request. It is made at the first access; its body has been used. */
+  readonly request: Request;
+}
 
 /** The options that make requests visible to browsers and to the tools that trace them. */
 export interface ObservationOptions {

@@ -1,5 +1,5 @@
-import { callback, either, patterns, text } from "./kinds.ts";
-import type { Flags, Schema } from "./schema.ts";
+import { callback, either, patterns, text } from "../schema/kinds.ts";
+import type { Flags, Schema } from "../schema/schema.ts";
 
 /** The options about the path of the upstream request. */
 export interface PathOptions {

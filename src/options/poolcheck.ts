@@ -2,11 +2,11 @@
  * The checks of pool options, and the errors that name them. Only the runtimes on which a proxy has connections of its own
  * import this file, so that other bundles contain no option of a pool.
  */
+import { isRecord } from "../schema/schema.ts";
 import { check, type Explain } from "./check.ts";
 import { explainOtherLibrary } from "./otherlibraries.ts";
 import { type PoolOptions, poolSchema } from "./pooloptions.ts";
 import { proxySchema } from "./proxyoptions.ts";
-import { isRecord } from "./schema.ts";
 
 /** Options of other libraries whose value is a connection pool. */
 const AGENTS = /^(?:agent|https?Agent|dispatcher)$/;

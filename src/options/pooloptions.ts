@@ -1,4 +1,3 @@
-import type { TlsOptions } from "../request/target.ts";
 import {
   either,
   limitFrom,
@@ -10,8 +9,9 @@ import {
   record,
   text,
   toggle,
-} from "./kinds.ts";
-import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "./schema.ts";
+} from "../schema/kinds.ts";
+import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "../schema/schema.ts";
+import type { TlsOptions } from "../target/target.ts";
 
 /** How host names are resolved to addresses. */
 export interface DnsOptions {

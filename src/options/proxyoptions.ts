@@ -1,3 +1,4 @@
+import { defaultsOf, type Schema } from "../schema/schema.ts";
 import { type ClientOptions, clientSchema } from "./clientoptions.ts";
 import { type ForwardingOptions, forwardingSchema } from "./forwardingoptions.ts";
 import { type HeaderOptions, headerSchema } from "./headeroptions.ts";
@@ -8,7 +9,6 @@ import { type ObservationOptions, observationSchema } from "./observationoptions
 import { type PathOptions, pathSchema } from "./pathoptions.ts";
 import { type RepeatOptions, repeatSchema, type RetryOptions } from "./repeatoptions.ts";
 import { type RewriteOptions, rewriteSchema } from "./rewriteoptions.ts";
-import { defaultsOf, type Schema } from "./schema.ts";
 
 /** Options of `proxyFetch` and `createProxy`. */
 export interface ProxyOptions

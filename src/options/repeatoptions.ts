@@ -10,8 +10,8 @@ import {
   statusCodes,
   toggle,
   whole,
-} from "./kinds.ts";
-import { defaultsOf, type Flags, type Schema } from "./schema.ts";
+} from "../schema/kinds.ts";
+import { defaultsOf, type Flags, type Schema } from "../schema/schema.ts";
 
 /** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {

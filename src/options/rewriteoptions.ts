@@ -1,5 +1,5 @@
-import { either, map, text, toggle } from "./kinds.ts";
-import { type Flags, isRecord, type Schema } from "./schema.ts";
+import { either, map, text, toggle } from "../schema/kinds.ts";
+import { type Flags, isRecord, type Schema } from "../schema/schema.ts";
 
 /** The options about header fields of the response that name the target. */
 export interface RewriteOptions {

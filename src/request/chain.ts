@@ -1,6 +1,6 @@
-import type { HeaderList } from "../transport.ts";
+import { type HeaderList, foldName, trimOws } from "../fields/headers.ts";
+import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
-import { foldName, REQUEST_ASSERTIONS, trimOws } from "../fields/headers.ts";
 
 /**
  * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller has checked

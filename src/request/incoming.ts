@@ -1,17 +1,17 @@
-import { getHeader, toHeaderList } from "../fields/headers.ts";
 import type { BodySource } from "../body/source.ts";
 import { StreamBody } from "../body/stream.ts";
 import { UnframedBody } from "../body/unframed.ts";
-import type { HeaderList, OriginalFields } from "../transport.ts";
-import type { Tunnel, WatchedTunnel } from "../tunnel.ts";
-import type { WaitUntil } from "../exchange/mirror.ts";
-import type { Client, Listener } from "../exchange/scope.ts";
+import { getHeader, toHeaderList, type HeaderList } from "../fields/headers.ts";
+import type { Hints } from "../transport/message.ts";
+import type { Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
+
+import type { Client, Listener } from "../transport/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { findRoutePrefix } from "./mount.ts";
-import { authorityEnd, pathOf } from "./target.ts";
+import { authorityEnd, pathOf } from "../target/target.ts";
 
-/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
-export type Context = unknown;
+/** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
+export type WaitUntil = (promise: Promise<unknown>) => void;
 
 /** An incoming request in the form that the core reads. Some runtimes fill it more cheaply than through a `Request`. */
 export interface Incoming extends Client {
@@ -31,8 +31,8 @@ export interface Incoming extends Client {
   readonly secure: boolean;
   /** The header fields. */
   readonly headers: HeaderList;
-  /** The runtime's own fields, where `headers` holds less than what the client sent. */
-  readonly original?: OriginalFields;
+  /** What only one runtime needs of the request to the upstream. */
+  readonly hints?: Hints;
   /** The IP address of the client, where it is known. */
   readonly address: string | undefined;
   /** The body; `null` for none. */

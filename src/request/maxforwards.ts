@@ -1,8 +1,9 @@
 import { BytesBody } from "../body/bytes.ts";
 import { badRequest } from "../error.ts";
-import { getHeader, REQUEST_ASSERTIONS } from "../fields/headers.ts";
+import { getHeader, type HeaderList } from "../fields/headers.ts";
+import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
+import type { UpstreamResponse } from "../transport/message.ts";
 import type { Incoming } from "./incoming.ts";
-import type { HeaderList, UpstreamResponse } from "../transport.ts";
 
 const FIELD = "max-forwards";
 

@@ -1,6 +1,4 @@
-import { dropUntrusted } from "./chain.ts";
 import { badRequest, methodNotAllowed, ProxyError } from "../error.ts";
-import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
 import {
   getHeader,
   isName,
@@ -8,16 +6,53 @@ import {
   removeHeader,
   trimOws,
   withoutNames,
-  withoutNominated,
+  type HeaderList,
 } from "../fields/headers.ts";
-import type { Context, Incoming } from "./incoming.ts";
-import type { Plan } from "../options/plan.ts";
-import { joinTarget, type Upstream } from "./target.ts";
-import type { HeaderList, UpstreamRequest } from "../transport.ts";
+import { withoutNominated } from "../fields/hopbyhop.ts";
+import type { Context } from "../options/forwardingoptions.ts";
+import type { ProxyOptions } from "../options/proxyoptions.ts";
+import { joinTarget, type Upstream } from "../target/target.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
+import { dropUntrusted } from "./chain.ts";
+import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
+import type { Incoming } from "./incoming.ts";
 import { withoutSecrets } from "./maxforwards.ts";
 import { startTrace } from "./tracecontext.ts";
+import type { Trust } from "./trust.ts";
 import { readUpgrade } from "./upgrade.ts";
-import type { Choice } from "../upstreams/failover.ts";
+
+/** The rules by which requests to upstreams are made: the options, checked and compiled. */
+export interface RequestRules {
+  readonly options: ProxyOptions;
+  /** The fields that are dropped from the request of an untrusted peer. */
+  readonly dropped: NameSet;
+  /** The fields that are dropped from the request of a trusted peer. */
+  readonly droppedIfTrusted: NameSet;
+  /** The fields that are forwarded although they are in `dropped`. */
+  readonly kept: NameSet | undefined;
+  /**
+   * The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if
+   * none.
+   */
+  readonly overridden: NameSet | undefined;
+  /** The fields of the option `headers`, which are added last. */
+  readonly added: HeaderList;
+  /** Which fields tell the upstream about the client. */
+  readonly forwarded: ForwardedStyle;
+  /** The name of this proxy in `Forwarded`. */
+  readonly by: string | undefined;
+  /** Returns whether an address is trusted; undefined if no peer is. */
+  readonly trusts: Trust | undefined;
+  readonly clientAddress: ProxyOptions["clientAddress"];
+  /** Whether the upstream gets the client's `Host`. */
+  readonly keepHost: boolean;
+  /** The protocols that are tunnelled, in lower case. */
+  readonly upgrades: readonly string[];
+  /** How a server of this runtime hands over upgrades, for an error message. */
+  readonly upgradeHint: string | undefined;
+  /** Whether redirects are followed. */
+  readonly follows: boolean;
+}
 
 /**
  * Makes the request to the upstream from the incoming request.
@@ -26,36 +61,34 @@ import type { Choice } from "../upstreams/failover.ts";
  * proxy adds (CVE-2021-33197).
  *
  * @param path the path and query to request, relative to the upstream's base path
- * @param choice what has led to the upstream, where the target stands for several
  * @throws ProxyError 400 or 501 for a request that must not be forwarded, 502 for one that has passed this proxy before
  */
 export function toUpstreamRequest(
   incoming: Incoming,
   upstream: Upstream,
   path: string,
-  plan: Plan,
+  rules: RequestRules,
   context: Context,
-  choice?: Choice,
 ): UpstreamRequest {
-  const { options } = plan;
+  const { options } = rules;
   const { method } = incoming;
   const isTrace = method === "TRACE";
   // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client what the proxy has added.
   if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
-  const address = plan.clientAddress
-    ? plan.clientAddress(incoming.request(), context)
+  const address = rules.clientAddress
+    ? rules.clientAddress(incoming.request(), context)
     : incoming.address;
-  const trusts = plan.trusts?.(incoming.address ?? address) ? plan.trusts : undefined;
+  const trusts = rules.trusts?.(incoming.address ?? address) ? rules.trusts : undefined;
   const head = cleanRequestHeaders(
     incoming.headers,
-    trusts ? plan.droppedIfTrusted : plan.dropped,
-    plan.kept,
+    trusts ? rules.droppedIfTrusted : rules.dropped,
+    rules.kept,
     incoming,
   );
   const upgrade =
     head.upgrade === undefined
       ? undefined
-      : readUpgrade(incoming, head.upgrade, plan.upgrades, plan.upgradeHint);
+      : readUpgrade(incoming, head.upgrade, rules.upgrades, rules.upgradeHint);
   if (upgrade !== undefined) incoming.prepareUpgrade?.(head.headers);
   const host =
     incoming.named === undefined
@@ -65,17 +98,17 @@ export function toUpstreamRequest(
   let headers = trusts ? dropUntrusted(head.headers, trusts) : head.headers;
   if (isTrace) headers = withoutSecrets(headers);
   else {
-    addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
+    addForwarded(headers, rules.forwarded, trusts !== undefined || rules.kept !== undefined, {
       address,
       host,
       secure: incoming.secure,
-      by: plan.by,
+      by: rules.by,
     });
   }
   if (options.via) addVia(headers, options.via, incoming.version());
-  if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
+  if (rules.overridden !== undefined) headers = withoutNames(headers, rules.overridden);
   if (!isTrace) {
-    for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
+    for (let i = 0; i < rules.added.length; i++) headers.push(rules.added[i] as string);
     if (options.startTrace) startTrace(headers);
   }
 
@@ -89,7 +122,7 @@ export function toUpstreamRequest(
   let trailer: string | undefined;
   if (body !== null && head.contentLength === undefined) {
     // What a client must not set in the header section, it must not set in the trailer section either.
-    const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
+    const dropped = trusts ? rules.droppedIfTrusted : rules.dropped;
     body.restrictTrailers?.(dropped, head.connection);
     if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
   }
@@ -98,15 +131,14 @@ export function toUpstreamRequest(
     method,
     path: joinTarget(isTrace ? { ...upstream, query: "" } : upstream, path, method),
     headers,
-    original: incoming.original,
-    host: options.host ?? (plan.keepHost ? host : undefined),
+    host: options.host ?? (rules.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
     upgrade,
     acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
     trailer,
-    headersBeforeHooks: plan.follows ? [...headers] : undefined,
-    choice,
+    headersBeforeHooks: rules.follows ? [...headers] : undefined,
+    hints: incoming.hints,
   };
 }
 

@@ -1,5 +1,4 @@
-import { getHeaders, removeHeader } from "../fields/headers.ts";
-import type { HeaderList } from "../transport.ts";
+import { getHeaders, removeHeader, type HeaderList } from "../fields/headers.ts";
 
 /** A `traceparent` of any version: version, trace, parent and flags; later versions may append more fields. */
 const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:$|-)/;

@@ -1,7 +1,7 @@
 import { badRequest, ProxyError } from "../error.ts";
-import { getHeader, getHeaders, trimOws } from "../fields/headers.ts";
+import { getHeader } from "../fields/headers.ts";
+import { chooseProtocol, nominatesUpgrade } from "../fields/protocols.ts";
 import type { Incoming } from "./incoming.ts";
-import type { HeaderList } from "../transport.ts";
 
 /**
  * Returns the protocol to which a request asks to switch, if this proxy carries that protocol.
@@ -33,30 +33,10 @@ export function readUpgrade(
   });
 }
 
-/**
- * Returns the first protocol of an `Upgrade` field that is carried. A protocol may have a version (`name/version`), which
- * counts only where the version is named in `carried` as well.
- */
-export function chooseProtocol(upgrade: string, carried: readonly string[]): string | undefined {
-  for (const offer of upgrade.toLowerCase().split(",")) {
-    const protocol = trimOws(offer);
-    if (carried.includes(protocol)) return protocol;
-    const name = trimOws(protocol.split("/", 1)[0] as string);
-    if (carried.includes(name)) return name;
-  }
-  return undefined;
-}
-
 /** Whether `Upgrade` has an effect: it has none in HTTP/1.0, nor if `Connection` does not name it (RFC 9110 §7.8). */
 function mayUpgrade(incoming: Incoming): boolean {
   if (incoming.method !== "GET") return false;
   // A server that can switch the connection has read the version and `Connection` itself, and may not show them.
   if (incoming.upgrade !== undefined) return true;
   return incoming.version() === "1.1" && nominatesUpgrade(incoming.headers);
-}
-
-/** Whether `Connection` names the option `upgrade`. */
-export function nominatesUpgrade(headers: HeaderList): boolean {
-  const options = getHeaders(headers, "connection").join().toLowerCase().split(",");
-  return options.some((option) => trimOws(option) === "upgrade");
 }

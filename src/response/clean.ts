@@ -1,24 +1,11 @@
 import { ProxyError } from "../error.ts";
-import {
-  getHeader,
-  getHeaders,
-  HOP_BY_HOP,
-  isName,
-  NameSet,
-  withoutNames,
-  withoutNominated,
-} from "../fields/headers.ts";
-import { MisuseError } from "../options/misuse.ts";
-import type { BodySource } from "../body/source.ts";
-import { chooseProtocol, nominatesUpgrade } from "../request/upgrade.ts";
+import { getHeader, getHeaders, isName, withoutNames, type HeaderList } from "../fields/headers.ts";
+import { CONTENT_LENGTH, RESPONSE_DROPPED, withoutNominated } from "../fields/hopbyhop.ts";
+import { chooseProtocol, nominatesUpgrade } from "../fields/protocols.ts";
+import { MisuseError } from "../misuse.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Mounted } from "./location.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-
-/** Fields that are never forwarded from an upstream. `Alt-Svc` would make clients bypass the proxy. */
-const DROPPED = new NameSet([...HOP_BY_HOP, "alt-svc", "proxy-authenticate"]);
-
-const CONTENT_LENGTH = new NameSet(["content-length"]);
 
 /**
  * Makes the response to the client from the response of the upstream.
@@ -70,10 +57,9 @@ export function cleanResponse(
     status,
     statusText: cleanReason(received.statusText),
     headers,
-    original: received.original,
     body: bodyless ? null : body,
     trailer: bodyless ? undefined : readTrailer(received),
-    isEncoded: received.isEncoded ?? false,
+    hints: received.hints,
     tunnel: received.tunnel,
     webSocket: received.webSocket,
   };
@@ -116,7 +102,7 @@ export function cleanResponseHeaders(
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
-    if (DROPPED.has(name)) {
+    if (RESPONSE_DROPPED.has(name)) {
       if (isName(name, "connection")) {
         connection = connection === undefined ? value : `${connection},${value}`;
       } else if (isName(name, "transfer-encoding")) {
@@ -149,33 +135,9 @@ function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
   return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }
 
-/** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */
-export function cleanInterimHeaders(raw: HeaderList): HeaderList {
-  const headers = withoutNames(withoutNames(raw, DROPPED), CONTENT_LENGTH);
-  return withoutNominated(headers, getHeaders(raw, "connection").join());
-}
-
 /** Returns the reason phrase; `""` for one with characters that `new Response` or node:http refuses (RFC 9112 §4). */
 function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
-}
-
-/** Cancels the body of a request or a response that nothing will read, or closes the connection that has been switched. */
-export function discardBody(
-  message: Switched & {
-    readonly body: BodySource | null;
-  },
-): void {
-  message.body?.cancel();
-  closeSwitched(message);
-}
-
-type Switched = Partial<Pick<UpstreamResponse, "tunnel" | "webSocket">>;
-
-/** Closes the connection of a 101 that is not sent. */
-export function closeSwitched({ tunnel, webSocket }: Switched): void {
-  tunnel?.destroy();
-  webSocket?.destroy();
 }
 
 /** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */

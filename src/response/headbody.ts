@@ -1,6 +1,4 @@
-import { getHeader } from "../fields/headers.ts";
-import type { Incoming } from "../request/incoming.ts";
-import type { HeaderList } from "../transport.ts";
+import { getHeader, type HeaderList } from "../fields/headers.ts";
 
 /**
  * Returns a body for a response to HEAD whose length the upstream does not say; undefined for any other response.
@@ -9,7 +7,7 @@ import type { HeaderList } from "../transport.ts";
  * unless GET has no content either (RFC 9110 §8.6). They do not know the length of a stream that ends when it is read.
  */
 export function bodyOfHead(
-  { method }: Incoming,
+  { method }: { readonly method: string },
   status: number,
   headers: HeaderList,
 ): ReadableStream<Uint8Array> | undefined {

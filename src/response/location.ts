@@ -1,6 +1,5 @@
-import type { Incoming } from "../request/incoming.ts";
-import type { Upstream } from "../request/target.ts";
-import type { UpstreamRequest } from "../transport.ts";
+import type { Upstream } from "../target/target.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
 
 /**
  * Parses a URL reference of a response, such as `Location`, as browsers do.
@@ -18,7 +17,10 @@ export function parseReference(reference: string, base?: string | URL): URL | nu
 }
 
 /** The part of the client's request that tells where a framework has mounted the proxy. */
-export type Mounted = Pick<Incoming, "mount">;
+export interface Mounted {
+  /** What a framework has cut off the front of the path; `""` if nothing. */
+  readonly mount?: string;
+}
 
 /**
  * Rewrites a URL reference of a response for clients of the proxy.

@@ -1,8 +1,8 @@
+import { isName, NameSet, type HeaderList } from "../fields/headers.ts";
+import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite, type Mounted } from "./location.ts";
-import { isName, NameSet } from "../fields/headers.ts";
-import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
-import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
 /** Fields that a `ResponseRewrite` may change. For a response without any of them, it need not be called. */
 export const REWRITABLE: NameSet = new NameSet([

@@ -2,10 +2,19 @@
  * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
-import { badOption } from "../options/misuse.ts";
-import { isApp } from "../request/app.ts";
-import { assertReachable, parseTarget, type TargetAddress } from "../request/target.ts";
-import type { Transport } from "../transport.ts";
+import { badOption } from "../misuse.ts";
+import { isApp } from "../target/app.ts";
+import { parseTarget, type TargetAddress } from "../target/target.ts";
+import type { Transport } from "../transport/port.ts";
+import { assertReachable } from "../transport/reachable.ts";
+import type { UpstreamState } from "../transport/stats.ts";
+import {
+  type BalancedTarget,
+  type BalanceOptions,
+  checkBalanceOptions,
+  POLICIES,
+  type PolicyName,
+} from "./balanceoptions.ts";
 import {
   byAddress,
   byCookie,
@@ -15,13 +24,6 @@ import {
   type HashKey,
   type HashOptions,
 } from "./consistenthash.ts";
-import {
-  type BalancedTarget,
-  type BalanceOptions,
-  checkBalanceOptions,
-  POLICIES,
-  type PolicyName,
-} from "./balanceoptions.ts";
 import { choose } from "./failover.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
@@ -45,14 +47,7 @@ import {
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type {
-  Choose,
-  PickRequest,
-  Result,
-  StateChange,
-  Upstreams,
-  UpstreamState,
-} from "./upstreams.ts";
+import type { Choose, PickRequest, Result, StateChange, Upstreams } from "./upstreams.ts";
 
 export {
   byAddress,

@@ -1,4 +1,4 @@
-import { badOption } from "../options/misuse.ts";
+import { badOption } from "../misuse.ts";
 import {
   callback,
   either,
@@ -12,9 +12,9 @@ import {
   text,
   toggle,
   whole,
-} from "../options/kinds.ts";
-import { findWrong, isRecord, type Kind, type Schema } from "../options/schema.ts";
-import type { TargetAddress } from "../request/target.ts";
+} from "../schema/kinds.ts";
+import { findWrong, isRecord, type Kind, type Schema } from "../schema/schema.ts";
+import type { TargetAddress } from "../target/target.ts";
 import { byAddress, byUri, consistentHash } from "./consistenthash.ts";
 import { first } from "./first.ts";
 import type { CheckOptions } from "./healthchecks.ts";

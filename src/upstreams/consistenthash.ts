@@ -1,7 +1,7 @@
 import { getHeader } from "../fields/headers.ts";
-import { toggle } from "../options/kinds.ts";
-import { badOption } from "../options/misuse.ts";
-import { findWrong, type Schema } from "../options/schema.ts";
+import { badOption } from "../misuse.ts";
+import { toggle } from "../schema/kinds.ts";
+import { findWrong, type Schema } from "../schema/schema.ts";
 import type { Group, Member, Policy } from "./policy.ts";
 import type { PickRequest } from "./upstreams.ts";
 

@@ -1,30 +1,32 @@
 import { replayOf } from "../body/replay.ts";
 import { WatchedBody } from "../body/watched.ts";
 import { ProxyError, type ProxyErrorCode, toProxyError } from "../error.ts";
-import { badOption } from "../options/misuse.ts";
+import { AttemptTimeout, isUnanswered, isUnprocessed, pause } from "../exchange/send.ts";
+import type { HeaderList } from "../fields/headers.ts";
+import { badOption } from "../misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { startUpstreams } from "../request/startupstreams.ts";
-import { parseTarget, type TargetAddress, type Upstream } from "../request/target.ts";
-import { discardBody } from "../response/clean.ts";
-import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import { WatchedTunnel } from "../tunnel.ts";
-import { Deadline } from "../exchange/deadline.ts";
-import type { Scope } from "../exchange/scope.ts";
-import {
-  AttemptTimeout,
-  type FailoverOptions,
-  isUnanswered,
-  isUnprocessed,
-  pause,
-  type Send,
-} from "../exchange/send.ts";
-import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
+import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import { Deadline } from "../transport/deadline.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { Transport } from "../transport/port.ts";
+import type { Lease, Scope, Send } from "../transport/scope.ts";
+import { WatchedTunnel } from "../transport/tunnel.ts";
+import { startUpstreams } from "./startupstreams.ts";
+import type {
+  Choose,
+  FailoverOptions,
+  PickRequest,
+  Reach,
+  Result,
+  Upstreams,
+} from "./upstreams.ts";
 
 /** What all attempts of one request have in common. */
-interface Origin {
+interface FailoverContext {
   readonly upstreams: Upstreams;
   readonly client: Incoming;
+  readonly options: FailoverOptions;
   readonly reach: Reach;
 }
 
@@ -35,7 +37,7 @@ const NONE: readonly TargetAddress[] = Object.freeze([]);
  * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
  * side, and each leaves the queue alone.
  */
-class Asked implements PickRequest {
+class PickQuery implements PickRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: HeaderList;
@@ -61,10 +63,10 @@ class Asked implements PickRequest {
  * The place of one attempt at one of several upstreams. Each pick is followed by exactly one final report: after the
  * attempt, or by `release` if the request is not sent.
  */
-export class Choice {
+class UpstreamLease implements Lease {
   readonly upstream: Upstream;
-  readonly #origin: Origin;
-  readonly #asked: PickRequest;
+  readonly #context: FailoverContext;
+  readonly #query: PickRequest;
   readonly #target: TargetAddress;
   /** The targets that earlier attempts of the same request were sent to. */
   readonly #before: readonly TargetAddress[];
@@ -73,17 +75,17 @@ export class Choice {
   #isOver = false;
 
   private constructor(
-    origin: Origin,
-    asked: PickRequest,
+    context: FailoverContext,
+    query: PickRequest,
     target: TargetAddress,
     before: readonly TargetAddress[],
   ) {
-    this.#origin = origin;
-    this.#asked = asked;
+    this.#context = context;
+    this.#query = query;
     this.#target = target;
     this.#before = before;
     try {
-      this.upstream = origin.reach(target);
+      this.upstream = context.reach(target);
     } catch (thrown) {
       this.release();
       throw thrown;
@@ -92,23 +94,23 @@ export class Choice {
 
   /** Picks an upstream for an attempt; undefined if none can take it, a promise if the attempt has to wait. */
   static pick(
-    origin: Origin,
-    asked: PickRequest,
+    context: FailoverContext,
+    query: PickRequest,
     tried: readonly TargetAddress[],
-  ): Choice | undefined | Promise<Choice | undefined> {
-    const picked = origin.upstreams.pick(asked, tried);
+  ): UpstreamLease | undefined | Promise<UpstreamLease | undefined> {
+    const picked = context.upstreams.pick(query, tried);
     return picked instanceof Promise
-      ? picked.then((target) => Choice.#take(origin, asked, target, tried))
-      : Choice.#take(origin, asked, picked, tried);
+      ? picked.then((target) => UpstreamLease.#take(context, query, target, tried))
+      : UpstreamLease.#take(context, query, picked, tried);
   }
 
   static #take(
-    origin: Origin,
-    asked: PickRequest,
+    context: FailoverContext,
+    query: PickRequest,
     target: TargetAddress | undefined,
     tried: readonly TargetAddress[],
-  ): Choice | undefined {
-    return target === undefined ? undefined : new Choice(origin, asked, target, tried);
+  ): UpstreamLease | undefined {
+    return target === undefined ? undefined : new UpstreamLease(context, query, target, tried);
   }
 
   /** Takes the place for an attempt; false if another attempt has taken it, or it was given back. */
@@ -122,9 +124,9 @@ export class Choice {
   release(): void {
     if (!this.use()) return;
     this.#isOver = true;
-    this.#origin.upstreams.report?.({
+    this.#context.upstreams.report?.({
       target: this.#target,
-      request: this.#asked,
+      request: this.#query,
       status: undefined,
       error: new ProxyError("http_request_error", { message: "the request was not sent" }),
       latency: 0,
@@ -143,49 +145,48 @@ export class Choice {
   ): void {
     if (this.#isOver) return;
     this.#isOver = isOver;
-    const request = this.#asked;
+    const request = this.#query;
     const target = this.#target;
-    const { upstreams } = this.#origin;
+    const { upstreams } = this.#context;
     upstreams.report?.({ target, request, status, error, latency, isOver, isUploaded });
   }
 
   /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
   mayRetry(): boolean {
-    return this.#origin.upstreams.mayRetry?.() !== false;
+    return this.#context.upstreams.mayRetry?.() !== false;
   }
 
-  /** Sends the request to the chosen upstream, and to others if it fails. */
-  send(
-    next: Send,
-    options: FailoverOptions,
-    request: UpstreamRequest,
-    scope: Scope,
-  ): Promise<UpstreamResponse> {
-    return sendChosen(next, options, request, scope);
+  /** How the request is sent, and repeated. */
+  get options(): FailoverOptions {
+    return this.#context.options;
+  }
+
+  send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    return sendLeased(next, request, scope, this);
   }
 
   /** Returns what to ask with for a further attempt of the same request. */
   ask(scope: Scope): PickRequest {
-    return new Asked(this.#origin.client, scope);
+    return new PickQuery(this.#context.client, scope);
   }
 
   /** Picks an upstream that the request has not been sent to. */
-  pickAnother(asked: PickRequest): Choice | undefined | Promise<Choice | undefined> {
-    const picked = Choice.pick(this.#origin, asked, [...this.#before, this.#target]);
+  pickAnother(query: PickRequest): UpstreamLease | undefined | Promise<UpstreamLease | undefined> {
+    const picked = UpstreamLease.pick(this.#context, query, [...this.#before, this.#target]);
     return picked instanceof Promise ? picked.then((other) => this.#fit(other)) : this.#fit(picked);
   }
 
   /** Picks an upstream for another request of the same client, such as one that an interceptor makes. */
-  async pickAgain(scope: Scope): Promise<Choice> {
-    return pickFirst(this.#origin, scope);
+  async pickAgain(scope: Scope): Promise<UpstreamLease> {
+    return pickFirst(this.#context, scope);
   }
 
   /** The error for the client if no upstream can take the request. */
   unavailable(): ProxyError {
-    return unavailable(this.#origin.upstreams);
+    return unavailable(this.#context.upstreams);
   }
 
-  #fit(other: Choice | undefined): Choice | undefined {
+  #fit(other: UpstreamLease | undefined): UpstreamLease | undefined {
     if (other === undefined) return undefined;
     const { basePath, query } = this.upstream;
     if (other.upstream.basePath === basePath && other.upstream.query === query) return other;
@@ -206,33 +207,34 @@ function chooseUpstream(
   client: Incoming,
   transport: Transport,
   scope: Scope,
+  options: FailoverOptions,
   reach: Reach = parseTarget,
-): Choice | Promise<Choice> {
+): UpstreamLease | Promise<UpstreamLease> {
   startUpstreams(upstreams, transport);
-  return pickFirst({ upstreams, client, reach }, scope);
+  return pickFirst({ upstreams, client, options, reach }, scope);
 }
 
-function pickFirst(origin: Origin, scope: Scope): Choice | Promise<Choice> {
-  const asked = new Asked(origin.client, scope);
-  const picking = Choice.pick(origin, asked, NONE);
+function pickFirst(context: FailoverContext, scope: Scope): UpstreamLease | Promise<UpstreamLease> {
+  const query = new PickQuery(context.client, scope);
+  const picking = UpstreamLease.pick(context, query, NONE);
   return picking instanceof Promise
-    ? orRelease(picking, scope, asked).then((choice) => orFail(origin, choice))
-    : orFail(origin, picking);
+    ? orRelease(picking, scope, query).then((lease) => orFail(context, lease))
+    : orFail(context, picking);
 }
 
-function orFail(origin: Origin, choice: Choice | undefined): Choice {
-  if (choice === undefined) throw unavailable(origin.upstreams);
-  return choice;
+function orFail(context: FailoverContext, lease: UpstreamLease | undefined): UpstreamLease {
+  if (lease === undefined) throw unavailable(context.upstreams);
+  return lease;
 }
 
 /** Waits for a place. A client that leaves meanwhile leaves the queue; a place that comes nevertheless is given back. */
 function orRelease(
-  picking: Promise<Choice | undefined>,
+  picking: Promise<UpstreamLease | undefined>,
   scope: Scope,
-  asked: PickRequest | undefined,
-): Promise<Choice | undefined> {
+  query: PickRequest | undefined,
+): Promise<UpstreamLease | undefined> {
   return scope.orAbort(picking).catch((error: unknown) => {
-    asked?.leave?.();
+    query?.leave?.();
     void picking.then((late) => late?.release()).catch(() => {});
     throw error;
   });
@@ -270,56 +272,55 @@ const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
  *
  * Only a further attempt runs in an async function, which keeps all of its variables in memory while it waits.
  */
-function sendChosen(
+function sendLeased(
   next: Send,
-  options: FailoverOptions,
   request: UpstreamRequest,
   scope: Scope,
+  lease: UpstreamLease,
 ): Promise<UpstreamResponse> {
-  const choice = request.choice as Choice;
-  const left = options.retry.attempts;
-  if (choice.use()) return new ChosenAttempt(next, options, request, choice, left).send(scope);
+  const left = lease.options.retry.attempts;
+  if (lease.use()) return new LeasedAttempt(next, request, lease, left).send(scope);
   // An interceptor has sent the request twice: the second one needs a place of its own.
-  return choice.pickAgain(scope).then((own) => {
+  return lease.pickAgain(scope).then((own) => {
     own.use();
-    const again = { ...request, choice: own, upstream: own.upstream };
-    return new ChosenAttempt(next, options, again, own, left, true).send(scope);
+    const again = { ...request, upstream: own.upstream };
+    return new LeasedAttempt(next, again, own, left, true).send(scope);
   });
 }
 
 /** Waits for the place of a further attempt, and for the delay before it. */
 async function settle(
-  picked: Choice | Promise<Choice | undefined>,
+  picked: UpstreamLease | Promise<UpstreamLease | undefined>,
   delay: number,
   scope: Scope,
-  asked: PickRequest | undefined,
-): Promise<Choice | undefined> {
-  const choice = picked instanceof Promise ? await orRelease(picked, scope, asked) : picked;
-  if (choice === undefined || delay === 0) return choice;
+  query: PickRequest | undefined,
+): Promise<UpstreamLease | undefined> {
+  const lease = picked instanceof Promise ? await orRelease(picked, scope, query) : picked;
+  if (lease === undefined || delay === 0) return lease;
   try {
     await pause(delay, scope);
-    return choice;
+    return lease;
   } catch (thrown) {
-    choice.release();
+    lease.release();
     throw thrown;
   }
 }
 
 /** An attempt that is reported to the upstreams, and may be left for another one. */
-class ChosenAttempt {
+class LeasedAttempt {
   readonly #next: Send;
   readonly #options: FailoverOptions;
   readonly #request: UpstreamRequest;
-  readonly #choice: Choice;
+  readonly #lease: UpstreamLease;
   /** The number of attempts that may follow. */
   readonly #left: number;
   /** Whether the request goes to another upstream than the one that was picked for it first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
   /** The question for the upstream of the next attempt, if this one is left for it. */
-  #asked: PickRequest | undefined;
+  #query: PickRequest | undefined;
   /** The place of the next attempt, for which this one was left. */
-  #another: Choice | undefined;
+  #another: UpstreamLease | undefined;
   /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
   #isPaid = false;
   #deadline: Deadline | undefined;
@@ -328,22 +329,22 @@ class ChosenAttempt {
 
   constructor(
     next: Send,
-    options: FailoverOptions,
     request: UpstreamRequest,
-    choice: Choice,
+    lease: UpstreamLease,
     left: number,
     isElsewhere = false,
   ) {
     this.#next = next;
-    this.#options = options;
+    this.#options = lease.options;
     this.#request = request;
-    this.#choice = choice;
+    this.#lease = lease;
     this.#left = left;
     this.#isElsewhere = isElsewhere;
   }
 
   /** Sends the request, and sends it to another upstream if it fails. */
   send(scope: Scope): Promise<UpstreamResponse> {
+    scope.lease = this.#lease;
     const { attemptTimeout, handsBodiesThrough } = this.#options;
     if (this.#left > 0 && attemptTimeout > 0) {
       this.#deadline = new Deadline(attemptTimeout, () => {
@@ -367,8 +368,8 @@ class ChosenAttempt {
   ): UpstreamResponse | Promise<UpstreamResponse> {
     const { handsBodiesThrough } = this.#options;
     const latency = this.#settle(received.status, undefined, false);
-    const upstream = this.#isElsewhere ? this.#choice.upstream : received.upstream;
-    const response = watch(received, this.#choice, latency, handsBodiesThrough, upstream);
+    const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
+    const response = watch(received, this.#lease, latency, handsBodiesThrough, upstream);
     const repeated = this.#repeat(scope, received.status, undefined);
     if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, response, undefined);
     this.#another?.release();
@@ -389,9 +390,9 @@ class ChosenAttempt {
     this.#deadline?.clear();
     this.#isSettled = true;
     // The attempt may still wait for another upstream, which it no longer needs.
-    if (this.#another === undefined) this.#asked?.leave?.();
+    if (this.#another === undefined) this.#query?.leave?.();
     const latency = performance.now() - this.#startedAt;
-    this.#choice.report(status, error, latency, isOver, this.#isUploaded);
+    this.#lease.report(status, error, latency, isOver, this.#isUploaded);
     return latency;
   }
 
@@ -415,12 +416,12 @@ class ChosenAttempt {
     response: UpstreamResponse | undefined,
     thrown: unknown,
   ): Promise<UpstreamResponse> {
-    const choice = this.#choice;
-    let asked: PickRequest | undefined;
-    let picked: ReturnType<Choice["pickAnother"]> = this.#another;
-    if (picked === undefined && (this.#isPaid || choice.mayRetry())) {
-      asked = choice.ask(scope);
-      picked = choice.pickAnother(asked);
+    const lease = this.#lease;
+    let query: PickRequest | undefined;
+    let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#another;
+    if (picked === undefined && (this.#isPaid || lease.mayRetry())) {
+      query = lease.ask(scope);
+      picked = lease.pickAnother(query);
     }
     if (picked === undefined) {
       if (response === undefined) throw thrown;
@@ -429,22 +430,22 @@ class ChosenAttempt {
     // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     const again = scope.again();
-    const following = await settle(picked, this.#options.retry.delay, again, asked);
-    if (following === undefined) throw response === undefined ? thrown : choice.unavailable();
+    const following = await settle(picked, this.#options.retry.delay, again, query);
+    if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
     following.use();
-    const request = { ...repeated, choice: following, upstream: following.upstream };
+    const request = { ...repeated, upstream: following.upstream };
     const left = this.#left - 1;
-    return new ChosenAttempt(this.#next, this.#options, request, following, left, true).send(again);
+    return new LeasedAttempt(this.#next, request, following, left, true).send(again);
   }
 
   /** Stops the attempt if another upstream can take the request at once or later. */
   async #leave(scope: Scope, limit: number): Promise<void> {
     const error = new AttemptTimeout(limit);
     if (repeat(this.#request, this.#options.retry, undefined, error) === undefined) return;
-    if (!this.#choice.mayRetry()) return;
+    if (!this.#lease.mayRetry()) return;
     this.#isPaid = true;
-    this.#asked = this.#choice.ask(scope);
-    const another = await this.#choice.pickAnother(this.#asked);
+    this.#query = this.#lease.ask(scope);
+    const another = await this.#lease.pickAnother(this.#query);
     if (this.#isSettled || another === undefined) return another?.release();
     this.#another = another;
     scope.failAttempt(error);
@@ -489,7 +490,7 @@ function repeat(
  */
 function watch(
   response: UpstreamResponse,
-  choice: Choice,
+  lease: UpstreamLease,
   latency: number,
   handsBodiesThrough: boolean,
   upstream: Upstream | undefined,
@@ -497,7 +498,7 @@ function watch(
   const { status, body, tunnel } = response;
   const end = (reason?: unknown): void => {
     const error = reason === undefined ? undefined : toProxyError(reason);
-    choice.report(status, error, latency, true);
+    lease.report(status, error, latency, true);
   };
   if (tunnel !== undefined)
     return { ...response, tunnel: new WatchedTunnel(tunnel, end), upstream };

@@ -1,12 +1,12 @@
-import { poolClosed } from "../closing.ts";
 import { ProxyError } from "../error.ts";
-import { Deadline } from "../exchange/deadline.ts";
-import { Scope } from "../exchange/scope.ts";
-import { atOnce } from "../options/misuse.ts";
-import { discardBody } from "../response/clean.ts";
-import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
-import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import { startBackgroundTimer } from "../timers.ts";
+import { atOnce } from "../misuse.ts";
+import { joinTarget, parseTarget, type TargetAddress } from "../target/target.ts";
+import { poolClosed } from "../transport/closing.ts";
+import { Deadline } from "../transport/deadline.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { Transport } from "../transport/port.ts";
+import { Scope } from "../transport/scope.ts";
+import { startBackgroundTimer } from "../transport/timers.ts";
 
 /** Requests of the proxy itself that look whether an upstream works. */
 export interface CheckOptions {
@@ -140,11 +140,9 @@ export class HealthChecks {
       headers: Object.entries(headers).flatMap(([name, value]) =>
         value === null ? [] : [name, value],
       ),
-      original: undefined,
       host: undefined,
       body: null,
       contentLength: undefined,
-      headersBeforeHooks: undefined,
     };
     const response = await transport.send(request, scope);
     try {

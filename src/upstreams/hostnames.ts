@@ -1,7 +1,7 @@
-import { parseTarget, type TargetAddress, type TargetOptions } from "../request/target.ts";
-import { isIPAddress } from "../request/trust.ts";
-import type { Transport } from "../transport.ts";
-import { startBackgroundTimer } from "../timers.ts";
+import { isIPAddress } from "../target/address.ts";
+import { parseTarget, type TargetAddress, type TargetOptions } from "../target/target.ts";
+import type { Transport } from "../transport/port.ts";
+import { startBackgroundTimer } from "../transport/timers.ts";
 
 /** How host names become several upstreams. */
 export interface ResolveOptions {

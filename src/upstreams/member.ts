@@ -1,7 +1,8 @@
-import { parseTarget, type TargetAddress } from "../request/target.ts";
+import { parseTarget, type TargetAddress } from "../target/target.ts";
+import type { UpstreamState } from "../transport/stats.ts";
 import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
-import type { PickRequest, StateChange, UpstreamState } from "./upstreams.ts";
+import type { PickRequest, StateChange } from "./upstreams.ts";
 
 /** Milliseconds after which a probe without an answer no longer keeps other requests away. */
 const PROBE_LIMIT = 30_000;

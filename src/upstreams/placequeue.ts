@@ -1,4 +1,4 @@
-import type { TargetAddress } from "../request/target.ts";
+import type { TargetAddress } from "../target/target.ts";
 import { type BalancedMember, isWorking } from "./member.ts";
 import type { PickRequest } from "./upstreams.ts";
 

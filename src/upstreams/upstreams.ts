@@ -1,12 +1,24 @@
 import type { ProxyError } from "../error.ts";
-import type { Scope } from "../exchange/scope.ts";
+import type { HeaderList } from "../fields/headers.ts";
+import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
-import type { TargetAddress, Upstream } from "../request/target.ts";
-import type { HeaderList, Transport } from "../transport.ts";
-import type { Choice } from "./failover.ts";
+import { isApp } from "../target/app.ts";
+import { badTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import type { Transport } from "../transport/port.ts";
+import type { Lease, Scope } from "../transport/scope.ts";
+import type { UpstreamState } from "../transport/stats.ts";
 
 /** Parses a target, and makes sure that the transport can reach it. */
 export type Reach = (target: TargetAddress) => Upstream;
+
+/** How requests are sent to several upstreams. */
+export interface FailoverOptions {
+  readonly retry: Required<RetryOptions>;
+  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
+  readonly attemptTimeout: number;
+  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
+  readonly handsBodiesThrough: boolean;
+}
 
 /** How a target that stands for several upstreams sends requests: the type of `choose`. */
 export interface Choose {
@@ -20,8 +32,9 @@ export interface Choose {
     client: Incoming,
     transport: Transport,
     scope: Scope,
+    options: FailoverOptions,
     reach?: Reach,
-  ): Choice | Promise<Choice>;
+  ): Lease | Promise<Lease>;
 }
 
 /** What of a client's request a choice may depend on. */
@@ -67,30 +80,6 @@ export interface Result {
   readonly isUploaded?: boolean | undefined;
   /** False if the place was given back before anything was sent; the proxy does not set it otherwise. */
   readonly isSent?: boolean;
-}
-
-/** The state of one upstream, for metrics and status pages. */
-export interface UpstreamState {
-  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
-  readonly name: string;
-  /** Its share of the requests at present. */
-  readonly weight: number;
-  /** The number of requests that were sent to it and are not over. */
-  readonly active: number;
-  /** The number of requests that wait for this upstream, and for no other. */
-  readonly waiting: number;
-  /** The number of attempts that were made at it since it was added; active checks are left out. */
-  readonly requests: number;
-  /**
-   * How many of them got no response, a status from 500, or a response that broke off. An attempt that fails because of the
-   * client or the proxy does not count.
-   */
-  readonly failures: number;
-  /**
-   * `up`; `starting`: it gets its share gradually; `half-open`: it was ejected, and gets one request as a probe; `ejected`; `down`:
-   * active checks have failed; `draining`: it is being removed.
-   */
-  readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
 }
 
 /** An upstream that gets no requests any more, or gets them again. */
@@ -144,4 +133,26 @@ export interface Upstreams {
   start?(transport: Transport): void;
   /** Ends what runs in the background. A proxy calls it when it is closed; other proxies may use the target later. */
   close?(): void;
+}
+
+/** One target, or several upstreams of which one is picked for each attempt. */
+export type AnyTarget = TargetAddress | Upstreams;
+
+/** Where to send requests, or a function that decides it for each request. */
+export type Target = AnyTarget | ((request: Request) => AnyTarget | Promise<AnyTarget>);
+
+/** Whether a target is one already, not a function that returns one. */
+export function isFixed(target: Target): target is AnyTarget {
+  return typeof target !== "function" || isApp(target);
+}
+
+/**
+ * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
+ * @throws TypeError for a target of the app's own that lacks `choose`
+ */
+export function isUpstreams(target: AnyTarget): target is Upstreams {
+  const upstreams = target as Partial<Upstreams> | null;
+  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
+  if (typeof upstreams.choose === "function") return true;
+  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
 }

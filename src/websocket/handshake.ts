@@ -7,9 +7,9 @@ import {
   toHeaders,
   trimOws,
   withoutNames,
+  type HeaderList,
 } from "../fields/headers.ts";
-import { nominatesUpgrade } from "../request/upgrade.ts";
-import type { HeaderList } from "../transport.ts";
+import { nominatesUpgrade } from "../fields/protocols.ts";
 
 /** A key is 16 bytes in Base64 (RFC 6455 §4.1). */
 const KEY = /^[+/\dA-Za-z]{21}[AQgw]==$/;

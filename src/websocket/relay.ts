@@ -1,5 +1,5 @@
-import { isPoolClosed } from "../closing.ts";
-import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+import { isPoolClosed } from "../transport/closing.ts";
+import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
 import {
   CloseCode,
   type FrameHandler,

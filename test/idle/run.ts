@@ -8,7 +8,7 @@
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
-import { defaultsOf } from "../../src/options/schema.ts";
+import { defaultsOf } from "../../src/schema/schema.ts";
 import { holdIdle } from "./_holdidle.ts";
 
 /** Milliseconds in which a request has to be answered during the flood. */

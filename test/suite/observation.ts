@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
-import type { RequestEnd } from "../../src/exchange/observation.ts";
+import type { RequestEnd } from "../../src/options/observationoptions.ts";
 import type { Tools } from "../_suite.ts";
 import { patience, within } from "../_wait.ts";
 import { accept } from "../_websocket.ts";

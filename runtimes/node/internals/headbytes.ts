@@ -9,7 +9,7 @@
  * - Test: test/internals.headbytes.node.test.ts.
  */
 import type { ServerResponse } from "node:http";
-import type { HeaderList } from "../../../src/transport.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
 
 const EMPTY = new Uint8Array();
 

@@ -29,7 +29,7 @@
  *   responses". That the server does not read the stream is tested there, too.
  */
 import type { IncomingMessage } from "node:http";
-import type { HeaderList } from "../../../src/transport.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
 import type { NodeSide } from "./srvx.ts";
 
 /**

@@ -10,7 +10,7 @@
  * - Test: test/internals.information.node.test.ts.
  */
 import type { ServerResponse } from "node:http";
-import type { HeaderList } from "../../../src/transport.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
 
 type WriteInformation = (this: object, status: number, headers: HeaderList) => void;
 

@@ -16,9 +16,8 @@
  * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { isName, toHeaderList } from "../../../src/fields/headers.ts";
+import { isName, toHeaderList, type HeaderList } from "../../../src/fields/headers.ts";
 import { TOKEN } from "../../../src/fields/token.ts";
-import type { HeaderList } from "../../../src/transport.ts";
 
 const PROBE = "fetchway-probe";
 let isAsked = false;

@@ -31,7 +31,7 @@
  * - Test: test/internals.srvx.node.test.ts, "a global Response that was replaced".
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { HeaderList } from "../../../src/transport.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
 
 /** Node's own request and response under a web `Request`. */
 export interface NodeSide {

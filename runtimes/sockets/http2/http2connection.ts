@@ -1,13 +1,12 @@
 import type { ClientHttp2Session, Settings } from "node:http2";
 import { ProxyError } from "../../../src/error.ts";
-import { Deadline } from "../../../src/exchange/deadline.ts";
 import type { IdleItem } from "../../../src/http1/originpool.ts";
-import { toSocketError } from "../../../src/http1/socketerror.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
+import { Deadline } from "../../../src/transport/deadline.ts";
 import type { NetSocket } from "../netsocket.ts";
+import { unprocessed } from "./http2errors.ts";
 import { MAX_FIELD_BYTES } from "./http2fields.ts";
 import { endWhenLost } from "./lostsessions.ts";
-import type { StreamAttempt } from "./streamattempt.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
@@ -36,20 +35,30 @@ const MAX_FIELDS = 1024;
  */
 const MAX_CONTROL_FRAMES = 1000;
 
+/** An attempt on a connection, as the connection knows it. */
+export interface StreamJob {
+  /** The number of its stream; 0 before it has one. */
+  readonly streamId: number;
+  /** Passes the response on, which `passOnLater` has held back. */
+  passOn(): void;
+  /** Ends the attempt: the connection has failed. */
+  fail(error: unknown): void;
+}
+
 /** The pool of a connection, as the connection knows it. */
-export interface Http2Owner {
+export interface Http2Owner<Attempt extends StreamJob> {
   /** The connection is established: its attempts can be sent. */
-  onOpen(connection: Http2Connection): void;
+  onOpen(connection: Http2Connection<Attempt>): void;
   /** An attempt is over. */
-  onRelease(connection: Http2Connection): void;
+  onRelease(connection: Http2Connection<Attempt>): void;
   /** No byte was sent or received for as long as the option `timeout` allows. */
-  onSilence(connection: Http2Connection): void;
+  onSilence(connection: Http2Connection<Attempt>): void;
   /** The connection is closed, or could not be established. */
-  onClose(connection: Http2Connection): void;
+  onClose(connection: Http2Connection<Attempt>): void;
 }
 
 /** One HTTP/2 connection, which carries several requests at the same time, each on a stream of its own. */
-export class Http2Connection implements IdleItem {
+export class Http2Connection<Attempt extends StreamJob> implements IdleItem {
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
   connectDuration: number | undefined;
@@ -63,7 +72,7 @@ export class Http2Connection implements IdleItem {
    * The requests that are on this connection, or wait until it is established, in the order of the calls. They are in an array
    * for the reason that `watched` in nodeincoming.ts gives.
    */
-  readonly attempts: StreamAttempt[] = [];
+  readonly attempts: Attempt[] = [];
   /** Milliseconds to open the connection; 0 for no limit. */
   readonly connectTimeout: number;
   /** Whether the connection is established, and the upstream has allowed at least one stream. */
@@ -76,10 +85,10 @@ export class Http2Connection implements IdleItem {
   /** The session, once the socket is connected. */
   session: ClientHttp2Session | undefined;
   readonly #options: FilledPoolOptions;
-  readonly #owner: Http2Owner;
+  readonly #owner: Http2Owner<Attempt>;
   #cancelConnecting: (() => void) | undefined;
   /** The attempts whose response headers are in the present read. They pass their responses on when the read is processed. */
-  #answered: StreamAttempt[] = [];
+  #answered: Attempt[] = [];
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
@@ -88,7 +97,7 @@ export class Http2Connection implements IdleItem {
   #hasSettings = false;
   #error: unknown;
 
-  constructor(options: FilledPoolOptions, owner: Http2Owner, connectTimeout: number) {
+  constructor(options: FilledPoolOptions, owner: Http2Owner<Attempt>, connectTimeout: number) {
     this.#options = options;
     this.connectTimeout = connectTimeout;
     this.#owner = owner;
@@ -195,7 +204,7 @@ export class Http2Connection implements IdleItem {
   }
 
   /** Calls `passOn` of an attempt when the runtime has reported all frames that it has read. */
-  passOnLater(attempt: StreamAttempt): void {
+  passOnLater(attempt: Attempt): void {
     if (this.#answered.push(attempt) > 1) return;
     runAfterRead ??= process.getBuiltinModule("node:timers").setImmediate;
     runAfterRead(() => {
@@ -204,14 +213,14 @@ export class Http2Connection implements IdleItem {
   }
 
   /** Removes an attempt; returns whether it was on this connection. */
-  remove(attempt: StreamAttempt): boolean {
+  remove(attempt: Attempt): boolean {
     const at = this.attempts.indexOf(attempt);
     if (at >= 0) this.attempts.splice(at, 1);
     return at >= 0;
   }
 
   /** Removes an attempt that is over. */
-  release(attempt: StreamAttempt): void {
+  release(attempt: Attempt): void {
     if (!this.remove(attempt)) return;
     // Nothing waits for a connection that is still being established.
     if (this.attempts.length === 0 && (this.isDraining || !this.isOpen)) this.destroy();
@@ -307,51 +316,4 @@ export class Http2Connection implements IdleItem {
 
 function closed(): ProxyError {
   return new ProxyError("connection_terminated");
-}
-
-/** Returns the error of a request that the upstream has not processed. */
-export function unprocessed(message: string, cause?: unknown): ProxyError {
-  return new ProxyError("connection_terminated", { message, cause, unprocessed: true });
-}
-
-/** The error codes of RFC 9113 §7 that say that one side has broken the protocol. */
-const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
-const REFUSED_STREAM = 7;
-const ENHANCE_YOUR_CALM = 11;
-
-/**
- * Converts an error of a stream to a `ProxyError`.
- * @param code the code with which the stream was closed
- * @param isAnswered whether the response headers had arrived
- * @param isStale whether a reused connection failed before any byte of the response arrived
- * @param isOpen whether the stream had begun
- */
-export function toStreamError(
-  thrown: unknown,
-  code: number | undefined,
-  isAnswered: boolean,
-  isStale: boolean,
-  isOpen = false,
-): ProxyError {
-  if (thrown instanceof ProxyError) {
-    const isClosed = thrown.code === "connection_terminated" && !thrown.unprocessed;
-    return isClosed ? toSocketError(thrown, isAnswered, isStale) : thrown;
-  }
-  const { code: name = "" } = (thrown ?? {}) as NodeJS.ErrnoException;
-  if (thrown !== undefined && !name.startsWith("ERR_HTTP2")) {
-    return toSocketError(thrown, isAnswered, isStale, isOpen);
-  }
-  if (isAnswered) return new ProxyError("http_response_incomplete", { cause: thrown });
-  if (code === REFUSED_STREAM) return unprocessed("the upstream has refused the stream", thrown);
-  if (code === ENHANCE_YOUR_CALM || name === "ERR_HTTP2_TOO_MANY_CUSTOM_SETTINGS") {
-    return new ProxyError("http_response_header_section_size", { cause: thrown });
-  }
-  if (name === "ERR_HTTP2_ERROR" || (code !== undefined && PROTOCOL_CODES.has(code))) {
-    return new ProxyError("http_protocol_error", { cause: thrown });
-  }
-  return toSocketError(
-    new ProxyError("connection_terminated", { cause: thrown }),
-    isAnswered,
-    isStale,
-  );
 }

@@ -1,9 +1,9 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
-import { trimOws } from "../../../src/fields/headers.ts";
-import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
+import { trimOws, type HeaderList } from "../../../src/fields/headers.ts";
 import { TOKEN } from "../../../src/fields/token.ts";
-import type { HeaderList, UpstreamRequest } from "../../../src/transport.ts";
+import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
+import type { UpstreamRequest } from "../../../src/transport/message.ts";
 
 /** Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`. */
 const NOT_IN_HTTP2: ReadonlySet<string> = new Set([

@@ -1,18 +1,17 @@
-import type { Counters } from "../../../src/counters.ts";
+import { ProxyError } from "../../../src/error.ts";
 import { AddressBalancer } from "../../../src/http1/addressbalancer.ts";
 import type { AttemptArguments, SharedParts, SharedPool } from "../../../src/http1/client.ts";
 import type { Connector, ConnectScope, Destination, Socket } from "../../../src/http1/connector.ts";
 import { IdleTrimmer } from "../../../src/http1/idletrimmer.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Queue } from "../../../src/http1/queue.ts";
-import { ExpiryTimer } from "../../../src/timers.ts";
-import { poolClosed } from "../../../src/closing.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
-import { ProxyError } from "../../../src/error.ts";
-import type { OriginStats } from "../../../src/transport.ts";
+import { poolClosed } from "../../../src/transport/closing.ts";
+import type { Counters, OriginStats } from "../../../src/transport/stats.ts";
+import { ExpiryTimer } from "../../../src/transport/timers.ts";
 import type { NetSocket } from "../netsocket.ts";
 import { Http2Connection, type Http2Owner } from "./http2connection.ts";
-import { StreamAttempt } from "./streamattempt.ts";
+import { StreamAttempt, type StreamPool } from "./streamattempt.ts";
 
 /** A connection of this age in milliseconds, or a younger one, counts as new for a request that needs a new connection. */
 const NEW = 1000;
@@ -35,7 +34,7 @@ export function createHttp2Pool(
  * An upstream with TLS may choose HTTP/1.1 instead: its requests then go to an HTTP/1.1 pool, which takes the connected
  * socket over.
  */
-export class Http2Pool implements SharedPool, Http2Owner {
+export class Http2Pool implements SharedPool, StreamPool, Http2Owner<StreamAttempt> {
   readonly name: string;
   isEvicted = false;
   readonly #destination: Destination;
@@ -43,9 +42,9 @@ export class Http2Pool implements SharedPool, Http2Owner {
   readonly #parts: SharedParts;
   readonly #counters: Counters;
   readonly #balancer: AddressBalancer = new AddressBalancer();
-  readonly #connections: Set<Http2Connection> = new Set();
+  readonly #connections: Set<Http2Connection<StreamAttempt>> = new Set();
   /** The idle connections, in the order in which they became idle. */
-  readonly #idle: Http2Connection[] = [];
+  readonly #idle: Http2Connection<StreamAttempt>[] = [];
   readonly #queue: Queue<StreamAttempt>;
   readonly #trimmer: IdleTrimmer;
   readonly #expiryTimer: ExpiryTimer = new ExpiryTimer((now) => this.#closeExpired(now));
@@ -149,7 +148,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
 
   // ── for connections ──
 
-  onOpen(connection: Http2Connection): void {
+  onOpen(connection: Http2Connection<StreamAttempt>): void {
     this.#counters.countOpened(false);
     const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
@@ -160,7 +159,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     this.onRelease(connection);
   }
 
-  onRelease(connection: Http2Connection): void {
+  onRelease(connection: Http2Connection<StreamAttempt>): void {
     this.#serveQueue();
     const { attempts, isDraining, idleUntil } = connection;
     if (attempts.length > 0 || isDraining || idleUntil < Infinity) return;
@@ -177,7 +176,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     if (now + left < this.#expiryTimer.firesAt) this.#expiryTimer.arm(now + left);
   }
 
-  onSilence(connection: Http2Connection): void {
+  onSilence(connection: Http2Connection<StreamAttempt>): void {
     const silent = connection.attempts.filter(({ isPaused }) => !isPaused);
     if (silent.length === 0) return;
     this.#counters.timedOut++;
@@ -189,7 +188,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     connection.drain();
   }
 
-  onClose(connection: Http2Connection): void {
+  onClose(connection: Http2Connection<StreamAttempt>): void {
     this.#counters[connection.isOpen ? "closed" : "failed"]++;
     if (connection.idleUntil <= performance.now()) this.#counters.timedOut++;
     this.#counters.version++;
@@ -199,7 +198,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
 
   // ── within the pool ──
 
-  #give(connection: Http2Connection, attempt: StreamAttempt): void {
+  #give(connection: Http2Connection<StreamAttempt>, attempt: StreamAttempt): void {
     attempt.join(connection, this.#options.connectTimeout);
     this.#counters.version++;
     if (!connection.isOpen) return;
@@ -226,10 +225,13 @@ export class Http2Pool implements SharedPool, Http2Owner {
    * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
-  #choose({ connectTimeout }: StreamAttempt, isFresh: boolean): Http2Connection | undefined {
+  #choose(
+    { connectTimeout }: StreamAttempt,
+    isFresh: boolean,
+  ): Http2Connection<StreamAttempt> | undefined {
     const now = performance.now();
     const { socketTTL } = this.#options;
-    let old: Http2Connection | undefined;
+    let old: Http2Connection<StreamAttempt> | undefined;
     for (const connection of this.#connections) {
       const isExpired =
         connection.idleUntil <= now || (socketTTL > 0 && connection.openedAt + socketTTL <= now);
@@ -242,7 +244,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 
   /** @param asked the limit that the request has for the time to connect; undefined for the pool's */
-  #open(asked: number | undefined): Http2Connection {
+  #open(asked: number | undefined): Http2Connection<StreamAttempt> {
     const connectTimeout = longer(asked, this.#options.connectTimeout);
     const connection = new Http2Connection(this.#options, this, connectTimeout);
     this.#opened++;
@@ -259,7 +261,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 
   /** Begins HTTP/2 on a connected socket, or hands the socket to the HTTP/1.1 pool if the upstream has chosen HTTP/1.1. */
-  #onSocket(connection: Http2Connection, socket: Socket): void {
+  #onSocket(connection: Http2Connection<StreamAttempt>, socket: Socket): void {
     if (connection.isClosed) return socket.destroy();
     const { secure, origin } = this.#destination;
     if (!secure || socket.protocol === "h2") {
@@ -292,12 +294,12 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 
   /** Closes an idle connection. It no longer counts for `maxSockets`, although the socket closes later. */
-  #discard(connection: Http2Connection): void {
+  #discard(connection: Http2Connection<StreamAttempt>): void {
     this.#forget(connection);
     connection.destroy();
   }
 
-  #forget(connection: Http2Connection): void {
+  #forget(connection: Http2Connection<StreamAttempt>): void {
     this.#connections.delete(connection);
     this.#removeIdle(connection);
     this.#callIfEmpty();
@@ -308,7 +310,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
 
-  #removeIdle(connection: Http2Connection): void {
+  #removeIdle(connection: Http2Connection<StreamAttempt>): void {
     const index = this.#idle.lastIndexOf(connection);
     if (index < 0) return;
     this.#idle.splice(index, 1);

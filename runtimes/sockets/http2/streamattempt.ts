@@ -7,14 +7,16 @@ import {
   type ProxyErrorCode,
   toRequestBodyError,
 } from "../../../src/error.ts";
-import { Deadline } from "../../../src/exchange/deadline.ts";
-import { MAX_INTERIM, type Scope } from "../../../src/exchange/scope.ts";
-import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
+import { getHeader, isEventStream, type HeaderList } from "../../../src/fields/headers.ts";
 import { takeWhole } from "../../../src/http1/attempt.ts";
+import type { AttemptArguments } from "../../../src/http1/client.ts";
 import type { Place, Waiting } from "../../../src/http1/queue.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../../src/transport.ts";
+import { Deadline } from "../../../src/transport/deadline.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
+import { MAX_INTERIM, type Scope } from "../../../src/transport/scope.ts";
 import { copyOf } from "../buffercodec.ts";
-import { type Http2Connection, toStreamError } from "./http2connection.ts";
+import type { Http2Connection } from "./http2connection.ts";
+import { toStreamError } from "./http2errors.ts";
 import {
   fromHttp2Fields,
   sendFieldObject,
@@ -22,7 +24,6 @@ import {
   toHttp2Fields,
   toRegularFields,
 } from "./http2fields.ts";
-import type { Http2Pool } from "./http2pool.ts";
 import { isWhole, watchEnd } from "./streamend.ts";
 
 /** The error code of a stream that is no longer needed (RFC 9113 §7). */
@@ -43,6 +44,16 @@ const ATTEMPT = Symbol("attempt");
 
 type AttemptStream = ClientHttp2Stream & { [ATTEMPT]?: StreamAttempt | undefined };
 
+/** The pool of an attempt, as the attempt knows it. */
+export interface StreamPool {
+  /** Sends an attempt on a connection, as soon as one has room. */
+  assign(attempt: StreamAttempt): void;
+  /** Removes an attempt that waits for a connection. */
+  leave(attempt: StreamAttempt): void;
+  /** Sends a request over HTTP/1.1, which the upstream has chosen. */
+  sendOverHttp1(...attempt: AttemptArguments): void;
+}
+
 /**
  * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection, the
  * pool calls `sendOn` with it, or `sendOverHttp1` if the upstream does not speak HTTP/2. `fail` may be called at any time.
@@ -52,8 +63,8 @@ export class StreamAttempt implements Waiting, Inlet {
   readonly isFresh: boolean;
   place: Place | undefined;
   #isOver = false;
-  #pool: Http2Pool | undefined;
-  #connection: Http2Connection | undefined;
+  #pool: StreamPool | undefined;
+  #connection: Http2Connection<StreamAttempt> | undefined;
   #stream: ClientHttp2Stream | undefined;
   /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
@@ -101,7 +112,7 @@ export class StreamAttempt implements Waiting, Inlet {
   }
 
   /** Asks the pool for a connection. */
-  begin(pool: Http2Pool): void {
+  begin(pool: StreamPool): void {
     // The exchange may have been aborted since the attempt was made.
     if (this.#request === undefined) return;
     this.#pool = pool;
@@ -126,7 +137,7 @@ export class StreamAttempt implements Waiting, Inlet {
    * Sets the connection that this attempt waits for or uses.
    * @param limit the pool's time limit for opening a connection in milliseconds, for an attempt without one of its own
    */
-  join(connection: Http2Connection, limit: number): void {
+  join(connection: Http2Connection<StreamAttempt>, limit: number): void {
     this.#connection = connection;
     connection.attempts.push(this);
     const { connectTimeout = limit } = this;
@@ -175,7 +186,7 @@ export class StreamAttempt implements Waiting, Inlet {
   // ── the request ──
 
   /** Sends the request over HTTP/1.1 instead: the upstream has chosen it. */
-  sendOverHttp1(pool: Http2Pool): void {
+  sendOverHttp1(pool: StreamPool): void {
     const request = this.#request as UpstreamRequest;
     this.#request = undefined;
     this.#isOver = true;
@@ -183,7 +194,7 @@ export class StreamAttempt implements Waiting, Inlet {
   }
 
   /** Sends the request on an open connection that has room for it. */
-  sendOn(connection: Http2Connection): void {
+  sendOn(connection: Http2Connection<StreamAttempt>): void {
     const request = this.#request as UpstreamRequest;
     const { body, contentLength } = request;
     let stream: ClientHttp2Stream;

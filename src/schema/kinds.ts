@@ -1,7 +1,6 @@
-import { REQUEST_DERIVED } from "../fields/headers.ts";
+import { REQUEST_DERIVED } from "../fields/hopbyhop.ts";
 import { TOKEN } from "../fields/token.ts";
-import { checkRange } from "../request/trust.ts";
-import { quoteInput } from "./misuse.ts";
+import { quoteInput } from "../misuse.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
 /**
@@ -169,21 +168,6 @@ export const patterns: Kind<Readonly<Record<string, string>>> = {
       for (const pattern of Object.keys(value as object)) new RegExp(pattern);
     } catch (error) {
       return (error as Error).message;
-    }
-    return undefined;
-  },
-};
-
-/** Addresses and ranges of addresses; for use in `either`. */
-export const ranges: Kind<readonly string[]> = {
-  name: "ranges",
-  contains: Array.isArray,
-  check(value) {
-    if (!Array.isArray(value)) return "";
-    // A loop by index does not allocate, unlike `find`.
-    for (let i = 0; i < value.length; i++) {
-      const wrong = checkRange(value[i]);
-      if (wrong !== undefined) return wrong;
     }
     return undefined;
   },

@@ -1,30 +1,24 @@
-import { checkOptions, type Explain } from "./check.ts";
+import { limitBody, keepBody, checkInterceptor, compose } from "./exchange/interceptors.ts";
+import { Mirror } from "./exchange/mirror.ts";
+import type { Tracing } from "./exchange/observation.ts";
+import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
+import { convertErrors, failOver, retry, sendThrough } from "./exchange/send.ts";
+import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
+import { NameSet, type HeaderList } from "./fields/headers.ts";
+import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
 import { atOnce, badOption } from "./misuse.ts";
-import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
-import type { ForwardedStyle } from "../request/outgoing.ts";
-import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
-import { mirrorDefaults } from "./mirroroptions.ts";
-import { defaults, type ProxyOptions } from "./proxyoptions.ts";
-import { fillIn } from "./schema.ts";
-import type { Tracing } from "../exchange/observation.ts";
-import { Mirror } from "../exchange/mirror.ts";
-import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
-import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
-import { limitBody } from "../body/limit.ts";
-import { keepBody } from "../body/replay.ts";
-import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import {
-  convertErrors,
-  failOver,
-  type FailoverOptions,
-  ownTransports,
-  retry,
-  type Send,
-  sendThrough,
-} from "../exchange/send.ts";
-import { assertReachable, parseTarget } from "../request/target.ts";
-import type { HeaderList, Transport } from "../transport.ts";
-import { compileTrust, type Trust } from "../request/trust.ts";
+import { checkOptions, type Explain } from "./options/check.ts";
+import { mirrorDefaults } from "./options/mirroroptions.ts";
+import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
+import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
+import { compileTrust } from "./request/trust.ts";
+import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
+import { fillIn } from "./schema/schema.ts";
+import { parseTarget } from "./target/target.ts";
+import { ownTransports, type Transport } from "./transport/port.ts";
+import { assertReachable } from "./transport/reachable.ts";
+import type { Send } from "./transport/scope.ts";
+import type { FailoverOptions } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -42,44 +36,19 @@ export interface RuntimeParts {
 }
 
 /** The options, checked and compiled once, so that an unused option costs nothing per request. */
-export interface Plan {
-  readonly options: ProxyOptions;
-  /** The fields that are dropped from the request of an untrusted peer. */
-  readonly dropped: NameSet;
-  /** The fields that are dropped from the request of a trusted peer. */
-  readonly droppedIfTrusted: NameSet;
-  /** The fields that are forwarded although they are in `dropped`. */
-  readonly kept: NameSet | undefined;
-  /**
-   * The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if
-   * none.
-   */
-  readonly overridden: NameSet | undefined;
-  /** The fields of the option `headers`, which are added last. */
-  readonly added: HeaderList;
-  readonly forwarded: ForwardedStyle;
-  /** The name of this proxy in `Forwarded`. */
-  readonly by: string | undefined;
-  /** Tells whether an address is trusted; undefined if no peer is. */
-  readonly trusts: Trust | undefined;
-  readonly clientAddress: ProxyOptions["clientAddress"];
+export interface Plan extends RequestRules {
   readonly rewrite: PathRewrite | undefined;
   readonly rewriteResponse: ResponseRewrite | undefined;
-  readonly keepHost: boolean;
   /** The option that asks for a `Host` other than the target's, if one is set. */
   readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
-  /** The protocols that are tunnelled, in lower case. */
-  readonly upgrades: readonly string[];
   readonly tunnelTimeout: number;
-  /** Says how a server of this runtime hands over upgrades. */
-  readonly upgradeHint: string | undefined;
-  /** Whether redirects are followed. */
-  readonly follows: boolean;
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
+  /** How requests are sent to several upstreams. */
+  readonly failover: FailoverOptions;
   /** Sends copies of requests to another upstream; undefined unless the option is set. */
   readonly mirror: Mirror | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
@@ -134,7 +103,7 @@ export function compile(
   const prefix = stripPrefix.endsWith("/") ? stripPrefix.slice(0, -1) : stripPrefix;
   const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
   const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
-  const { follows, send } = compileSend(options, transport, inProcess);
+  const { follows, send, failover } = compileSend(options, transport, inProcess);
   const plan: Plan = {
     options,
     dropped,
@@ -157,6 +126,7 @@ export function compile(
     upgradeHint,
     follows,
     send,
+    failover,
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,
@@ -229,7 +199,7 @@ function compileSend(
   options: ProxyOptions,
   transport: Transport,
   inProcess: Transport | undefined,
-): Pick<Plan, "follows" | "send"> {
+): Pick<Plan, "follows" | "send" | "failover"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
@@ -252,17 +222,18 @@ function compileSend(
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   const attemptTimeout = options.attemptTimeout ?? 0;
-  const several: FailoverOptions = {
+  const failover: FailoverOptions = {
     retry: retries ? again : { ...again, attempts: 0 },
     attemptTimeout,
     handsBodiesThrough: transport.handsBodiesThrough ?? false,
   };
-  steps.push(failOver(several));
+  steps.push(failOver);
   if (retries) steps.push(retry(again, attemptTimeout));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   const isForeign = options.transport !== undefined && !ownTransports.has(transport);
   if (isForeign) steps.push(convertErrors);
-  return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
+  const send = compose(steps, sendThrough(transport, inProcess));
+  return { follows: redirects > 0, send, failover };
 }
 
 function compileMirror(

@@ -1,5 +1,5 @@
-import type { Transport } from "../transport.ts";
-import type { Upstreams } from "../upstreams/upstreams.ts";
+import type { Transport } from "../transport/port.ts";
+import type { Upstreams } from "./upstreams.ts";
 
 /** The transports with which each target was started since it was closed last. */
 const started = new WeakMap<Upstreams, WeakSet<Transport>>();

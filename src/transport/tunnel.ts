@@ -1,4 +1,4 @@
-import type { Release } from "./body/memory.ts";
+import type { Release } from "../body/memory.ts";
 
 /**
  * A WebSocket to an upstream, as a client gives it that hands out no connection. Only the runtime whose client it is can

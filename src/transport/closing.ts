@@ -1,6 +1,6 @@
 /** What all transports share to close their connections. */
-import { ProxyError } from "./error.ts";
-import { milliseconds } from "./options/kinds.ts";
+import { ProxyError } from "../error.ts";
+import { milliseconds } from "../schema/kinds.ts";
 
 /** The errors that `poolClosed` has made: others may have the same code, and say when to try again. */
 const closedErrors = new WeakSet<object>();

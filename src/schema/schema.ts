@@ -3,7 +3,7 @@
  * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
  * of options, the defaults, the command's flags, the tables of docs/ and a part of the tests are made from these.
  */
-import { cutCredentials } from "./misuse.ts";
+import { cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";
 
 /** Returns what is wrong with a value and how to put it right, or undefined for a good value. */

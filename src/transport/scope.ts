@@ -1,8 +1,17 @@
 import { clientGone, ProxyError, toProxyError } from "../error.ts";
-import { scopeEnded } from "../options/misuse.ts";
-import type { Observation, ObservedConnection } from "./observation.ts";
-import { cleanInterimHeaders } from "../response/clean.ts";
-import type { HeaderList } from "../transport.ts";
+import type { HeaderList } from "../fields/headers.ts";
+import { cleanInterimHeaders } from "../fields/hopbyhop.ts";
+import { scopeEnded } from "../misuse.ts";
+import type { Upstream } from "../target/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "./message.ts";
+
+/** What a transport tells of the connection that carries an attempt. */
+export interface ObservedConnection {
+  /** Whether the connection has carried an earlier request. */
+  readonly isReused: boolean;
+  /** Milliseconds that it took to establish the connection; undefined until then. */
+  readonly connectDuration: number | undefined;
+}
 
 /**
  * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
@@ -35,6 +44,38 @@ export interface AbortTarget {
   fail(error: ProxyError): void;
   /** @internal Returns whether bytes of the request body were sent since its last call; see `watchProgress`. */
   hasProgressed?: (() => boolean) | undefined;
+}
+
+/**
+ * Sends a request to an upstream. Resolves to the response when its headers have arrived.
+ *
+ * A scope serves one attempt: each further attempt takes a new scope from `scope.again()`.
+ */
+export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
+
+/** Observes the attempts of an exchange, for `onRequestEnd` and the tools of a runtime. */
+export interface ScopeObserver {
+  /** An attempt begins. Returns the request with a body that is counted. */
+  beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
+  /** The transport has a connection for the attempt, which may still have to be established. */
+  connectionAssigned(connection: ObservedConnection): void;
+  /** Response headers have arrived. */
+  headersReceived(): void;
+}
+
+/**
+ * The place that an attempt has at one of several upstreams. It is taken once: by the attempt, or by `release`, which gives
+ * it back.
+ */
+export interface Lease {
+  /** The upstream at which the place is. */
+  readonly upstream: Upstream;
+  /** Whether an attempt has taken the place, or it was given back. */
+  readonly isUsed: boolean;
+  /** Gives the place back, unless an attempt has taken it. */
+  release(): void;
+  /** Sends the request to the upstream, and to others if it fails. */
+  send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
 }
 
 /**
@@ -76,8 +117,10 @@ export class Scope implements Listener {
   #error: ProxyError | undefined;
   /** The scope of the next attempt. */
   #next: Scope | undefined;
-  /** @internal What collects the facts for `onRequestEnd`; undefined unless the option is set. */
-  observation: Observation | undefined;
+  /** @internal What is called with the facts of each attempt; undefined if nothing observes the exchange. */
+  observer: ScopeObserver | undefined;
+  /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
+  lease: Lease | undefined;
   readonly #client: Client;
   readonly #timeout: number;
   readonly #idleTimeout: number;
@@ -135,7 +178,7 @@ export class Scope implements Listener {
 
   /** Tells which connection carries the attempt, for `onRequestEnd`. */
   connectionAssigned(connection: ObservedConnection): void {
-    this.observation?.connectionAssigned(connection);
+    this.observer?.connectionAssigned(connection);
   }
 
   /** Restarts the time limit: a chunk of either body was sent or received. */
@@ -200,7 +243,7 @@ export class Scope implements Listener {
   headersReceived(isEventStream: boolean): void {
     if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);
     this.#lastRequestChunkAt = this.#lastChunkAt;
-    this.observation?.headersReceived();
+    this.observer?.headersReceived();
     this.#arm(this.#limitOf(isEventStream));
   }
 
@@ -244,7 +287,8 @@ export class Scope implements Listener {
    * attempt that still runs is aborted: use `fork()` to run two attempts at the same time.
    */
   again(): Scope {
-    if (this.#next !== undefined) return this.#next.again();
+    // The place stays that of the request to which this scope belongs.
+    if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();
     // Stop an attempt that still runs: it would continue without a deadline, also after the client has disconnected.
@@ -253,7 +297,8 @@ export class Scope implements Listener {
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
     const next = (this.#next = this.#like(this.#client, timeout));
-    next.observation = this.observation;
+    next.observer = this.observer;
+    next.lease = this.lease;
     // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
     next.listenNow();
     return next;

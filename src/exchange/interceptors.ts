@@ -1,8 +1,11 @@
+import { LimitedBody, tooLarge } from "../body/limit.ts";
+import { ReplayBody } from "../body/replay.ts";
 import type { BodySource } from "../body/source.ts";
 import { getHeaders } from "../fields/headers.ts";
-import { badOption } from "../options/misuse.ts";
-import type { Interceptor, Send } from "./send.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import { badOption } from "../misuse.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import type { Interceptor } from "../transport/port.ts";
+import type { Send } from "../transport/scope.ts";
 
 /** The fields of a request that are written from its body and target: a second one would begin another request. */
 const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
@@ -85,4 +88,33 @@ function isBody(value: BodySource | null): boolean {
   return (
     value === null || (typeof value?.whole === "function" && typeof value.cancel === "function")
   );
+}
+
+/**
+ * Refuses request bodies above a limit with 413: immediately where the length is known, else when a chunk exceeds the
+ * limit. The request to the upstream is then aborted, so that the body cannot look complete to the upstream.
+ * @param limit the maximum length in bytes
+ */
+export function limitBody(limit: number): Interceptor {
+  return (next) => (request, scope) => {
+    const { body, contentLength } = request;
+    if (body === null) return next(request, scope);
+    if ((contentLength ?? body.length ?? 0) > limit) return Promise.reject(tooLarge(limit));
+    return next({ ...request, body: new LimitedBody(body, limit, scope) }, scope);
+  };
+}
+
+/**
+ * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
+ * @param limit the number of bytes above which no copy of a body is kept
+ * @param methods the methods whose bodies are kept; undefined for all
+ */
+export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
+  return (next) => (request, scope) => {
+    const { body, contentLength } = request;
+    // The bytes are in memory already and need no copy.
+    if (body === null || body.replay !== undefined) return next(request, scope);
+    if (methods?.includes(request.method) === false) return next(request, scope);
+    return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
+  };
 }

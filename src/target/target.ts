@@ -1,11 +1,9 @@
-import { type FetchTarget, isApp, urlOf } from "./app.ts";
-import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
-import { object, text, toggle } from "../options/kinds.ts";
-import { badOption, quoteInput } from "../options/misuse.ts";
-import { findWrong, isRecord, type Schema } from "../options/schema.ts";
-import type { Capabilities, Transport } from "../transport.ts";
-import type { Upstreams } from "../upstreams/upstreams.ts";
+import { quoteInput } from "../misuse.ts";
+import { object, text, toggle } from "../schema/kinds.ts";
+import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
+import { isIPAddress } from "./address.ts";
+import { type FetchTarget, isApp, urlOf } from "./app.ts";
 
 /**
  * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
@@ -56,28 +54,6 @@ export interface TargetOptions {
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.1
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
-
-/** One target, or several upstreams of which one is picked for each attempt. */
-export type AnyTarget = TargetAddress | Upstreams;
-
-/** Where to send requests, or a function that decides it for each request. */
-export type Target = AnyTarget | ((request: Request) => AnyTarget | Promise<AnyTarget>);
-
-/** Whether a target is one already, not a function that returns one. */
-export function isFixed(target: Target): target is AnyTarget {
-  return typeof target !== "function" || isApp(target);
-}
-
-/**
- * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
- * @throws TypeError for a target of the app's own that lacks `choose`
- */
-export function isUpstreams(target: AnyTarget): target is Upstreams {
-  const upstreams = target as Partial<Upstreams> | null;
-  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
-  if (typeof upstreams.choose === "function") return true;
-  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
-}
 
 /** A parsed and checked target. */
 export interface Upstream {
@@ -208,7 +184,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   };
 }
 
-function badTarget(target: unknown, fix: string): TypeError {
+export function badTarget(target: unknown, fix: string): TypeError {
   return new TypeError(`fetchway: bad target ${describeTarget(target)}: ${fix}`);
 }
 
@@ -217,43 +193,6 @@ function describeTarget(target: unknown): string {
   return typeof target === "string" || target instanceof URL
     ? quoteInput(String(target))
     : typeof target;
-}
-
-/** The capabilities of a transport that a target may need. */
-type NeededCapabilities = Pick<Capabilities, "unixSocket" | "tls" | "address" | "http2">;
-
-/**
- * Makes sure that a transport can send requests to an upstream.
- * @param hostOption the option that asks for a `Host` other than the target's, if one is set
- * @throws TypeError that says what the transport cannot do
- */
-export function assertReachable(
-  upstream: Upstream,
-  transport: Pick<Transport, "name" | "checkTls"> & { capabilities: NeededCapabilities },
-  hostOption?: string,
-): void {
-  if (upstream.app !== undefined && hostOption !== undefined) {
-    throw badOption(hostOption, "leave it out: a target in process has the host of its `url`");
-  }
-  const obstacle = findObstacle(upstream, transport.capabilities);
-  if (obstacle !== undefined) {
-    throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
-  }
-  if (upstream.tls !== undefined) transport.checkTls?.(upstream.tls);
-}
-
-function findObstacle(upstream: Upstream, can: NeededCapabilities): string | undefined {
-  if (upstream.socketPath !== undefined && !can.unixSocket) {
-    return "cannot reach unix sockets; use a URL";
-  }
-  if (upstream.tls !== undefined && !can.tls) return "has no TLS options; leave out `tls`";
-  if (upstream.address !== undefined && !can.address) {
-    return "looks up names itself; leave out `address`";
-  }
-  if (upstream.http2 === true && !can.http2) {
-    return "chooses the HTTP version itself; leave out `http2`";
-  }
-  return undefined;
 }
 
 // ── the request's path, to which the target's base path is prepended ──

@@ -1,0 +1,118 @@
+/** Statistics of a transport's connections, counted since the transport was created. */
+export interface PoolStats {
+  /** The number of connections that were opened. */
+  readonly created: number;
+  /** The number of connections that were closed, by either side. */
+  readonly closed: number;
+  /** The number of connections that could not be opened. */
+  readonly failed: number;
+  /** The number of connections that were closed because they were silent for too long: idle, or in use (`timeout`). */
+  readonly timedOut: number;
+  /** The number of requests that were sent on an open connection; each attempt counts. */
+  readonly requests: number;
+  /** The average number of requests per connection: `requests` divided by `created`. */
+  readonly requestsPerSocket: number;
+  /** The number of connections that have been switched to another protocol, such as a WebSocket. */
+  readonly tunnels: number;
+  /** A number that increases with every change of the statistics. */
+  readonly version: number;
+  /** The present state of the connections, by origin. */
+  readonly origins: Readonly<Record<string, OriginStats>>;
+  /**
+   * The state of each upstream, if the proxy's target stands for several, as one of `balance` does. Each call of `stats()` returns a new object,
+   * because these states change without a change of `version`.
+   */
+  readonly upstreams?: readonly UpstreamState[];
+}
+
+/** The connections to one origin at this moment. */
+export interface OriginStats {
+  /** The number of connections that carry a request. */
+  readonly inUse: number;
+  /** The number of idle connections that are kept for reuse. */
+  readonly free: number;
+  /** The number of requests that wait for a connection. */
+  readonly waiting: number;
+  /** The number of connections that carry a tunnel; they do not count as `inUse`. */
+  readonly tunnels: number;
+}
+
+/** The state of one upstream, for metrics and status pages. */
+export interface UpstreamState {
+  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
+  readonly name: string;
+  /** Its share of the requests at present. */
+  readonly weight: number;
+  /** The number of requests that were sent to it and are not over. */
+  readonly active: number;
+  /** The number of requests that wait for this upstream, and for no other. */
+  readonly waiting: number;
+  /** The number of attempts that were made at it since it was added; active checks are left out. */
+  readonly requests: number;
+  /**
+   * How many of them got no response, a status from 500, or a response that broke off. An attempt that fails because of the
+   * client or the proxy does not count.
+   */
+  readonly failures: number;
+  /**
+   * `up`; `starting`: it gets its share gradually; `half-open`: it was ejected, and gets one request as a probe; `ejected`; `down`:
+   * active checks have failed; `draining`: it is being removed.
+   */
+  readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
+}
+
+/** The counters of a transport, for all origins together. Code that changes a counter must also increment `version`. */
+export class Counters {
+  created = 0;
+  closed = 0;
+  failed = 0;
+  timedOut = 0;
+  requests = 0;
+  tunnels = 0;
+  version = 0;
+  #last: PoolStats | undefined;
+
+  /**
+   * Counts a connection that was opened.
+   * @param isUsed whether a request is sent on it immediately
+   */
+  countOpened(isUsed: boolean): void {
+    this.created++;
+    if (isUsed) this.requests++;
+    this.version++;
+  }
+
+  /** Returns the statistics. It returns the same object until `version` changes. */
+  stats(origins: () => PoolStats["origins"]): PoolStats {
+    const { created, closed, failed, timedOut, requests, tunnels, version } = this;
+    if (this.#last?.version === version) return this.#last;
+    const requestsPerSocket = created === 0 ? 0 : requests / created;
+    this.#last = {
+      created,
+      closed,
+      failed,
+      timedOut,
+      requests,
+      requestsPerSocket,
+      tunnels,
+      version,
+      origins: origins(),
+    };
+    return this.#last;
+  }
+}
+
+/** Adds the statistics of a pool to those of its origin, because several pools can connect to the same origin. */
+export function addOrigin(
+  origins: Record<string, OriginStats>,
+  name: string,
+  { inUse, free, waiting, tunnels }: OriginStats,
+): void {
+  const before = origins[name] ?? { inUse: 0, free: 0, waiting: 0, tunnels: 0 };
+  origins[name] = {
+    inUse: before.inUse + inUse,
+    free: before.free + free,
+    waiting: before.waiting + waiting,
+    tunnels: before.tunnels + tunnels,
+  };
+}
