@@ -13,7 +13,7 @@ const { name, imports, exports, bin } = JSON.parse(
   readFileSync(join(root, "package.json"), "utf8"),
 ) as {
   name: string;
-  imports: { "#proxy": Record<string, string> };
+  imports: { "#fetchway": Record<string, string> };
   exports: Record<string, { default?: string | object }>;
   bin: Record<string, string>;
 };
@@ -33,7 +33,7 @@ const subpaths = Object.values(exports).flatMap(({ default: path }) =>
 const entries = [...subpaths, ...Object.values(bin)].map(toSource);
 await build({
   absWorkingDir: root,
-  entryPoints: [...new Set([...Object.values(imports["#proxy"]), ...entries])],
+  entryPoints: [...new Set([...Object.values(imports["#fetchway"]), ...entries])],
   outbase: root,
   outdir: dist,
   bundle: true,
@@ -44,16 +44,16 @@ await build({
   target: "es2024",
   packages: "external",
   external: ["node:*"],
-  // `#proxy` leads to the sources. The installed package imports its own name instead: its `exports` select the compiled
-  // entry by the same conditions.
-  alias: { "#proxy": name },
+  // `#fetchway` is the package's own name while it is not built: it leads to the sources. The installed package imports its
+  // own name, whose `exports` select the compiled entry by the same conditions.
+  alias: { "#fetchway": name },
   logLevel: "warning",
 });
 for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" })) {
   if (!file.endsWith(".d.ts")) continue;
   const path = join(dist, file);
   const code = readFileSync(path, "utf8")
-    .replaceAll('"#proxy"', `"${name}"`)
+    .replaceAll(/"#fetchway([^"]*)"/g, `"${name}$1"`)
     // Before TypeScript 5.7, the type has no parameter.
     .replaceAll("Uint8Array<ArrayBuffer>", "Uint8Array");
   // Without @types/node, TypeScript cannot resolve Node's modules, and reports that if `skipLibCheck` is off. The comment

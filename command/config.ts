@@ -2,13 +2,13 @@
  * The types of the command's config file: `fetchway/config`. It has no code of the proxy, so that a config file loads quickly.
  * @module
  */
-import type { CreateProxyOptions } from "#proxy";
-import type { BalanceOptions } from "../src/upstreams/balance.ts";
+import type { CreateProxyOptions } from "#fetchway";
+import type { BalanceOptions } from "#fetchway/upstreams";
 import type { ServerOptions } from "./flags/commandoptions.ts";
 import type { TargetList } from "./flags/severalupstreams.ts";
 
-export type { CreateProxyOptions } from "#proxy";
-export type { BalancedTarget, BalanceOptions } from "../src/upstreams/balance.ts";
+export type { CreateProxyOptions } from "#fetchway";
+export type { BalancedTarget, BalanceOptions } from "#fetchway/upstreams";
 export type { TargetList } from "./flags/severalupstreams.ts";
 export type {
   ClientLimits,

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import process from "node:process";
-import { checkVersion } from "../runtimes/sockets/versions.ts";
 import { checkLine } from "./config/checkline.ts";
 import { explainAll } from "./config/reload.ts";
-import { readVersion, renderHelp } from "./flags/help.ts";
+import { renderHelp } from "./flags/help.ts";
+import { checkNode, readVersion } from "./flags/ownpackage.ts";
 import { parse } from "./flags/parse.ts";
 import { start } from "./serve/start.ts";
 
@@ -20,7 +20,7 @@ async function run(args: readonly string[]): Promise<string[]> {
     return [];
   }
   // On Bun and Deno, this check passes: they report the version of a newer Node.
-  const old = checkVersion("Node", process.versions.node);
+  const old = checkNode(process.versions.node);
   if (old !== undefined) return [old];
   const { routes, problems } = checkLine(line);
   if (problems.length > 0) return problems;

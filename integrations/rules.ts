@@ -3,10 +3,10 @@
  * Fetchway instead of h3's own `proxyRequest`.
  * @module
  */
-import { proxyFetch, type ProxyOptions } from "#proxy";
-import { quoteInput } from "../src/misuse.ts";
+import { proxyFetch, type ProxyOptions } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
 
-export type { ProxyOptions } from "#proxy";
+export type { ProxyOptions } from "#fetchway";
 
 /** The value of a rule `proxy`: where to, and options that take precedence over those of the handler. */
 export interface ProxyRule extends ProxyOptions {

@@ -9,11 +9,10 @@ import {
   type CreateProxyOptions,
   type NodeHandler,
   type NodeProxy,
-} from "../runtimes/node.ts";
-import { quoteInput } from "../src/misuse.ts";
-import { isRecord } from "../src/schema/schema.ts";
+} from "#fetchway/node";
+import { quoteInput, isRecord } from "#fetchway/options";
 
-export type { CreateProxyOptions } from "../runtimes/node.ts";
+export type { CreateProxyOptions } from "#fetchway";
 
 /** Where the requests below each path prefix go: a target, or the options of a proxy. */
 export type ViteRoutes = Readonly<

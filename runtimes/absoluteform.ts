@@ -1,5 +1,5 @@
 import { isAuthority, isSameAuthority } from "../src/request/host.ts";
-import { authorityEnd } from "../src/target/target.ts";
+import { authorityOf } from "../src/target/target.ts";
 
 /** The members of srvx's web request that lead to Node's request. */
 interface OnNode {
@@ -22,7 +22,7 @@ export function applyAbsoluteForm(request: Request): void {
   if (requestTarget === undefined ? !("Deno" in globalThis) : requestTarget.startsWith("/")) return;
   const host = request.headers.get("host");
   const { url } = request;
-  const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+  const authority = authorityOf(url);
   // Keep a `Host` that is not an authority: the proxy answers it with 400, whatever the request target is (RFC 9112 §3.2).
   if (host === null || !isAuthority(host)) return;
   if (isSameAuthority(authority, host, url.startsWith("https:"))) return;

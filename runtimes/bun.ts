@@ -9,6 +9,7 @@ import {
   bindCreateProxy,
   bindProxyFetch,
   type CreateProxy,
+  type ExplainingProxy,
   type Proxy,
   type ProxyFetch,
   type Runtime,
@@ -17,10 +18,12 @@ import type { Transport } from "../src/transport/port.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
+import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 export { type BunSocket, type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 
@@ -50,7 +53,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 }
 
 /** A proxy on Bun. As the default export of a module, it starts a server. */
-export interface BunProxy extends Proxy {
+export interface BunProxy extends Proxy, ExplainingProxy {
   /**
    * The server's limit for request bodies in bytes, which Bun reads from a default export. It is the highest possible
    * number instead of Bun's 128 MB, so that only the option `bodyLimit` limits bodies.
@@ -80,7 +83,7 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainWherePooled,
+  explainOption: explainWherePooled,
   upgradeHint: ": give it proxy.websocket, and call proxy.fetch(request, server)",
   tracing: findRequestChannel(),
   inProcess,
@@ -109,8 +112,12 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "http://127.0.0.1:4000" });
  */
-export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProxy(runtime, () => ({
-  maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-  error: reportError,
-  websocket,
-}));
+export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProxy(
+  runtime,
+  (route) => ({
+    ...addExplain(route, runtime),
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+    error: reportError,
+    websocket,
+  }),
+);

@@ -12,6 +12,8 @@ import {
   bindCreateProxy,
   bindProxyFetch,
   type CreateProxy,
+  type ExplainingProxy,
+  type Proxy,
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
@@ -21,10 +23,12 @@ import { takeReadBuffer } from "./deno/internals/readbuffers.ts";
 import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
+import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 /** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so it saves nothing. */
@@ -59,11 +63,14 @@ export function createTransport(options: PoolOptions = {}): Transport {
   });
 }
 
+/** A proxy on Deno. */
+export interface DenoProxy extends Proxy, ExplainingProxy {}
+
 const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainWherePooled,
+  explainOption: explainWherePooled,
   tracing: findRequestChannel(),
   inProcess,
 };
@@ -92,4 +99,7 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  * await proxy.close();
  * ```
  */
-export const createProxy: CreateProxy = /* @__PURE__ */ bindCreateProxy(runtime);
+export const createProxy: CreateProxy<DenoProxy> = /* @__PURE__ */ bindCreateProxy(
+  runtime,
+  (route) => addExplain(route, runtime),
+);

@@ -13,6 +13,7 @@ import {
   bindCreateProxy,
   bindProxyFetch,
   type CreateProxy,
+  type ExplainingProxy,
   type Proxy,
   type ProxyFetch,
   type Route,
@@ -20,14 +21,18 @@ import {
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport/port.ts";
 import { type AttachOptions, attachTo, plugInto, type SrvxServer } from "./node/attach.ts";
+import { awaitingContinue } from "./node/incomingbody.ts";
 import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrade.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { explainNodeMessage } from "./node/nodemessage.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
+import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 
 export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
+export { endWhenLost } from "./sockets/http2/lostsessions.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 // Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
@@ -51,7 +56,7 @@ export type NodeHandler = (
 ) => void;
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
-export interface NodeProxy extends Proxy {
+export interface NodeProxy extends Proxy, ExplainingProxy {
   /** Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. */
   readonly nodeHandler: NodeHandler;
   /**
@@ -100,7 +105,7 @@ const runtime: Runtime = {
   read: readRequest,
   respond,
   createTransport,
-  explain: explainWherePooled,
+  explainOption: explainWherePooled,
   explainRequest: explainNodeMessage,
   upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
@@ -123,6 +128,14 @@ export const createProxy: CreateProxy<NodeProxy> = /* @__PURE__ */ bindCreatePro
   addServerSide,
 );
 
+/**
+ * Returns whether the client of a request waits for 100 (Continue) before it sends the body, and the proxy decides when it
+ * gets one. A server that ends requests whose bodies do not arrive has to wait for these.
+ */
+export function isAwaitingContinue(req: IncomingMessage | Http2ServerRequest): boolean {
+  return awaitingContinue.has(req as IncomingMessage);
+}
+
 function toError(thrown: unknown): Error {
   return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
 }
@@ -132,6 +145,7 @@ function addServerSide(route: Route): Omit<NodeProxy, keyof Proxy> {
   const { target, plan } = route;
   const upgrade = createUpgradeListener(route);
   return {
+    ...addExplain(route, runtime),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),

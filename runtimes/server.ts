@@ -1,4 +1,4 @@
-import { createProxy, type CreateProxyOptions, type ExecutionContext, type Proxy } from "#proxy";
+import { createProxy, type CreateProxyOptions, type ExecutionContext, type Proxy } from "#fetchway";
 import { applyAbsoluteForm } from "./absoluteform.ts";
 
 /** The variables that configure this server: environment variables, or a Worker's vars. */

@@ -2,6 +2,9 @@ export type {
   CreateProxy,
   CreateProxyOptions,
   ExecutionContext,
+  ExplainedField,
+  ExplainingProxy,
+  Explanation,
   Proxy,
   ProxyFetch,
 } from "./proxy.ts";

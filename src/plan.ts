@@ -30,7 +30,7 @@ export interface RuntimeParts {
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
   /** Explains what to write instead of names that are no options; it takes precedence over the core. */
-  explain?: Explain;
+  explainOption?: Explain;
   /** Says how a server of this runtime hands over upgrades, for the error of a server that does not. */
   upgradeHint?: string;
 }
@@ -81,9 +81,9 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 export function compile(
   options: ProxyOptions,
   transportFor: () => Transport,
-  { inProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
+  { inProcess, tracing, explainOption, upgradeHint }: RuntimeParts = {},
 ): Plan {
-  checkOptions(options, explain);
+  checkOptions(options, explainOption);
   if (options.transport !== undefined && options.fetch !== undefined) {
     throw badOption("fetch", "leave it out, or leave out `transport`");
   }
@@ -99,8 +99,6 @@ export function compile(
     forwarded,
     transport,
   );
-  const { stripPrefix = "" } = options;
-  const prefix = stripPrefix.endsWith("/") ? stripPrefix.slice(0, -1) : stripPrefix;
   const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
   const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
   const { follows, send, failover } = compileSend(options, transport, inProcess);
@@ -115,8 +113,8 @@ export function compile(
     by: options.via && /^[\w.-]+$/.test(options.via) ? options.via : undefined,
     trusts: compileTrust(options.trustProxy ?? defaults.trustProxy),
     clientAddress: options.clientAddress && compileAddress(options.clientAddress),
-    rewrite: compileRewrite(prefix, options.pathRewrite),
-    rewriteResponse: compileResponseRewrite(options, prefix),
+    rewrite: compileRewrite(options),
+    rewriteResponse: compileResponseRewrite(options, prefixOf(options.stripPrefix)),
     keepHost,
     hostOption,
     timeout: options.timeout ?? defaults.timeout,
@@ -260,10 +258,15 @@ function compileAddress(tell: ClientAddress): ClientAddress {
   };
 }
 
-function compileRewrite(
-  prefix: string,
-  pathRewrite: ProxyOptions["pathRewrite"],
-): PathRewrite | undefined {
+/** Compiles `stripPrefix`, then `pathRewrite`; undefined if neither is set. */
+export function compileRewrite({
+  stripPrefix,
+  pathRewrite,
+}: {
+  readonly stripPrefix?: string | undefined;
+  readonly pathRewrite?: ProxyOptions["pathRewrite"] | undefined;
+}): PathRewrite | undefined {
+  const prefix = prefixOf(stripPrefix);
   const strip = prefix ? (path: string): string => stripped(path, prefix) : undefined;
   if (pathRewrite === undefined) return strip;
   if (typeof pathRewrite === "function") {
@@ -277,6 +280,11 @@ function compileRewrite(
     for (const [pattern, replacement] of rules) result = result.replace(pattern, replacement);
     return result;
   };
+}
+
+/** Returns the prefix without a slash at its end; `""` for none. */
+function prefixOf(stripPrefix = ""): string {
+  return stripPrefix.endsWith("/") ? stripPrefix.slice(0, -1) : stripPrefix;
 }
 
 function stripped(path: string, prefix: string): string {

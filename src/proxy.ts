@@ -8,6 +8,7 @@ import type { Incoming } from "./request/incoming.ts";
 import { isRecord } from "./schema/schema.ts";
 import { isApp } from "./target/app.ts";
 import { parseTarget } from "./target/target.ts";
+import type { UpstreamRequest } from "./transport/message.ts";
 import type { Transport } from "./transport/port.ts";
 import { assertReachable } from "./transport/reachable.ts";
 import type { PoolStats } from "./transport/stats.ts";
@@ -104,10 +105,58 @@ export type ProxyFetch = (
  */
 export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyOptions) => OwnProxy;
 
+/** A field of a request that is explained. */
+export interface ExplainedField {
+  /** The name, as it is sent, or as the client sent it. */
+  readonly name: string;
+  /** The value. It may be a secret that an option sets. */
+  readonly value: string;
+  /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
+  readonly reason: string;
+  /**
+   * The option that decides: without it, the outcome would be another. Where more than one rule has the same effect, the
+   * reason names the options.
+   */
+  readonly option?: string | undefined;
+}
+
+/** What would become of a request. */
+export interface Explanation {
+  /** The request that an upstream would get; undefined if none would get one. */
+  readonly request: UpstreamRequest | undefined;
+  /** The response that the client would get without a request to an upstream; undefined if there would be a request. */
+  readonly response: Response | undefined;
+  /** Why no request would be sent: a `ProxyError`, or the exception of a hook; undefined where a hook has responded. */
+  readonly error: unknown;
+  /** The steps by which the path has become that of the upstream request; empty if it is as it came. */
+  readonly path: readonly string[];
+  /** The header fields of the request in their order, with those that Fetchway's own client writes. */
+  readonly fields: readonly ExplainedField[];
+  /** The fields of the client that are not forwarded as they came. */
+  readonly dropped: readonly ExplainedField[];
+}
+
+/** The member of proxies on runtimes where connections, and so requests on the wire, are Fetchway's own. */
+export interface ExplainingProxy {
+  /**
+   * Explains what would become of a request, field by field, without sending it. The request passes everything that it would
+   * pass on its way to the upstream: routes of a target, rewrites, `onRequest`, interceptors; not `onResponse`, `onRequestEnd`
+   * and mirrors. Nothing is counted, and its body is cancelled.
+   * @param context the second argument that the server passes with the request
+   * @example
+   * ```ts
+   * const { request, fields, dropped } = await proxy.explain(new Request("http://shop.example/api/x"));
+   * ```
+   */
+  readonly explain: (request: Request, context?: Context) => Promise<Explanation>;
+}
+
 /** A target and its compiled options, which all calls of a proxy share. */
 export interface Route {
   readonly target: Target;
   readonly plan: Plan;
+  /** The options of the proxy's own connections. */
+  readonly pool: PoolOptions | undefined;
 }
 
 const NO_OPTIONS: ProxyOptions = {};
@@ -187,7 +236,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
     if (isUpstreams(target)) startUpstreams(target, plan.transport);
     else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   }
-  return { target, plan };
+  return { target, plan, pool };
 }
 
 /** Makes a proxy with the members that it has on every runtime. */

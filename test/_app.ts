@@ -2,7 +2,7 @@
  * The app that is the target in the setup `inProcess`. Hosts on every runtime import this file, so it uses only web
  * APIs.
  */
-import type { FetchTarget } from "#proxy";
+import type { FetchTarget } from "#fetchway";
 import { gzip, lasting } from "./_lasting.ts";
 import { pause } from "./_wait.ts";
 

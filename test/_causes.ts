@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
-import { createProxy, type CreateProxyOptions, type RequestEnd } from "#proxy";
+import { createProxy, type CreateProxyOptions, type RequestEnd } from "#fetchway";
 import { diagnoseFailure, renderFailure } from "../command/log/causes.ts";
 import { makeCertificate } from "./_certificate.ts";
 

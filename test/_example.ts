@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 /** The sources in place of the installed package. */
 const SOURCES: Readonly<Record<string, string>> = {
-  fetchway: "#proxy",
+  fetchway: "#fetchway",
   "fetchway/bun": "../runtimes/bun.ts",
   "fetchway/transport": "../src/transport.ts",
 };

@@ -2,7 +2,7 @@
  * A host name that stands for several upstreams, whose addresses change, on the runtime that runs this program. It prints
  * one line of JSON.
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { balance } from "../src/upstreams/balance.ts";
 import { NameServer } from "./_dns.ts";
 import { startUpstreams } from "./_upstreams.ts";

@@ -25,7 +25,8 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["plan.ts"],
   ["forward.ts"],
   ["proxy.ts"],
-  ["bodies.ts", "index.ts", "transport.ts"],
+  ["explain"],
+  ["bodies.ts", "index.ts", "options.ts", "requests.ts", "transport.ts"],
 ];
 
 /** What the files of a place in `runtimes/` import there, beside the files of that place and an entry's own folder. */
@@ -94,7 +95,8 @@ function mayImport(from: string, to: string): boolean {
   if (top === "src") {
     return target === "src" && (place === other || rankOf(other) < rankOf(place));
   }
-  if (top !== "runtimes") return target !== "test";
+  // Apps, which import Fetchway by its name.
+  if (top !== "runtimes") return target === top;
   if (target !== "runtimes") return target === "src";
   const own = place.replace(/\.ts$/, "");
   // A file that is in no folder is an entry, or shared by entries.

@@ -1,4 +1,4 @@
-import type { RequestEnd } from "#proxy";
+import type { RequestEnd } from "#fetchway";
 
 /** Makes the end of a request that went well, with these differences. */
 export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {

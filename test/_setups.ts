@@ -2,7 +2,7 @@
  * The configurations of the proxies under test, by name. Hosts on every runtime import this file, so it uses only web
  * APIs.
  */
-import type { ProxyOptions, Target } from "#proxy";
+import type { ProxyOptions, Target } from "#fetchway";
 import { transformText } from "../src/bodies.ts";
 import { app } from "./_app.ts";
 

@@ -32,7 +32,7 @@ const leaveOutLoadedLater: Plugin = {
 /**
  * Bundles and minifies code as an app's bundler does.
  * @param code the app's code; it names source files by their path in the project
- * @param runtime the export condition that chooses `#proxy`
+ * @param runtime the export condition that chooses `#fetchway`
  * @param packages whether the packages that the code imports are part of the bundle
  */
 export async function bundleOf(
@@ -52,7 +52,6 @@ export async function bundleOf(
     platform: "neutral",
     conditions: [runtime],
     packages,
-    alias: { "#proxy": `./runtimes/${runtime}.ts` },
     external: ["node:*"],
     plugins: [leaveOutLoadedLater],
     target: "es2024",

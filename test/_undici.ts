@@ -1,7 +1,7 @@
 /** Creates proxies with undici in place of Fetchway's own HTTP client, and closes them after each test. */
 import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll } from "vitest";
-import { createProxy, type ProxyOptions, type Transport } from "#proxy";
+import { createProxy, type ProxyOptions, type Transport } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";

@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { balance } from "../src/upstreams/balance.ts";
 
 export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";

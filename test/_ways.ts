@@ -6,7 +6,7 @@ import { createServer as createHttp2 } from "node:http2";
 import { H3 } from "h3";
 import { Hono } from "hono";
 import { toNodeHandler } from "srvx/node";
-import { createProxy, proxyFetch, type ProxyOptions } from "#proxy";
+import { createProxy, proxyFetch, type ProxyOptions } from "#fetchway";
 import type { Apps } from "./_apps.ts";
 
 type Fetch = (request: Request) => Response | Promise<Response>;

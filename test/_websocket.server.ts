@@ -1,5 +1,5 @@
 /** Servers of Bun and Deno with WebSockets, each wired as its users wire it. Run by Bun and Deno: nothing of Node's here. */
-import { createProxy, type CreateProxyOptions, proxyFetch } from "#proxy";
+import { createProxy, type CreateProxyOptions, proxyFetch } from "#fetchway";
 import { H3, serve as serveH3 } from "h3";
 import { serve } from "srvx";
 

@@ -11,7 +11,7 @@ import { timeout } from "hono/timeout";
 import { timing } from "hono/timing";
 import { H3 } from "h3";
 import { describe, expect, test } from "vitest";
-import { createProxy, proxyFetch, type Proxy } from "#proxy";
+import { createProxy, proxyFetch, type Proxy } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { addMiddlewareTests } from "./_middleware.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";

@@ -1,7 +1,7 @@
 /** Exceptions and responses of hooks, in Express and on `node:http`. */
 import express, { type NextFunction, type Request, type Response } from "express";
 import { expect, test, vi } from "vitest";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { request } from "./_wire.ts";
 

@@ -10,7 +10,7 @@ import {
 } from "node:http2";
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
-import { createProxy, proxyFetch } from "#proxy";
+import { createProxy, proxyFetch } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { until, within } from "./_wait.ts";

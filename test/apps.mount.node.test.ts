@@ -7,7 +7,7 @@ import { mount } from "hono/mount";
 import { afterEach, describe, expect, test } from "vitest";
 import { createServer, type ViteDevServer } from "vite";
 import { WebSocket } from "ws";
-import { createProxy, type NodeProxy, proxyFetch } from "#proxy";
+import { createProxy, type NodeProxy, proxyFetch } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { serve } from "./_serve.ts";
 import { accept } from "./_websocket.ts";

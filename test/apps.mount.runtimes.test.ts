@@ -13,7 +13,7 @@ beforeAll(() => {
   writeFileSync(
     app,
     `import { H3, serve } from "h3";
-     import { createProxy } from "#proxy";
+     import { createProxy } from "#fetchway";
      const { fetch } = createProxy({ target: process.env.TARGET });
      const server = serve(new H3().mount("/api", fetch), { port: 0, hostname: "127.0.0.1", silent: true });
      await server.ready();

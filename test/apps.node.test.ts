@@ -2,7 +2,7 @@
 import express, { type NextFunction, type Request, type Response } from "express";
 import fastify from "fastify";
 import { expect, test } from "vitest";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
 

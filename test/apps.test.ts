@@ -2,7 +2,7 @@
 import { gzipSync } from "node:zlib";
 import { H3, onResponse, type H3Event } from "h3";
 import { describe, expect, test } from "vitest";
-import { createProxy, proxyFetch } from "#proxy";
+import { createProxy, proxyFetch } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { addMiddlewareTests } from "./_middleware.ts";
 import { request } from "./_wire.ts";

@@ -2,7 +2,8 @@
 import { createServer } from "node:http";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { DROPPED_REASONS, explainFields, type FieldRow } from "../command/inspect/explainfields.ts";
+import { DROPPED_REASONS, explainFields } from "../src/explain/explainfields.ts";
+import type { ExplainedField } from "../src/proxy.ts";
 import { capture, renderInspection } from "../command/inspect/inspect.ts";
 import { readInspected } from "../command/inspect/inspectedrequest.ts";
 import { type GivenFlags, type Settings, toSettings } from "../command/config/settings.ts";
@@ -298,7 +299,7 @@ test("what is said of each field is what the core does, and the option that is n
         const row = explained.sent.find((each) => each.name.toLowerCase() === name.toLowerCase());
         expect([name, row?.reason]).not.toEqual([name, "the client's"]);
       }
-      const check = ({ name, reason, option }: FieldRow): void => {
+      const check = ({ name, reason, option }: ExplainedField): void => {
         expect(reason).not.toBe("unknown");
         if (reason === "the client's") {
           expect(valuesOf(sent, name).join(", ")).toBe(valuesOf(received, name).join(", "));

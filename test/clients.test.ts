@@ -2,7 +2,7 @@
 import { Readable } from "node:stream";
 import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#fetchway";
 import { StreamBody } from "../src/body/stream.ts";
 import { startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";

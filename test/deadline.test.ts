@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { createProxy, type Proxy } from "#proxy";
+import { createProxy, type Proxy } from "#fetchway";
 import { Deadline } from "../src/transport/deadline.ts";
 import { balance } from "../src/upstreams/balance.ts";
 

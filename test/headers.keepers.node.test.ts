@@ -1,7 +1,7 @@
 /** Servers that cache values of Node's request: the proxy's reads do not change the cached values. */
 import { createServer, type IncomingMessage } from "node:http";
 import { describe, expect, test } from "vitest";
-import { proxyFetch } from "#proxy";
+import { proxyFetch } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { type Header, request } from "./_wire.ts";
 

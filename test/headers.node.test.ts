@@ -9,7 +9,7 @@ import express from "express";
 import { H3, fromNodeHandler } from "h3";
 import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
-import { createProxy, proxyFetch } from "#proxy";
+import { createProxy, proxyFetch } from "#fetchway";
 import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { within } from "./_wait.ts";

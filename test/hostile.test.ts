@@ -1,6 +1,6 @@
 /** Hostile cases that need more than one upstream. */
 import { afterEach, expect, test } from "vitest";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { Upstream } from "./_upstream.ts";
 
 const upstreams: Upstream[] = [];

@@ -6,9 +6,9 @@ import { describe, expect, test } from "vitest";
 
 const root = new URL("../", import.meta.url).pathname;
 const { imports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
-  imports: { "#proxy": Record<string, string> };
+  imports: { "#fetchway": Record<string, string> };
 };
-const entries = imports["#proxy"];
+const entries = imports["#fetchway"];
 
 /** The names of Node's built-in modules: those of this Node, and those that bundlers for other runtimes know. */
 const BUILTINS = new Set([
@@ -98,7 +98,7 @@ describe("neutral", () => {
 
   const others = Object.keys(entries).filter((condition) => condition !== "node");
   test.each(others)("the %s entry imports nothing of Node", async (condition) => {
-    const { packages, free } = await bundle(everythingOf("#proxy"), [condition]);
+    const { packages, free } = await bundle(everythingOf("#fetchway"), [condition]);
     expect(packages.filter((name) => BUILTINS.has(name))).toEqual([]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });
@@ -113,7 +113,7 @@ describe("neutral", () => {
 describe("conditions", () => {
   test.each(Object.entries(entries))("%s selects %s", async (condition, path) => {
     const conditions = condition === "default" ? [] : [condition];
-    const { files } = await bundle(everythingOf("#proxy"), conditions);
+    const { files } = await bundle(everythingOf("#fetchway"), conditions);
     const taken = files.filter((file) => /^runtimes\/\w+\.ts$/.test(file));
     expect(taken).toEqual([path.slice("./".length)]);
   });

@@ -15,7 +15,7 @@ interface Entry {
 interface Manifest {
   name: string;
   version: string;
-  imports: { "#proxy": Record<string, string> };
+  imports: { "#fetchway": Record<string, string> } & Record<`#fetchway/${string}`, string>;
   exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   engines: { node: string };
   dependencies: Record<string, string>;
@@ -31,7 +31,7 @@ const sources = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: r
 
 describe("package.json", () => {
   test("`exports` are the built files of `imports`, types first", () => {
-    const built = Object.entries(manifest.imports["#proxy"]).map(([condition, path]) => {
+    const built = Object.entries(manifest.imports["#fetchway"]).map(([condition, path]) => {
       const base = path.replace("./", "./dist/").replace(/\.ts$/, "");
       return [condition, Object.entries({ types: `${base}.d.ts`, default: `${base}.js` })];
     });
@@ -45,14 +45,16 @@ describe("package.json", () => {
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they have the types of a transport and of the command's config file, `balance`,
-    // interceptors, a plugin for Vite, and a handler for rules of h3.
+    // These are no entries: they have the types of a transport and of the command's config file, `balance`, the options as
+    // data, functions that read requests, interceptors, a plugin for Vite, and a handler for rules of h3.
     const {
       "./package.json": _,
       "./transport": __,
       "./config": ___,
       "./upstreams": ____,
-      "./bodies": _______,
+      "./options": _______,
+      "./requests": ________,
+      "./bodies": _________,
       "./vite": _____,
       "./rules": ______,
       ...subpaths
@@ -68,6 +70,14 @@ describe("package.json", () => {
     expect(Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)])).toEqual(
       named,
     );
+  });
+
+  test("`#fetchway`, the name of the package before it is built, leads to the sources of the same `exports`", () => {
+    const { "#fetchway": _, ...paths } = manifest.imports;
+    for (const [path, source] of Object.entries(paths)) {
+      const built = manifest.exports[path.replace("#fetchway", ".")]?.default;
+      expect(built, path).toBe(source.replace("./", "./dist/").replace(/\.ts$/, ".js"));
+    }
   });
 
   test("dependencies have exact versions, and each is used", () => {
@@ -107,12 +117,13 @@ describe("package.json", () => {
       exports: Record<string, string>;
       imports: Record<string, string>;
     };
-    const proxy = manifest.imports["#proxy"];
+    const proxy = manifest.imports["#fetchway"];
     expect(deno.name).toBe(`@fetchway/${manifest.name}`);
     expect(deno.version).toBe(manifest.version);
     const { ".": main, ...subpaths } = deno.exports;
     expect(main).toBe(proxy["deno"]);
-    expect(deno.imports["#proxy"]).toBe(main);
+    const { "#fetchway": own, ...paths } = manifest.imports;
+    expect(deno.imports).toEqual({ "#fetchway": own["deno"], ...paths });
     const { ".": _, "./package.json": __, ...exported } = manifest.exports;
     const built = Object.entries(exported).map(([path, { default: code }]) => [
       path,
@@ -150,6 +161,19 @@ function importsOf(file: string): string[] {
 }
 
 describe("sources", () => {
+  test("of the command and of the integrations import Fetchway by its own name only", () => {
+    const apps = sources.filter((file) => /^(?:command|integrations)\//.test(file));
+    expect(apps.length).toBeGreaterThan(50);
+    for (const file of apps) {
+      for (const path of importsOf(file)) {
+        if (path.startsWith("#")) expect(Object.keys(manifest.imports), file).toContain(path);
+        else if (path.startsWith(".")) {
+          expect(join(dirname(file), path).split("/")[0], file).toBe(file.split("/")[0]);
+        }
+      }
+    }
+  });
+
   test("of the core import only the core", () => {
     for (const file of sources.filter((each) => each.startsWith("src/"))) {
       for (const path of importsOf(file)) {

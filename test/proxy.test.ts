@@ -2,7 +2,7 @@ import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { H3Event } from "h3";
 import { Context as HonoContext } from "hono";
-import * as native from "#proxy";
+import * as native from "#fetchway";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { explainNodeMessage } from "../runtimes/node/nodemessage.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
@@ -22,7 +22,7 @@ let made: { transport: FakeTransport; pool: PoolOptions | undefined }[] = [];
 beforeEach(() => void (made = []));
 
 const runtime: Runtime = {
-  explain: explainWherePooled,
+  explainOption: explainWherePooled,
   explainRequest: explainNodeMessage,
   read: (request) => new WebIncoming(request, undefined),
   createTransport(pool) {

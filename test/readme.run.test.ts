@@ -67,7 +67,7 @@ test.concurrent.each(examples)("the example for $name forwards", async ({ name, 
   writeFileSync(
     copy,
     code
-      .replace('"fetchway"', '"#proxy"')
+      .replace('"fetchway"', '"#fetchway"')
       .replace("http://127.0.0.1:4000", upstream.url)
       .replaceAll("3000", `${port}`),
   );

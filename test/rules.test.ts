@@ -1,7 +1,7 @@
 /** The handler for route rules, in real apps of h3: rules of the app, and rules that are compiled as Nitro does. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { H3, type Middleware, serve } from "h3";
 import { createMatcherFromFind, routeRules } from "h3/rules";
 import { compileRouteRules } from "h3/rules/compiler";

@@ -3,7 +3,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, request as sendByNode } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { createProxy, type Transport } from "#proxy";
+import { createProxy, type Transport } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { BodySource, Scope, Sink } from "../src/transport.ts";
 import { copyPathOf, readLinkedExample } from "./_example.ts";

@@ -11,7 +11,7 @@ import {
   Socks5ProxyAgent,
 } from "undici";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { createProxy, type ProxyError } from "#proxy";
+import { createProxy, type ProxyError } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { type Forwarder, startHttpForwarder, startSocksForwarder } from "./_forwarders.ts";
 import { Upstream } from "./_upstream.ts";

@@ -4,7 +4,7 @@
  */
 import { type Agent } from "undici";
 import { describe, expect, test } from "vitest";
-import type { Transport } from "#proxy";
+import type { Transport } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { BodySource, Interceptor } from "../src/transport.ts";
 import { createAgentTransport, errorTypeOf, through, untilFree, upstream } from "./_undici.ts";

@@ -1,7 +1,7 @@
 /** undici in place of Fetchway's own HTTP client: its agent and its errors. */
 import { Agent, Pool } from "undici";
 import { describe, expect, test } from "vitest";
-import { createProxy, type ProxyError } from "#proxy";
+import { createProxy, type ProxyError } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import {
   closing,

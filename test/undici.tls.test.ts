@@ -3,7 +3,7 @@ import { createSecureServer } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
 import { Agent, type Dispatcher } from "undici";
 import { afterEach, expect, test } from "vitest";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { listen } from "./_serve.ts";

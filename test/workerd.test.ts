@@ -241,7 +241,7 @@ describe.each(["h3", "hono"])("the %s example", (name) => {
 });
 
 test("a bundle with Node's entry throws an error that names the fix", async () => {
-  await using program = await startWorker("node", 'export { createProxy } from "#proxy"', {
+  await using program = await startWorker("node", 'export { createProxy } from "#fetchway"', {
     platform: "node",
     conditions: ["node"],
     banner: {

@@ -1,5 +1,5 @@
 /** Fetchway on Deno. It uses no modules of Node. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
 
 serveDeno(createProxy({ target: getEnv("TARGET") ?? "" }).fetch, Number(getEnv("PORT")));

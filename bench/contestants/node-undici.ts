@@ -1,5 +1,5 @@
 import { Agent } from "undici";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { createUndiciTransport } from "../../runtimes/undici.ts";
 import { isHttp2, start, target } from "./_start.ts";
 

@@ -1,4 +1,4 @@
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { start, target } from "./_start.ts";
 
 const count = Number(process.argv[2]);

@@ -1,4 +1,4 @@
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { PARTS } from "../parts/options.ts";
 import { start, target } from "./_start.ts";
 

@@ -1,4 +1,4 @@
-import { proxyFetch } from "#proxy";
+import { proxyFetch } from "#fetchway";
 import { start, target } from "./_start.ts";
 
 await start("srvx", (request) => proxyFetch(request, target));

@@ -1,9 +1,13 @@
 /** Finds what is wrong with a config, in the words of the file. */
-import { cutCredentials, quoteInput } from "../../src/misuse.ts";
-import { poolSchema } from "../../src/options/pooloptions.ts";
-import { proxySchema } from "../../src/options/proxyoptions.ts";
-import { nearest } from "../../src/schema/nearest.ts";
-import { findWrong, isRecord } from "../../src/schema/schema.ts";
+import {
+  cutCredentials,
+  quoteInput,
+  poolSchema,
+  proxySchema,
+  nearest,
+  findWrong,
+  isRecord,
+} from "#fetchway/options";
 import type { Config } from "../config.ts";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";

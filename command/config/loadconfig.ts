@@ -6,7 +6,7 @@ import { basename, resolve } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import { quoteInput } from "../../src/misuse.ts";
+import { quoteInput } from "#fetchway/options";
 import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
 import { findJsonFault } from "./jsonfault.ts";

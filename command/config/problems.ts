@@ -1,5 +1,5 @@
-import { createProxy, type Proxy } from "#proxy";
-import { quoteInput } from "../../src/misuse.ts";
+import { createProxy, type Proxy } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
 import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";

@@ -1,5 +1,5 @@
 /** What the command runs by: the settings of its server and its routes, from flags and a config file. */
-import type { BalanceOptions } from "../../src/upstreams/balance.ts";
+import type { BalanceOptions } from "#fetchway/upstreams";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";

@@ -8,8 +8,11 @@ import {
   text,
   toggle,
   whole,
-} from "../../src/schema/kinds.ts";
-import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/schema/schema.ts";
+  defaultsOf,
+  type Kind,
+  type Schema,
+} from "#fetchway/options";
+import type { Flags } from "./flagtable.ts";
 import type { LogForm } from "../log/requestlog.ts";
 import { origins } from "../serve/cors.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";

@@ -1,14 +1,5 @@
-import { forwardingFlags } from "../../src/options/forwardingoptions.ts";
-import { headerFlags } from "../../src/options/headeroptions.ts";
-import { limitFlags } from "../../src/options/limitoptions.ts";
-import { mirrorFlags } from "../../src/options/mirroroptions.ts";
-import { observationFlags } from "../../src/options/observationoptions.ts";
-import { pathFlags } from "../../src/options/pathoptions.ts";
-import { poolFlags, poolSchema } from "../../src/options/pooloptions.ts";
-import { proxySchema } from "../../src/options/proxyoptions.ts";
-import { repeatFlags } from "../../src/options/repeatoptions.ts";
-import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
-import type { Check, Flags, FlagText, Table } from "../../src/schema/schema.ts";
+import { poolSchema, proxySchema, type Check, type Table } from "#fetchway/options";
+import type { Flags, FlagText } from "./flagtable.ts";
 import {
   clientLimitFlags,
   lineSchema,
@@ -19,6 +10,17 @@ import {
   securityFlags,
   serverSchema,
 } from "./commandoptions.ts";
+import {
+  forwardingFlags,
+  headerFlags,
+  limitFlags,
+  mirrorFlags,
+  observationFlags,
+  pathFlags,
+  poolFlags,
+  repeatFlags,
+  rewriteFlags,
+} from "./proxyflags.ts";
 import { type Form, formOf } from "./read.ts";
 import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
 

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { type Flag, flags } from "./flags.ts";
 
 /** What `--help` shows: the usual flags, on a screen of 24 lines of 80 characters with a line for the prompt. */
@@ -57,21 +56,4 @@ function renderUsage({ name, short, value, negatable, choices }: Flag): string {
 
 function renderDefault({ fallback }: Flag): string {
   return fallback === undefined || fallback === false ? "" : ` (default ${String(fallback)})`;
-}
-
-/** Reads the version from the package's own package.json, whether this file runs from the sources or from dist. */
-export function readVersion(): string {
-  for (let up = "../"; ; up += "../") {
-    const found = readPackage(new URL(`${up}package.json`, import.meta.url));
-    if (found?.name === "fetchway" && found.version !== undefined) return found.version;
-    if (up.length > 12) throw new Error("the package.json of fetchway is missing");
-  }
-}
-
-function readPackage(url: URL): { name?: string; version?: string } | undefined {
-  try {
-    return JSON.parse(readFileSync(url, "utf8")) as { name?: string; version?: string };
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,5 @@
 import { parseArgs } from "node:util";
-import { quoteInput } from "../../src/misuse.ts";
-import { nearest } from "../../src/schema/nearest.ts";
+import { quoteInput, nearest } from "#fetchway/options";
 import type { LineSettings, ServerSettings } from "./commandoptions.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";

@@ -1,5 +1,5 @@
 /** How a flag's text is read, by the kind of its option. */
-import type { Kind, KindName } from "../../src/schema/schema.ts";
+import type { Kind, KindName } from "#fetchway/options";
 
 /** A mistake in the command line. The message tells how to correct it. */
 export class UsageError extends Error {}

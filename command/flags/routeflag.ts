@@ -1,5 +1,5 @@
 /** The value of the flag `--route`: `/api=http://127.0.0.1:4001 --strip-prefix /api`. */
-import { cutCredentials, quoteInput } from "../../src/misuse.ts";
+import { cutCredentials, quoteInput } from "#fetchway/options";
 import { findProblems, findTargetProblems } from "../config/problems.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { parse } from "./parse.ts";

@@ -2,18 +2,16 @@
  * Several upstreams of a route. They stay plain data until the route is opened, so that a config file that is read again can
  * be compared with what runs.
  */
-import type { CreateProxyOptions } from "#proxy";
-import { choice, text, toggle } from "../../src/schema/kinds.ts";
-import type { Flags, Kind, Schema } from "../../src/schema/schema.ts";
-import { isApp } from "../../src/target/app.ts";
-import { parseTarget, type TargetAddress } from "../../src/target/target.ts";
+import type { CreateProxyOptions, TargetAddress } from "#fetchway";
+import { choice, text, toggle, type Kind, type Schema } from "#fetchway/options";
+import { parseTarget } from "#fetchway/transport";
 import {
   balance,
   type BalancedTarget,
   type BalanceOptions,
   type PolicyName,
-} from "../../src/upstreams/balance.ts";
-import { isUpstreams } from "../../src/upstreams/upstreams.ts";
+} from "#fetchway/upstreams";
+import type { Flags } from "./flagtable.ts";
 
 /** Several upstreams, each perhaps with a weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
@@ -71,8 +69,8 @@ export function isTargetList(target: RouteOptions["target"]): target is TargetLi
 export function isBalanceable(
   target: RouteOptions["target"],
 ): target is TargetList | TargetAddress {
-  if (isTargetList(target)) return true;
-  return typeof target !== "function" && !isUpstreams(target) && !isApp(target);
+  if (isTargetList(target) || typeof target === "string" || target instanceof URL) return true;
+  return typeof target === "object" && "url" in target && !("fetch" in target);
 }
 
 /**

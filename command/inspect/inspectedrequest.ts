@@ -1,9 +1,7 @@
 /** The request of `--inspect`, as it is typed and as it is sent to the server. */
-import type { HeaderList } from "../../src/fields/headers.ts";
-import { TOKEN } from "../../src/fields/token.ts";
-import { quoteInput } from "../../src/misuse.ts";
-import { isAuthority } from "../../src/request/host.ts";
-import { authorityEnd, pathOf } from "../../src/target/target.ts";
+import { quoteInput } from "#fetchway/options";
+import { TOKEN, isAuthority, authorityOf, pathOf } from "#fetchway/requests";
+import type { HeaderList } from "#fetchway/transport";
 import { UsageError } from "../flags/read.ts";
 
 /** A request to inspect. */
@@ -27,9 +25,7 @@ export function readInspected(text: string, fields: readonly string[] = []): Ins
     throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   }
   const whole = /^\/(?!\/)|\/\//.test(url) ? url : `http://${url}`;
-  const authority = whole.startsWith("/")
-    ? "localhost"
-    : whole.slice(whole.indexOf("//") + 2, authorityEnd(whole));
+  const authority = whole.startsWith("/") ? "localhost" : authorityOf(whole);
   if (authority === "" || !isAuthority(authority))
     throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   const headers = fields.flatMap(readInspectedField);

@@ -2,9 +2,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from "node:http2";
 import { Server as NetServer, type Server, type Socket } from "node:net";
-import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
-import { endWhenLost } from "../../runtimes/sockets/http2/lostsessions.ts";
-import { unmapAddress } from "../../src/target/address.ts";
+import { endWhenLost } from "#fetchway/node";
+import { unmapAddress } from "#fetchway/requests";
 
 /** A client's connection. */
 export interface ClientConnection {
@@ -225,7 +224,7 @@ export class ClientConnections {
 
   #refuse(socket: Socket, limit: keyof ConnectionLimits, address: string): void {
     this.counts.refused++;
-    resetSocket(socket);
+    resetConnection(socket);
     const now = performance.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET;
@@ -297,6 +296,18 @@ export function groupOf(address: string): string {
   const zeros = back === undefined ? 0 : 8 - first.length - last.length;
   const words = [...first, ...Array.from({ length: zeros }, () => "0"), ...last];
   return `${words.slice(0, 4).join(":")}::/64`;
+}
+
+/**
+ * Closes a connection, and drops the bytes that wait to be sent: the client cannot take the response for complete. Only a TCP
+ * socket can be reset; a TLS connection is closed without close_notify instead.
+ */
+export function resetConnection(socket: Socket): void {
+  try {
+    socket.resetAndDestroy();
+  } catch {
+    socket.destroy();
+  }
 }
 
 /** Closes a connection: one that speaks HTTP/2 with GOAWAY, so that the client sends its next request on another. */

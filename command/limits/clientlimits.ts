@@ -1,7 +1,7 @@
 /** How the limits for clients reach the server of each runtime. */
+import type { ProxyOptions } from "#fetchway";
+import { createTrust, type Trust } from "#fetchway/requests";
 import type { ServerOptions } from "srvx";
-import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
-import { compileTrust, type Trust } from "../../src/request/trust.ts";
 import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts";
 import { intervalOf } from "./clienttimeouts.ts";
 
@@ -64,8 +64,8 @@ export function isTooLarge(
 }
 
 /** Returns which addresses are proxies, whose connections carry the requests of many clients. */
-export function readExempt({ trustProxy = false }: ProxyOptions): Trust | undefined {
-  return compileTrust(trustProxy);
+export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
+  return createTrust(trustProxy);
 }
 
 /** The limits that only Node's server has. */

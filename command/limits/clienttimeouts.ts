@@ -1,12 +1,11 @@
 /** Closes the connections of clients on Node that are too slow. */
-import type { IncomingMessage } from "node:http";
-import { awaitingContinue } from "../../runtimes/node/incomingbody.ts";
-import { resetSocket } from "../../runtimes/node/internals/breakoff.ts";
+import { isAwaitingContinue } from "#fetchway/node";
 import {
   type ClientConnection,
   type ClientConnections,
   type ClientStats,
   closeConnection,
+  resetConnection,
   type Running,
 } from "./clientconnections.ts";
 import { countUnsent } from "./writequeue.ts";
@@ -129,7 +128,7 @@ export class SlowClients {
       // What has arrived waits for the upstream.
       req.readableLength > 0 ||
       // The upstream has not asked for the body yet.
-      awaitingContinue.has(req as IncomingMessage) ||
+      isAwaitingContinue(req) ||
       // The upstream answers while it reads: either side may wait for the other, as in gRPC.
       (res.headersSent && !res.writableEnded);
     if (isOurs) return void this.#bodies.delete(res);
@@ -177,8 +176,8 @@ export class SlowClients {
     const written = socket.bytesWritten - writableLength;
     if (!this.#isStalled(this.#writes, connection, written, unsent, timeout)) return;
     this.counts.read++;
-    // An orderly end would leave the rest to the system, which would keep it for as long, and could look complete.
-    resetSocket(socket);
+    // A graceful close would leave unsent bytes in the kernel, and the response could look complete.
+    resetConnection(socket);
     raw.destroy();
   }
 

@@ -1,5 +1,5 @@
 /** What went wrong with a request, and what to do about it, in the words of the command line. */
-import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
+import { ProxyError, type ProxyErrorCode } from "#fetchway";
 import { escapeControls } from "./escape.ts";
 
 /** A failure as the log and the status page show it. No text in it contains a control character. */

@@ -1,6 +1,6 @@
 /** The forms of a line of the log. Each is a function of the end of a request, and its lines contain no control character. */
 import { styleText } from "node:util";
-import type { RequestEnd } from "#proxy";
+import type { RequestEnd } from "#fetchway";
 import { diagnoseFailure, isClientGone, nameUpstream } from "./causes.ts";
 import { escapeAsApache, escapeControls, renderJson } from "./escape.ts";
 

@@ -1,9 +1,8 @@
 import process from "node:process";
 import type { Writable } from "node:stream";
-import type { RequestEnd } from "#proxy";
-import { ProxyError } from "../../src/error.ts";
-import { pathOf } from "../../src/target/target.ts";
-import type { StateChange } from "../../src/upstreams/upstreams.ts";
+import { type RequestEnd, ProxyError } from "#fetchway";
+import { pathOf } from "#fetchway/requests";
+import type { StateChange } from "#fetchway/upstreams";
 import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";

@@ -1,5 +1,4 @@
 /** What the command prints when it listens. */
-import { isUpstreams } from "../../src/upstreams/upstreams.ts";
 import type { RouteSettings, Settings } from "../config/settings.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { renderFirstSteps } from "./demo.ts";
@@ -45,7 +44,6 @@ function show(target: RouteSettings["options"]["target"]): string {
   const several = nameUpstreams(target, show);
   if (several !== undefined || isTargetList(target)) return several ?? "";
   if (typeof target === "function") return "a function";
-  if (isUpstreams(target)) return "several upstreams";
   if (typeof target === "object" && "fetch" in target) return "an app in this process";
   if (typeof target === "object" && "pick" in target) return "several upstreams";
   const url = typeof target === "object" && "url" in target ? target.url : target;

@@ -3,9 +3,9 @@ import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import process from "node:process";
 import { createSecureContext } from "node:tls";
+import type { TlsOptions } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
 import type { Server } from "srvx";
-import { quoteInput } from "../../src/misuse.ts";
-import type { TlsOptions } from "../../src/target/target.ts";
 import { UsageError } from "../flags/read.ts";
 import { tell } from "./tell.ts";
 

@@ -2,9 +2,8 @@
  * CORS for development: pages of other origins may read what the proxy answers.
  * @see https://fetch.spec.whatwg.org/#http-cors-protocol
  */
-import { TOKEN } from "../../src/fields/token.ts";
-import { quoteInput } from "../../src/misuse.ts";
-import type { Kind } from "../../src/schema/schema.ts";
+import { quoteInput, type Kind } from "#fetchway/options";
+import { TOKEN } from "#fetchway/requests";
 
 /** Origins as browsers send them in `Origin`: in lower case, without a default port, and without a path. */
 export const origins: Kind<readonly string[]> = {

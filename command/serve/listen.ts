@@ -1,10 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Server as NetServer } from "node:net";
-import type { Proxy } from "#proxy";
+import { type Proxy, ProxyError } from "#fetchway";
+import { quoteInput, defaultsOf } from "#fetchway/options";
 import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
-import { ProxyError } from "../../src/error.ts";
-import { quoteInput } from "../../src/misuse.ts";
-import { defaultsOf } from "../../src/schema/schema.ts";
 import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { ClientConnections } from "../limits/clientconnections.ts";

@@ -1,9 +1,9 @@
 import process from "node:process";
-import type { PoolStats, RequestEnd } from "#proxy";
-import { quoteInput } from "../../src/misuse.ts";
-import type { StateChange } from "../../src/upstreams/upstreams.ts";
+import type { PoolStats, RequestEnd } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
+import type { StateChange } from "#fetchway/upstreams";
 import type { ServerSettings } from "../flags/commandoptions.ts";
-import { readVersion } from "../flags/help.ts";
+import { readVersion } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";

@@ -1,6 +1,6 @@
 /** The patterns of routes: an optional host, then a path prefix. */
-import { quoteInput } from "../../src/misuse.ts";
-import { decodeLayers } from "../../src/target/target.ts";
+import { quoteInput } from "#fetchway/options";
+import { decodeLayers } from "#fetchway/requests";
 
 /** A pattern, parsed. */
 export interface Pattern {

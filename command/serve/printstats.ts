@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { PoolStats, Proxy } from "#proxy";
+import type { PoolStats, Proxy } from "#fetchway";
 
 /** Renders the counters of the connections as lines of text. */
 export function renderStats(stats: PoolStats): string {

@@ -1,8 +1,13 @@
 import type { IncomingMessage } from "node:http";
-import { createProxy, type PoolStats, type Proxy } from "#proxy";
+import {
+  createProxy,
+  type PoolStats,
+  type Proxy,
+  applyAbsoluteForm,
+  type Explanation,
+} from "#fetchway";
+import { authorityOf, pathOf } from "#fetchway/requests";
 import type { Server, ServerRequest } from "srvx";
-import { applyAbsoluteForm } from "../../runtimes/absoluteform.ts";
-import { authorityEnd, pathOf } from "../../src/target/target.ts";
 import { isSame, type RouteSettings } from "../config/settings.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
 import {
@@ -106,11 +111,9 @@ export class Router {
 
   /** Answers a request of the server. */
   readonly answer = (request: ServerRequest): Promise<Response> => {
-    applyAbsoluteForm(request);
-    const route = this.#table.only ?? this.#findFor(request);
-    const context = request.runtime?.deno?.info ?? request.runtime?.bun?.server;
+    const route = this.#routeOf(request);
     route.running++;
-    return route.proxy.fetch(request, context).then(
+    return route.proxy.fetch(request, contextOf(request)).then(
       (response) => {
         route.running--;
         return response;
@@ -121,6 +124,12 @@ export class Router {
       },
     );
   };
+
+  /** Explains what would become of a request, and which route takes it. */
+  async explain(request: ServerRequest): Promise<[RouteSettings, Explanation]> {
+    const { settings, proxy } = this.#routeOf(request);
+    return [settings, await proxy.explain(request, contextOf(request))];
+  }
 
   /**
    * Gives the upgrades of a server to the routes. On Bun and Deno, `answer` gets them.
@@ -180,10 +189,14 @@ export class Router {
     });
   }
 
+  #routeOf(request: ServerRequest): LiveRoute {
+    applyAbsoluteForm(request);
+    return this.#table.only ?? this.#findFor(request);
+  }
+
   /** Finds the route by the URL of the web request, whose path the proxy forwards. */
   #findFor({ url, headers }: ServerRequest): LiveRoute {
-    const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
-    return this.#find(headers.get("host") ?? authority, url);
+    return this.#find(headers.get("host") ?? authorityOf(url), url);
   }
 
   /** @param url an absolute URL, or a path */
@@ -230,6 +243,11 @@ export class Router {
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }
+}
+
+/** Returns what the server passes with a request, from which the proxy reads the client's address. */
+function contextOf({ runtime }: ServerRequest): unknown {
+  return runtime?.deno?.info ?? runtime?.bun?.server;
 }
 
 function createTable(routes: readonly LiveRoute[]): RouteTable {

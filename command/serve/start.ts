@@ -95,7 +95,7 @@ async function printInspection(
 ): Promise<void> {
   const { capture, renderInspection } = await import("../inspect/inspect.ts");
   const inspected = readInspected(inspect, inspectHeader);
-  const text = await renderInspection(inspected, await capture(inspected, settings));
+  const text = renderInspection(inspected, await capture(inspected, settings));
   process.stdout.write(`${text}\n`, () => process.exit(0));
 }
 

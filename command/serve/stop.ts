@@ -1,6 +1,6 @@
 /** How the command stops: it finishes what is running within a time, and tells what it had to cut. */
 import process from "node:process";
-import type { Proxy } from "#proxy";
+import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
 import { tell } from "./tell.ts";
 
@@ -29,12 +29,12 @@ export type OnRunning = (running: Running) => void;
 /** Finishes what is running on a server, until a deadline that may be set while it waits. */
 export class Drain {
   readonly #front: Front;
-  readonly #proxy: Stoppable;
+  readonly #fetchway: Stoppable;
   #deadline = Infinity;
 
   constructor(front: Front, proxy: Stoppable) {
     this.#front = front;
-    this.#proxy = proxy;
+    this.#fetchway = proxy;
   }
 
   /** Sets the deadline: what is running after these milliseconds is cut. */
@@ -52,20 +52,20 @@ export class Drain {
     const front = this.#front;
     await front.stopAccepting();
     await afterClose?.();
-    onRunning(front.countRunning(this.#proxy));
+    onRunning(front.countRunning(this.#fetchway));
     while (!this.#isFinished() && performance.now() < this.#deadline) {
       await delay(this.#deadline === Infinity ? SLOW_POLL : POLL);
     }
-    const cut = front.countRunning(this.#proxy);
+    const cut = front.countRunning(this.#fetchway);
     if (cut.requests + cut.tunnels === 0) return cut;
-    this.#proxy.destroy();
+    this.#fetchway.destroy();
     const end = performance.now() + LAST_ANSWERS;
     while (!this.#isFinished() && performance.now() < end) await delay(POLL);
     return cut;
   }
 
   #isFinished(): boolean {
-    return this.#front.isFinished(this.#proxy, this.#deadline === Infinity ? LONG_GRACE : GRACE);
+    return this.#front.isFinished(this.#fetchway, this.#deadline === Infinity ? LONG_GRACE : GRACE);
   }
 }
 

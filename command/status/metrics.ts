@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { PoolStats, RequestEnd } from "#proxy";
+import type { PoolStats, RequestEnd } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { diagnoseFailure, isClientGone } from "../log/causes.ts";
 import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";

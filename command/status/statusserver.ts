@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
+import { pathOf } from "#fetchway/requests";
 import { type Server, serve } from "srvx";
-import { pathOf } from "../../src/target/target.ts";
 import { UsageError } from "../flags/read.ts";
 import type { AdminAddress } from "./adminaddress.ts";
 import type { Metrics } from "./metrics.ts";

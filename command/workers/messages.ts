@@ -4,7 +4,7 @@
  * Each message is in an object with one member, whose name tells it from the messages of a config file's code, which may
  * call `process.send` itself.
  */
-import type { PoolStats } from "#proxy";
+import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import type { LogForm } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";

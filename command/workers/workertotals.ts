@@ -1,6 +1,6 @@
 /** The parent's counters: what all workers count, as one process would. */
 import process from "node:process";
-import type { PoolStats } from "#proxy";
+import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { endStats, mergeStats } from "../serve/routes.ts";
 import type { WorkerReport } from "./messages.ts";

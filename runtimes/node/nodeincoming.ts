@@ -8,7 +8,7 @@ import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import { bodyWasRead, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { findMount } from "../../src/request/mount.ts";
-import { authorityEnd, pathOf } from "../../src/target/target.ts";
+import { authorityEnd, authorityOf, pathOf } from "../../src/target/target.ts";
 import type { Listener } from "../../src/transport/scope.ts";
 import { endWhenLost } from "../sockets/http2/lostsessions.ts";
 import { toHookRequest } from "./hookrequest.ts";
@@ -124,7 +124,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.res = res;
     this.method = method;
     this.path = wirePath(pathOf(url), url, req);
-    this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+    this.authority = authorityOf(url);
     const fields = visibleHeaders(request, req);
     const isHttp1 = req.httpVersionMajor === 1;
     this.headers = isHttp1 ? fields : toHttp1Fields(fields);
@@ -305,7 +305,7 @@ function namedAuthority(req: IncomingMessage): string | undefined {
   const { url = "" } = req;
   if (isHttp2(req)) return getHeader(req.rawHeaders, ":authority");
   if (url.startsWith("/") || !url.includes("://")) return undefined;
-  return url.slice(url.indexOf("//") + 2, authorityEnd(url));
+  return authorityOf(url);
 }
 
 const MAPPED_IPV4 = "::ffff:";

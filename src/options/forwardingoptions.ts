@@ -1,6 +1,6 @@
 import { TOKEN } from "../fields/token.ts";
 import { callback, choice, either, off, text, toggle } from "../schema/kinds.ts";
-import type { Flags, Kind, Schema } from "../schema/schema.ts";
+import type { Kind, Schema } from "../schema/schema.ts";
 import { checkRange } from "../target/address.ts";
 
 /** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
@@ -90,17 +90,5 @@ export const forwardingSchema: Schema<ForwardingOptions, "xfwd" | "trustProxy" |
   via: {
     kind: either('use a pseudonym of token characters such as "edge", or false', off, text(TOKEN)),
     default: false,
-  },
-};
-
-export const forwardingFlags: Flags<ForwardingOptions> = {
-  heading: "Forwarding",
-  flags: {
-    xfwd: "send X-Forwarded-*, nothing, or Forwarded",
-    trustProxy: {
-      value: "<addresses>",
-      help: "proxies of yours, such as 10.0.0.0/8, or true for all",
-    },
-    via: { value: "<name>", help: "append this pseudonym to Via" },
   },
 };

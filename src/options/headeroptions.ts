@@ -1,5 +1,5 @@
 import { fields, forwardableNames, names, protocols, text, toggle } from "../schema/kinds.ts";
-import type { Flags, Schema } from "../schema/schema.ts";
+import type { Schema } from "../schema/schema.ts";
 
 /** The options about the header fields of the upstream request, and about requests that are forwarded only if asked for. */
 export interface HeaderOptions {
@@ -78,17 +78,4 @@ export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades" | "
   host: { kind: text(/^[\w.~:[\]-]+$/, 'use "name" or "name:port"') },
   upgrades: { kind: protocols, default: ["websocket"] },
   trace: { kind: toggle, default: false },
-};
-
-export const headerFlags: Flags<HeaderOptions> = {
-  heading: "Headers",
-  flags: {
-    headers: { name: "header", help: 'set a field of the upstream request; "name:" deletes it' },
-    filterHeaders: "fields to drop from the request",
-    forwardHeaders: "fields to forward although dropped by default",
-    changeOrigin: "send the target's Host, not the client's",
-    host: { name: "host-header", value: "<name>", help: "send this Host" },
-    upgrades: "protocols of Upgrade to tunnel",
-    trace: "forward TRACE, without secrets",
-  },
 };

@@ -1,5 +1,5 @@
 import { bytes, milliseconds } from "../schema/kinds.ts";
-import type { Flags, Schema } from "../schema/schema.ts";
+import type { Schema } from "../schema/schema.ts";
 
 /** The options about time and size. */
 export interface LimitOptions {
@@ -58,15 +58,4 @@ export const limitSchema: Schema<
   idleTimeout: { kind: milliseconds, default: 300_000 },
   bodyLimit: { kind: bytes },
   tunnelTimeout: { kind: milliseconds, default: 0 },
-};
-
-export const limitFlags: Flags<LimitOptions> = {
-  heading: "Limits",
-  flags: {
-    timeout: "until response headers; 0 waits for ever",
-    connectTimeout: "to connect to the upstream",
-    idleTimeout: "between two chunks of a response body",
-    bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
-    tunnelTimeout: "until a silent tunnel is closed",
-  },
 };

@@ -1,5 +1,5 @@
 import { bytes, callback, either, object, record, text } from "../schema/kinds.ts";
-import { defaultsOf, type Flags, isRecord, type Schema } from "../schema/schema.ts";
+import { defaultsOf, isRecord, type Schema } from "../schema/schema.ts";
 import { parseTarget, type TargetAddress } from "../target/target.ts";
 
 /** Which requests are copied to a mirror. */
@@ -74,9 +74,4 @@ export const mirrorSchema: Schema<MirrorOptions> = {
     ),
   },
   waitUntil: { kind: callback },
-};
-
-export const mirrorFlags: Flags<MirrorOptions> = {
-  heading: "Mirroring",
-  flags: { mirror: { value: "<url>", help: "send a copy of each request there as well" } },
 };

@@ -1,5 +1,5 @@
 import { text, toggle } from "../schema/kinds.ts";
-import type { Flags, Schema } from "../schema/schema.ts";
+import type { Schema } from "../schema/schema.ts";
 
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
@@ -94,13 +94,4 @@ export const observationSchema: Schema<ObservationOptions, "serverTiming" | "sta
   route: { kind: text(/^[ -~\u00a0-\uffff]+$/, 'use a text such as "/users/:id"') },
   serverTiming: { kind: toggle, default: false },
   startTrace: { kind: toggle, default: false },
-};
-
-export const observationFlags: Flags<ObservationOptions> = {
-  heading: "Observation",
-  flags: {
-    route: { name: "route-name", value: "<name>", help: "the name of the route in the log" },
-    serverTiming: "tell browsers the upstream's times in Server-Timing",
-    startTrace: "set traceparent where the client sends none",
-  },
 };

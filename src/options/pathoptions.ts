@@ -1,5 +1,5 @@
 import { callback, either, patterns, text } from "../schema/kinds.ts";
-import type { Flags, Schema } from "../schema/schema.ts";
+import type { Schema } from "../schema/schema.ts";
 
 /** The options about the path of the upstream request. */
 export interface PathOptions {
@@ -26,16 +26,5 @@ export const pathSchema: Schema<PathOptions> = {
   stripPrefix: { kind: text(/^\//, 'use a path such as "/api"') },
   pathRewrite: {
     kind: either("use a map of patterns to strings, or a function", patterns, callback),
-  },
-};
-
-export const pathFlags: Flags<PathOptions> = {
-  heading: "Paths",
-  flags: {
-    stripPrefix: {
-      value: "</path>",
-      help: "take this off the path before the target's goes in front",
-    },
-    pathRewrite: "rewrite the path; from is a regular expression",
   },
 };

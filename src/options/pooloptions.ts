@@ -10,7 +10,7 @@ import {
   text,
   toggle,
 } from "../schema/kinds.ts";
-import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "../schema/schema.ts";
+import { defaultsOf, fillIn, isRecord, type Schema } from "../schema/schema.ts";
 import type { TlsOptions } from "../target/target.ts";
 
 /** How host names are resolved to addresses. */
@@ -169,27 +169,6 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
   http2: { kind: toggle, default: false, aliases: ["allowH2"] },
   tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
   socketPath: { kind: text(/^\//, 'use a path such as "/run/app.sock"') },
-};
-
-/** The command has one flag for both options named `connectTimeout`, which is the proxy's. */
-export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
-  heading: "Connections",
-  flags: {
-    maxSockets: "connections to the target at the same time",
-    maxFreeSockets: "idle connections that are kept",
-    maxTotalFreeSockets: "idle connections kept in all",
-    freeSocketTimeout: "how long an idle connection is kept",
-    timeout: { name: "socket-timeout", help: "how long a connection in use may be silent" },
-    socketTTL: { name: "socket-ttl", help: "how long a connection lives; 0 for no limit" },
-    maxQueued: "waiting requests; beyond it 503",
-    queueTimeout: "how long a request may wait for a connection",
-    keepAlive: "keep connections for further requests",
-    keepAliveInitialDelay: "silence before TCP probes the peer",
-    noDelay: "send small writes at once",
-    dns: "keep addresses of names, use them in turn",
-    http2: "speak HTTP/2 with the target",
-    socketPath: { value: "</path>", help: "connect to this unix socket" },
-  },
 };
 
 /** Pool options with every default filled in. */

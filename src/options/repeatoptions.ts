@@ -11,7 +11,7 @@ import {
   toggle,
   whole,
 } from "../schema/kinds.ts";
-import { defaultsOf, type Flags, type Schema } from "../schema/schema.ts";
+import { defaultsOf, type Schema } from "../schema/schema.ts";
 
 /** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {
@@ -110,15 +110,4 @@ export const repeatSchema: Schema<RepeatOptions, Exclude<keyof RepeatOptions, "a
     default: retryDefaults,
   },
   attemptTimeout: { kind: milliseconds },
-};
-
-export const repeatFlags: Flags<RepeatOptions> = {
-  heading: "Redirects and retries",
-  flags: {
-    followRedirects: "follow redirects, up to so many; true for 5",
-    redirectTargets: { value: "<where>", help: "where to: same-origin, or any" },
-    replayLimit: "bytes kept of a body, to send again",
-    attemptTimeout: "to the response of one attempt, before another",
-    retry: "send again what a stale connection lost",
-  },
 };

@@ -1,5 +1,5 @@
 import { either, map, text, toggle } from "../schema/kinds.ts";
-import { type Flags, isRecord, type Schema } from "../schema/schema.ts";
+import { isRecord, type Schema } from "../schema/schema.ts";
 
 /** The options about header fields of the response that name the target. */
 export interface RewriteOptions {
@@ -67,17 +67,5 @@ export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
       },
     ),
     default: true,
-  },
-};
-
-export const rewriteFlags: Flags<RewriteOptions> = {
-  heading: "Rewriting",
-  flags: {
-    cookieDomainRewrite: {
-      name: "cookie-domain",
-      help: "rewrite cookies' domain; * is any other, =to is all",
-    },
-    cookiePathRewrite: { name: "cookie-path", help: "rewrite cookies' path, in the same way" },
-    locationRewrite: "rewrite how URLs in Location begin",
   },
 };

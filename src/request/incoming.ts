@@ -8,7 +8,7 @@ import type { Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
 import type { Client, Listener } from "../transport/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { findRoutePrefix } from "./mount.ts";
-import { authorityEnd, pathOf } from "../target/target.ts";
+import { authorityOf, pathOf } from "../target/target.ts";
 
 /** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
 export type WaitUntil = (promise: Promise<unknown>) => void;
@@ -116,7 +116,7 @@ export class WebIncoming implements Incoming {
     this.#version = version;
     this.method = method;
     this.path = pathOf(url);
-    this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+    this.authority = authorityOf(url);
     this.secure = url.startsWith("https:");
     this.headers = headers;
     this.address = address;

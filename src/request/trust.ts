@@ -1,7 +1,7 @@
-import { atOnce } from "../misuse.ts";
-import { compileRanges, isIPAddress, unmapAddress } from "../target/address.ts";
+import { atOnce, badOption } from "../misuse.ts";
+import { checkRange, compileRanges, isIPAddress, unmapAddress } from "../target/address.ts";
 
-/** Tells whether an address is trusted; the address is undefined if it is not known. */
+/** Returns whether an address is trusted; the address is undefined if it is not known. */
 export type Trust = (address: string | undefined) => boolean;
 
 /**
@@ -22,4 +22,17 @@ export function compileTrust(
   }
   const isTrusted = compileRanges(trust);
   return (text) => text !== undefined && isTrusted(text);
+}
+
+/**
+ * Makes the function that says whether a peer is trusted, as the proxy decides it.
+ * @param trust the value of the option `trustProxy`
+ * @throws TypeError for an entry that is not an address, a range or the name of ranges
+ */
+export function createTrust(
+  trust: boolean | readonly string[] | ((address: string) => boolean),
+): Trust {
+  const wrong = Array.isArray(trust) ? trust.map(checkRange).find(Boolean) : undefined;
+  if (wrong !== undefined) throw badOption("trustProxy", wrong);
+  return compileTrust(trust) ?? (() => false);
 }

@@ -1,7 +1,7 @@
 /**
- * The form in which options are written down. Each group of options has a file with three parts side by side: the
- * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
- * of options, the defaults, the command's flags, the tables of docs/ and a part of the tests are made from these.
+ * The form in which options are written down. Each group of options has a file with two parts side by side: the
+ * interface (type and documentation) and the schema (check, default, other names). The checks of options, the defaults,
+ * the command's flags, the tables of docs/ and a part of the tests are made from these.
  */
 import { cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";
@@ -62,40 +62,6 @@ export type Schema<Options, Preset extends keyof Options = never> = {
 
 /** A schema whose options are not known to the compiler. */
 export type Table = Readonly<Record<string, Entry<never> & { readonly default?: unknown }>>;
-
-/** The options that a command line can express: all but functions and objects. */
-export type Expressible<Options> = {
-  [Name in keyof Options]-?: [Extract<Options[Name], Plain>] extends [never] ? never : Name;
-}[keyof Options];
-type Plain =
-  | string
-  | number
-  | boolean
-  | readonly string[]
-  | Readonly<Record<string, string>>
-  | Readonly<Record<string, string | null>>;
-
-/** A flag of the command whose name or value is not the usual one of its option. */
-export interface FlagText {
-  readonly help: string;
-  /** The name of the flag; left out if it is the name of the option in kebab-case. */
-  readonly name?: string;
-  readonly short?: string;
-  /** The placeholder for the value in the help, where it does not follow from the kind. */
-  readonly value?: string;
-  /** The values that may follow a flag that needs none. */
-  readonly optional?: readonly string[];
-}
-
-/**
- * The flags of a group of options, each with its line in the help. They are apart from the schema, so that a bundle
- * without the command leaves them out.
- */
-export interface Flags<Options> {
-  /** The heading of the group in the help. */
-  readonly heading: string;
-  readonly flags: { readonly [Name in Expressible<Options>]: string | FlagText };
-}
 
 /** Returns the defaults of a schema. */
 export function defaultsOf<Options, Preset extends keyof Options>(

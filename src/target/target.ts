@@ -211,6 +211,11 @@ export function authorityEnd(url: string): number {
   return url.length;
 }
 
+/** Returns the authority of an absolute URL; `""` for a path. It does not parse the URL, because a parser changes bytes. */
+export function authorityOf(url: string): string {
+  return url.slice(url.indexOf("//") + 2, authorityEnd(url));
+}
+
 /** Returns the path and query of an absolute URL. It does not parse the URL, because a parser changes bytes. */
 export function pathOf(url: string): string {
   const start = authorityEnd(url);

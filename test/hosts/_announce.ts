@@ -2,7 +2,7 @@
  * Starts a server for each setup, and prints the ports as one line of JSON. It also runs on Bun and Deno, so it imports
  * no modules of Node.
  */
-import { createProxy, proxyFetch } from "#proxy";
+import { createProxy, proxyFetch } from "#fetchway";
 import { createSetup, setups, type Setup, type SetupName } from "../_setups.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import type { Serving } from "../_serve.ts";
 import type { Setup } from "../_setups.ts";
 

@@ -2,7 +2,7 @@
  * Creates proxies with the global `fetch` in place of Fetchway's own HTTP client. Hosts on every runtime import this
  * file, so it uses only web APIs.
  */
-import type { CreateProxyOptions, Proxy } from "#proxy";
+import type { CreateProxyOptions, Proxy } from "#fetchway";
 import type { Setup } from "../_setups.ts";
 
 /**

@@ -1,5 +1,5 @@
 /** A host on Bun. It uses no modules of Node. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
 import { announce } from "./_announce.ts";
 

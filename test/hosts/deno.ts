@@ -1,5 +1,5 @@
 /** A host on Deno. It uses no modules of Node. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { exitWithParent, getEnv, serveDeno } from "../_serve.deno.ts";
 import { announce } from "./_announce.ts";
 

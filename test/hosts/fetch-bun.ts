@@ -1,5 +1,5 @@
 /** A host on Bun, with its global `fetch` in place of Fetchway's own HTTP client. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
 import { announce } from "./_announce.ts";
 import { createFetching, refusing } from "./_fetching.ts";

@@ -1,6 +1,6 @@
 /** A host on `node:http`, with the global `fetch` in place of Fetchway's own HTTP client. */
 import type { RequestListener } from "node:http";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";
 import { createFetching } from "./_fetching.ts";

@@ -1,4 +1,4 @@
-import { ProxyError } from "#proxy";
+import { ProxyError } from "#fetchway";
 import { serve } from "../_serve.ts";
 import { attach } from "./_attach.ts";
 import { announce, bindFetch } from "./_announce.ts";

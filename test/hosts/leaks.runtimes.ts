@@ -4,7 +4,7 @@
  */
 import process from "node:process";
 import { createInterface } from "node:readline";
-import { createProxy, type Proxy } from "#proxy";
+import { createProxy, type Proxy } from "#fetchway";
 import { createProxy as createNodeProxy } from "../../runtimes/node.ts";
 import { serve } from "../_serve.ts";
 import { serveBun } from "../_serve.bun.ts";

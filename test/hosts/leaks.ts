@@ -4,7 +4,7 @@
  */
 import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { type Handlers, serve, type ServerKind } from "../_serve.ts";
 
 declare const gc: () => void;

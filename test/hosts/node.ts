@@ -1,4 +1,4 @@
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";
 

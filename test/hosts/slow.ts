@@ -2,7 +2,7 @@
  * A host on srvx that uses none of the proxy's fast paths: it constructs a new Request, and a new Response from the
  * proxy's.
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { serve } from "../_serve.ts";
 import { announce, reportError } from "./_announce.ts";
 

@@ -1,5 +1,5 @@
 /** A host on `node:http`, with undici in place of Fetchway's own HTTP client. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { createUndiciTransport } from "../../runtimes/undici.ts";
 import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";

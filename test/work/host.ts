@@ -9,7 +9,7 @@ import { Session } from "node:inspector/promises";
 import { performance } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
-import type { ProxyOptions, Transport } from "#proxy";
+import type { ProxyOptions, Transport } from "#fetchway";
 import { serve, type ServerKind } from "../_serve.ts";
 
 const [, , host = "", mode = ""] = process.argv;
@@ -41,7 +41,7 @@ if (mode === "counts") {
 const seen: Record<string, unknown>[] = [];
 
 // Import these modules only now, so that they use the counting classes in place of the globals.
-const { proxyFetch, createProxy } = await import("#proxy");
+const { proxyFetch, createProxy } = await import("#fetchway");
 const { nodeSideOf, readRequest } = await import("../../runtimes/node/nodeincoming.ts");
 const { IncomingBody } = await import("../../runtimes/node/incomingbody.ts");
 

@@ -1,5 +1,5 @@
 /** The proxy on Bun, and at /own an idle event stream of the server itself for comparison. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { type BunHandler, getEnv, serveBun } from "../../../test/_serve.bun.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");

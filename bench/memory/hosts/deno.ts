@@ -1,5 +1,5 @@
 /** The proxy on Deno, and at /own an idle event stream of the server itself for comparison. */
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import { getEnv, serveDeno } from "../../../test/_serve.deno.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");

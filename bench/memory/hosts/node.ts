@@ -1,6 +1,6 @@
 /** The proxy on Node's servers, and at /own an idle event stream of the server itself for comparison. */
 import type { ServerResponse } from "node:http";
-import { createProxy } from "#proxy";
+import { createProxy } from "#fetchway";
 import type { ServerKind } from "../../../test/_serve.ts";
 import { start, target } from "../../contestants/_start.ts";
 

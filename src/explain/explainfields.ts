@@ -2,27 +2,15 @@
  * Explains what becomes of the header fields of a request, from the rules that the core itself applies: the sets of a plan,
  * and the lists of names that are dropped.
  */
-import { foldName, NameSet, type HeaderList } from "../../src/fields/headers.ts";
-import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../../src/fields/hopbyhop.ts";
-import type { Plan } from "../../src/plan.ts";
-
-/** What became of a field of the client, or where a field of the upstream request comes from. */
-export interface FieldRow {
-  readonly name: string;
-  readonly value: string;
-  /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
-  readonly reason: string;
-  /**
-   * The option that decides: without it, the outcome would be another. Where more than one rule has the same effect, the
-   * reason names the options.
-   */
-  readonly option?: string | undefined;
-}
+import { foldName, type HeaderList, NameSet } from "../fields/headers.ts";
+import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
+import type { Plan } from "../plan.ts";
+import type { ExplainedField } from "../proxy.ts";
 
 /** What became of all fields. */
 export interface Explained {
-  readonly sent: readonly FieldRow[];
-  readonly dropped: readonly FieldRow[];
+  readonly sent: readonly ExplainedField[];
+  readonly dropped: readonly ExplainedField[];
 }
 
 /** What is known about a request beside its fields. */
@@ -34,7 +22,7 @@ export interface Facts {
   readonly hooks: readonly string[];
 }
 
-type Reason = Pick<FieldRow, "reason" | "option"> & {
+type Reason = Pick<ExplainedField, "reason" | "option"> & {
   /** Whether what is sent contains the client's value. */
   readonly keeps?: boolean;
 };
@@ -90,8 +78,8 @@ export function explainFields(received: HeaderList, sent: HeaderList, facts: Fac
   };
 }
 
-function toRows(list: HeaderList, explain: (name: string) => Reason | undefined): FieldRow[] {
-  const rows: FieldRow[] = [];
+function toRows(list: HeaderList, explain: (name: string) => Reason | undefined): ExplainedField[] {
+  const rows: ExplainedField[] = [];
   for (let i = 0; i < list.length; i += 2) {
     const [name, value] = [list[i] as string, list[i + 1] as string];
     const explained = explain(name.toLowerCase());

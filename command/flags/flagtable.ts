@@ -1,0 +1,33 @@
+/** The form in which the flags of a group of options are written down. */
+
+/** The options that a command line can express: all but functions and objects. */
+export type Expressible<Options> = {
+  [Name in keyof Options]-?: [Extract<Options[Name], Plain>] extends [never] ? never : Name;
+}[keyof Options];
+
+type Plain =
+  | string
+  | number
+  | boolean
+  | readonly string[]
+  | Readonly<Record<string, string>>
+  | Readonly<Record<string, string | null>>;
+
+/** A flag of the command whose name or value is not the usual one of its option. */
+export interface FlagText {
+  readonly help: string;
+  /** The name of the flag; left out if it is the name of the option in kebab-case. */
+  readonly name?: string;
+  readonly short?: string;
+  /** The placeholder for the value in the help, where it does not follow from the kind. */
+  readonly value?: string;
+  /** The values that may follow a flag that needs none. */
+  readonly optional?: readonly string[];
+}
+
+/** The flags of a group of options, each with its line in the help. */
+export interface Flags<Options> {
+  /** The heading of the group in the help. */
+  readonly heading: string;
+  readonly flags: { readonly [Name in Expressible<Options>]: string | FlagText };
+}

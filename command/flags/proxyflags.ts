@@ -1,0 +1,118 @@
+/** The flags of the options of a proxy and its pool: the name of each option, with its line in the help. */
+import type {
+  ForwardingOptions,
+  HeaderOptions,
+  LimitOptions,
+  MirrorOptions,
+  ObservationOptions,
+  PathOptions,
+  PoolOptions,
+  RepeatOptions,
+  RewriteOptions,
+} from "#fetchway";
+import type { Flags } from "./flagtable.ts";
+
+export const forwardingFlags: Flags<ForwardingOptions> = {
+  heading: "Forwarding",
+  flags: {
+    xfwd: "send X-Forwarded-*, nothing, or Forwarded",
+    trustProxy: {
+      value: "<addresses>",
+      help: "proxies of yours, such as 10.0.0.0/8, or true for all",
+    },
+    via: { value: "<name>", help: "append this pseudonym to Via" },
+  },
+};
+
+export const headerFlags: Flags<HeaderOptions> = {
+  heading: "Headers",
+  flags: {
+    headers: { name: "header", help: 'set a field of the upstream request; "name:" deletes it' },
+    filterHeaders: "fields to drop from the request",
+    forwardHeaders: "fields to forward although dropped by default",
+    changeOrigin: "send the target's Host, not the client's",
+    host: { name: "host-header", value: "<name>", help: "send this Host" },
+    upgrades: "protocols of Upgrade to tunnel",
+    trace: "forward TRACE, without secrets",
+  },
+};
+
+export const limitFlags: Flags<LimitOptions> = {
+  heading: "Limits",
+  flags: {
+    timeout: "until response headers; 0 waits for ever",
+    connectTimeout: "to connect to the upstream",
+    idleTimeout: "between two chunks of a response body",
+    bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
+    tunnelTimeout: "until a silent tunnel is closed",
+  },
+};
+
+export const mirrorFlags: Flags<MirrorOptions> = {
+  heading: "Mirroring",
+  flags: { mirror: { value: "<url>", help: "send a copy of each request there as well" } },
+};
+
+export const observationFlags: Flags<ObservationOptions> = {
+  heading: "Observation",
+  flags: {
+    route: { name: "route-name", value: "<name>", help: "the name of the route in the log" },
+    serverTiming: "tell browsers the upstream's times in Server-Timing",
+    startTrace: "set traceparent where the client sends none",
+  },
+};
+
+export const pathFlags: Flags<PathOptions> = {
+  heading: "Paths",
+  flags: {
+    stripPrefix: {
+      value: "</path>",
+      help: "take this off the path before the target's goes in front",
+    },
+    pathRewrite: "rewrite the path; from is a regular expression",
+  },
+};
+
+/** The command has one flag for both options named `connectTimeout`, which is the proxy's. */
+export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
+  heading: "Connections",
+  flags: {
+    maxSockets: "connections to the target at the same time",
+    maxFreeSockets: "idle connections that are kept",
+    maxTotalFreeSockets: "idle connections kept in all",
+    freeSocketTimeout: "how long an idle connection is kept",
+    timeout: { name: "socket-timeout", help: "how long a connection in use may be silent" },
+    socketTTL: { name: "socket-ttl", help: "how long a connection lives; 0 for no limit" },
+    maxQueued: "waiting requests; beyond it 503",
+    queueTimeout: "how long a request may wait for a connection",
+    keepAlive: "keep connections for further requests",
+    keepAliveInitialDelay: "silence before TCP probes the peer",
+    noDelay: "send small writes at once",
+    dns: "keep addresses of names, use them in turn",
+    http2: "speak HTTP/2 with the target",
+    socketPath: { value: "</path>", help: "connect to this unix socket" },
+  },
+};
+
+export const repeatFlags: Flags<RepeatOptions> = {
+  heading: "Redirects and retries",
+  flags: {
+    followRedirects: "follow redirects, up to so many; true for 5",
+    redirectTargets: { value: "<where>", help: "where to: same-origin, or any" },
+    replayLimit: "bytes kept of a body, to send again",
+    attemptTimeout: "to the response of one attempt, before another",
+    retry: "send again what a stale connection lost",
+  },
+};
+
+export const rewriteFlags: Flags<RewriteOptions> = {
+  heading: "Rewriting",
+  flags: {
+    cookieDomainRewrite: {
+      name: "cookie-domain",
+      help: "rewrite cookies' domain; * is any other, =to is all",
+    },
+    cookiePathRewrite: { name: "cookie-path", help: "rewrite cookies' path, in the same way" },
+    locationRewrite: "rewrite how URLs in Location begin",
+  },
+};

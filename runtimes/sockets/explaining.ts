@@ -1,0 +1,11 @@
+import type { ExplainingProxy, Route, Runtime } from "../../src/proxy.ts";
+
+/** Makes the member `explain` of proxies. Its code is loaded with the first call: most programs never explain a request. */
+export function addExplain(route: Route, runtime: Runtime): ExplainingProxy {
+  return {
+    async explain(request, context) {
+      const { explainRequest } = await import("../../src/explain/explain.ts");
+      return explainRequest(route, runtime, request, context);
+    },
+  };
+}

@@ -1,0 +1,181 @@
+/** Shows what a request would become, without sending it: `explain` of a proxy. */
+import { compose, checkInterceptor, limitBody } from "../exchange/interceptors.ts";
+import { chooseProtocol } from "../fields/protocols.ts";
+import { getHeader } from "../fields/headers.ts";
+import { forward } from "../forward.ts";
+import { assertHead, writeHeadEnd } from "../http1/attempt.ts";
+import type { Context } from "../options/forwardingoptions.ts";
+import type { RequestEnd } from "../options/observationoptions.ts";
+import { compileRewrite, type Plan } from "../plan.ts";
+import type { ExplainedField, Explanation, Route, Runtime } from "../proxy.ts";
+import type { Incoming } from "../request/incoming.ts";
+import { joinTarget } from "../target/target.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
+import type { Send } from "../transport/scope.ts";
+import { explainFields } from "./explainfields.ts";
+
+/**
+ * Explains what would become of a request. It passes everything that it would pass on its way to the upstream, hooks and
+ * interceptors included; in place of the transport, a function takes it.
+ */
+export async function explainRequest(
+  { target, plan, pool }: Route,
+  runtime: Runtime,
+  request: Request,
+  context: Context,
+): Promise<Explanation> {
+  const incoming = runtime.read(request, context);
+  takeUpgrade(incoming, plan);
+  let captured: UpstreamRequest | undefined;
+  let end: RequestEnd | undefined;
+  const capture: Send = async (upstreamRequest) => {
+    upstreamRequest.body?.cancel();
+    if (hasOwnClient(upstreamRequest, plan)) assertHead(upstreamRequest);
+    captured = upstreamRequest;
+    return { status: 200, statusText: "", headers: [], body: null };
+  };
+  const explained: Plan = {
+    ...plan,
+    send: composeSteps(plan, capture),
+    options: withoutEffects(plan, (event) => void (end = event)),
+    mirror: undefined,
+    tracing: undefined,
+  };
+  let response: Response | undefined;
+  try {
+    response = await forward(incoming, target, explained, context, runtime.respond);
+  } catch (thrown) {
+    // The exception of a hook ends an exchange; any other one is a misuse.
+    if (end?.error !== thrown) throw thrown;
+  }
+  if (captured === undefined) {
+    return { request: undefined, response, error: end?.error, path: [], fields: [], dropped: [] };
+  }
+  void response?.body?.cancel();
+  const hooks = nameHooks(plan);
+  const address = plan.clientAddress?.(request, context) ?? incoming.address;
+  const isTrusted = plan.trusts?.(incoming.address ?? address) ?? false;
+  const facts = { plan, isTrusted, hooks };
+  const { sent, dropped } = explainFields(incoming.headers, captured.headers, facts);
+  return {
+    request: captured,
+    response: undefined,
+    error: undefined,
+    path: await explainPath(incoming, captured, plan, hooks),
+    fields: [
+      explainHost(captured, plan, hooks),
+      ...sent,
+      ...(hasOwnClient(captured, plan) ? explainFraming(captured, pool?.keepAlive !== false) : []),
+    ],
+    dropped,
+  };
+}
+
+/**
+ * Makes a request that asks for an upgrade one that the server hands over: the server has its own way to do so, which a
+ * request that is explained has not taken.
+ */
+function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
+  const offered = getHeader(incoming.headers, "upgrade");
+  if (offered === undefined || incoming.upgrade !== undefined) return;
+  Object.defineProperty(incoming, "upgrade", { value: chooseProtocol(offered, upgrades) });
+}
+
+/** Composes the steps before a request is sent, without those that send it again. */
+function composeSteps({ options }: Plan, send: Send): Send {
+  const { interceptors: { request = [], attempt = [] } = {}, bodyLimit } = options;
+  return compose(
+    [
+      ...request.map(checkInterceptor),
+      ...(bodyLimit === undefined ? [] : [limitBody(bodyLimit)]),
+      ...attempt.map(checkInterceptor),
+    ],
+    send,
+  );
+}
+
+/** Returns the options without the hooks that would take the explanation for an exchange. */
+function withoutEffects(
+  { options }: Plan,
+  onRequestEnd: (event: RequestEnd) => void,
+): Plan["options"] {
+  const { onResponse: _, ...kept } = options;
+  return { ...kept, onRequestEnd };
+}
+
+/** Whether the client that sends the request is Fetchway's own, which writes the message framing. */
+function hasOwnClient({ upstream }: UpstreamRequest, { options }: Plan): boolean {
+  return (
+    upstream.app === undefined && options.transport === undefined && options.fetch === undefined
+  );
+}
+
+function nameHooks({ options: { onRequest, interceptors = {} } }: Plan): string[] {
+  const { request = [], attempt = [] } = interceptors;
+  return [
+    ...(onRequest === undefined ? [] : ["onRequest"]),
+    ...(request.length + attempt.length === 0 ? [] : ["interceptors"]),
+  ];
+}
+
+/** Returns the steps by which the path has become that of the upstream request. */
+async function explainPath(
+  { path: received }: Incoming,
+  { upstream, path: sent, method }: UpstreamRequest,
+  { options }: Plan,
+  hooks: readonly string[],
+): Promise<string[]> {
+  const { stripPrefix, pathRewrite } = options;
+  const steps: string[] = [];
+  const stripped = (await compileRewrite({ stripPrefix })?.(received, missing)) ?? received;
+  if (stripped !== received) steps.push("stripPrefix");
+  // A function may have effects: it is not called again.
+  if (typeof pathRewrite === "function") return [...steps, "pathRewrite"];
+  const rewritten = (await compileRewrite({ pathRewrite })?.(stripped, missing)) ?? stripped;
+  if (rewritten !== stripped) steps.push("pathRewrite");
+  const joined = joinTarget(upstream, rewritten, method);
+  if (joined !== rewritten) steps.push("the target's path or query in front");
+  if (joined !== sent) steps.push(hooks.join(" or "));
+  return steps;
+}
+
+function missing(): never {
+  throw new Error("a map of patterns does not read the request");
+}
+
+function explainHost(
+  { host, upstream }: UpstreamRequest,
+  { options, keepHost }: Plan,
+  hooks: readonly string[],
+): ExplainedField {
+  const row = (reason: string): ExplainedField => ({
+    name: "Host",
+    value: host ?? upstream.host,
+    reason,
+  });
+  if (host === undefined || host === upstream.host) {
+    return row("the target's (changeOrigin, RFC 9110 §7.2)");
+  }
+  if (host === options.host) return row("set (host)");
+  return row(keepHost ? "the client's (changeOrigin: false)" : `set (${hooks.join(" or ")})`);
+}
+
+const FRAMING_REASONS: Readonly<Record<string, string>> = {
+  "content-length": "the framing follows the body (RFC 9112 §6.3)",
+  "transfer-encoding": "the framing follows the body (RFC 9112 §6.3)",
+  connection: "about the connection to the upstream (RFC 9110 §7.6.1)",
+  upgrade: "tunnelled (upgrades, RFC 9110 §7.8)",
+  te: "the client accepts trailer fields (RFC 9110 §10.1.4)",
+  trailer: "the client announces trailer fields (RFC 9110 §6.6.2)",
+};
+
+/** Explains the fields that Fetchway's own client writes. */
+function explainFraming(request: UpstreamRequest, keepAlive: boolean): ExplainedField[] {
+  const length = request.body === null ? 0 : request.contentLength;
+  const lines = writeHeadEnd(request.method, length, keepAlive, request).split("\r\n");
+  return lines.flatMap((line) => {
+    const [name = "", value = ""] = line.split(": ", 2);
+    const reason = FRAMING_REASONS[name.toLowerCase()] ?? "unknown";
+    return name === "" ? [] : [{ name, value, reason }];
+  });
+}

@@ -1,0 +1,29 @@
+/**
+ * The options of a proxy and of its connections as data, for programs that read options from elsewhere, such as a command
+ * line or a config file: `fetchway/options`.
+ * @module
+ */
+export { cutCredentials, quoteInput } from "./misuse.ts";
+export { poolSchema } from "./options/pooloptions.ts";
+export { proxySchema } from "./options/proxyoptions.ts";
+export {
+  bytes,
+  choice,
+  either,
+  limitFrom,
+  milliseconds,
+  text,
+  toggle,
+  whole,
+} from "./schema/kinds.ts";
+export { nearest } from "./schema/nearest.ts";
+export {
+  type Check,
+  defaultsOf,
+  findWrong,
+  isRecord,
+  type Kind,
+  type KindName,
+  type Schema,
+  type Table,
+} from "./schema/schema.ts";
