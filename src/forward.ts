@@ -14,12 +14,15 @@ import { countForwards } from "./request/maxforwards.ts";
 import { toUpstreamRequest } from "./request/outgoing.ts";
 import { cleanResponse, discardResponse } from "./response/clean.ts";
 import { toErrorResponse } from "./response/errorresponse.ts";
+import { isApp } from "./target/app.ts";
 import {
+  badTarget,
   guardEscape,
   isAsterisk,
   parseTarget,
   type TargetAddress,
   type Upstream,
+  assertReachable,
 } from "./target/target.ts";
 import {
   closeSwitched,
@@ -27,9 +30,8 @@ import {
   type UpstreamRequest,
   type UpstreamResponse,
 } from "./transport/message.ts";
-import { assertReachable } from "./transport/reachable.ts";
 import { type Lease, Scope } from "./transport/scope.ts";
-import { isFixed, isUpstreams, type Target, type Upstreams } from "./upstreams/upstreams.ts";
+import { type Target, type Upstreams } from "./upstreams/upstreams.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
@@ -176,6 +178,22 @@ function sendToPicked(state: Exchange, lease: Lease, context: Context): Promise<
   const sending = hookAndSend(state);
   // An interceptor may send the request later, or respond without sending it.
   return lease.isUsed ? sending : sending.finally(() => lease.release());
+}
+
+/** Whether a target is one already, not a function that returns one. */
+export function isFixed(target: Target): target is AnyTarget {
+  return typeof target !== "function" || isApp(target);
+}
+
+/**
+ * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
+ * @throws TypeError for a target of the app's own that lacks `choose`
+ */
+export function isUpstreams(target: AnyTarget): target is Upstreams {
+  const upstreams = target as Partial<Upstreams> | null;
+  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
+  if (typeof upstreams.choose === "function") return true;
+  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
 }
 
 /** Starts the deadline. */

@@ -14,9 +14,8 @@ import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { fillIn } from "./schema/schema.ts";
-import { parseTarget } from "./target/target.ts";
+import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
-import { assertReachable } from "./transport/reachable.ts";
 import type { Send } from "./transport/scope.ts";
 import type { FailoverOptions } from "./upstreams/upstreams.ts";
 

@@ -1,4 +1,4 @@
-import { forward, type Respond } from "./forward.ts";
+import { forward, type Respond, isFixed, isUpstreams } from "./forward.ts";
 import { badOption } from "./misuse.ts";
 import type { Context } from "./options/forwardingoptions.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
@@ -7,13 +7,12 @@ import { compile, type Plan, type RuntimeParts } from "./plan.ts";
 import type { Incoming } from "./request/incoming.ts";
 import { isRecord } from "./schema/schema.ts";
 import { isApp } from "./target/app.ts";
-import { parseTarget } from "./target/target.ts";
+import { parseTarget, assertReachable } from "./target/target.ts";
 import type { UpstreamRequest } from "./transport/message.ts";
 import type { Transport } from "./transport/port.ts";
-import { assertReachable } from "./transport/reachable.ts";
 import type { PoolStats } from "./transport/stats.ts";
 import { closeUpstreams, startUpstreams } from "./upstreams/startupstreams.ts";
-import { isFixed, isUpstreams, type Target } from "./upstreams/upstreams.ts";
+import { type Target } from "./upstreams/upstreams.ts";
 
 /** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
 export interface Runtime extends RuntimeParts {

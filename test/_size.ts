@@ -103,7 +103,7 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
     "`trustProxy`: ranges, and the chain of proxies",
     /^src\/(?:request\/(?:trust|chain)|target\/address|recentmap)/,
   ],
-  ["targets, paths, and apps in this process", /^src\/target|reachable|inprocess/],
+  ["targets, paths, and apps in this process", /^src\/target|inprocess/],
   ["upgrades and WebSockets", /upgrade|protocols|handshake|tunnel/],
   [
     "the request: header fields, framing, forwarding fields, `Via`, `Host`",

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { assertReachable } from "../src/transport/reachable.ts";
-import { isFixed } from "../src/upstreams/upstreams.ts";
-import { parseTarget } from "../src/target/target.ts";
+import { assertReachable, parseTarget } from "../src/target/target.ts";
+import { isFixed } from "../src/forward.ts";
 import { TARGET } from "./_fakes.ts";
 
 describe("an app", () => {

@@ -2,8 +2,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { ProxyError } from "../src/error.ts";
-import { assertReachable } from "../src/transport/reachable.ts";
-import { guardEscape, joinTarget, parseTarget, type TargetAddress } from "../src/target/target.ts";
+import {
+  assertReachable,
+  guardEscape,
+  joinTarget,
+  parseTarget,
+  type TargetAddress,
+} from "../src/target/target.ts";
 import { proxyError } from "./_fakes.ts";
 
 const refused = proxyError("http_request_error", 400);

@@ -85,6 +85,36 @@ export function foldName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "-");
 }
 
+/**
+ * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and
+ * `te` are removed as hop-by-hop fields, and `""` is an empty member of the list.
+ */
+const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
+
+/**
+ * Drops the fields that the `Connection` field nominates: they belong to the connection (RFC 9110 §7.6.1).
+ * @param connection the value of `Connection`, if there is one
+ * @returns the list itself if no field is nominated
+ */
+export function withoutNominated(headers: HeaderList, connection: string | undefined): HeaderList {
+  // Nearly every `Connection` field has one of these two values.
+  if (connection === undefined || connection === "keep-alive" || connection === "close") {
+    return headers;
+  }
+  const nominated = new Set<string>();
+  for (const option of connection.split(",")) {
+    const name = trimOws(option).toLowerCase();
+    if (!CONNECTION_OPTIONS.has(name)) nominated.add(foldName(name));
+  }
+  if (nominated.size === 0) return headers;
+  const left: HeaderList = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (!nominated.has(foldName(name))) left.push(name, headers[i + 1] as string);
+  }
+  return left;
+}
+
 /** Returns a list without the fields in `names`. */
 export function withoutNames(list: HeaderList, names: NameSet): HeaderList {
   const left: HeaderList = [];

@@ -1,12 +1,5 @@
 /** The names of the fields that are dropped, from requests, responses and interim responses. */
-import {
-  foldName,
-  getHeaders,
-  type HeaderList,
-  NameSet,
-  trimOws,
-  withoutNames,
-} from "./headers.ts";
+import { getHeaders, type HeaderList, NameSet, withoutNames, withoutNominated } from "./headers.ts";
 
 /**
  * Fields that describe one connection, not the message (RFC 9110 §7.6.1). They include `Proxy-Connection`, which is not
@@ -72,36 +65,6 @@ export const RESPONSE_DROPPED: NameSet = new NameSet([
   "alt-svc",
   "proxy-authenticate",
 ]);
-
-/**
- * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and
- * `te` are removed as members of `HOP_BY_HOP`, and `""` is an empty member of the list.
- */
-const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
-
-/**
- * Drops the fields that the `Connection` field nominates: they belong to the connection (RFC 9110 §7.6.1).
- * @param connection the value of `Connection`, if there is one
- * @returns the list itself if no field is nominated
- */
-export function withoutNominated(headers: HeaderList, connection: string | undefined): HeaderList {
-  // Nearly every `Connection` field has one of these two values.
-  if (connection === undefined || connection === "keep-alive" || connection === "close") {
-    return headers;
-  }
-  const nominated = new Set<string>();
-  for (const option of connection.split(",")) {
-    const name = trimOws(option).toLowerCase();
-    if (!CONNECTION_OPTIONS.has(name)) nominated.add(foldName(name));
-  }
-  if (nominated.size === 0) return headers;
-  const left: HeaderList = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (!nominated.has(foldName(name))) left.push(name, headers[i + 1] as string);
-  }
-  return left;
-}
 
 export const CONTENT_LENGTH: NameSet = new NameSet(["content-length"]);
 

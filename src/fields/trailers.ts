@@ -1,5 +1,5 @@
-import { type HeaderList, NameSet, trimOws, withoutNames } from "./headers.ts";
-import { HOP_BY_HOP, REQUEST_ASSERTIONS, withoutNominated } from "./hopbyhop.ts";
+import { type HeaderList, NameSet, trimOws, withoutNames, withoutNominated } from "./headers.ts";
+import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "./hopbyhop.ts";
 
 /**
  * The maximum number of fields in one trailer section. Its bytes are limited by the parser that reads it: 16 KiB in the

@@ -7,8 +7,8 @@ import {
   trimOws,
   withoutNames,
   type HeaderList,
+  withoutNominated,
 } from "../fields/headers.ts";
-import { withoutNominated } from "../fields/hopbyhop.ts";
 import type { Context } from "../options/forwardingoptions.ts";
 import type { ProxyOptions } from "../options/proxyoptions.ts";
 import { joinTarget, type Upstream } from "../target/target.ts";

@@ -1,6 +1,13 @@
 import { ProxyError } from "../error.ts";
-import { getHeader, getHeaders, isName, withoutNames, type HeaderList } from "../fields/headers.ts";
-import { CONTENT_LENGTH, RESPONSE_DROPPED, withoutNominated } from "../fields/hopbyhop.ts";
+import {
+  getHeader,
+  getHeaders,
+  isName,
+  withoutNames,
+  type HeaderList,
+  withoutNominated,
+} from "../fields/headers.ts";
+import { CONTENT_LENGTH, RESPONSE_DROPPED } from "../fields/hopbyhop.ts";
 import { chooseProtocol, nominatesUpgrade } from "../fields/protocols.ts";
 import { MisuseError } from "../misuse.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";

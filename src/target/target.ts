@@ -1,5 +1,5 @@
 import { badRequest, ProxyError } from "../error.ts";
-import { quoteInput } from "../misuse.ts";
+import { badOption, quoteInput } from "../misuse.ts";
 import { object, text, toggle } from "../schema/kinds.ts";
 import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
 import { isIPAddress } from "./address.ts";
@@ -193,6 +193,52 @@ function describeTarget(target: unknown): string {
   return typeof target === "string" || target instanceof URL
     ? quoteInput(String(target))
     : typeof target;
+}
+
+/** What a target may need of a transport. */
+interface Reaching {
+  readonly name: string;
+  readonly capabilities: {
+    readonly unixSocket: boolean;
+    readonly tls: boolean;
+    readonly address?: boolean;
+    readonly http2?: boolean;
+  };
+  checkTls?(tls: TlsOptions): void;
+}
+
+/**
+ * Makes sure that a transport can send requests to an upstream.
+ * @param hostOption the option that asks for a `Host` other than the target's, if one is set
+ * @throws TypeError that says what the transport cannot do
+ */
+export function assertReachable(
+  upstream: Upstream,
+  transport: Reaching,
+  hostOption?: string,
+): void {
+  if (upstream.app !== undefined && hostOption !== undefined) {
+    throw badOption(hostOption, "leave it out: a target in process has the host of its `url`");
+  }
+  const obstacle = findObstacle(upstream, transport.capabilities);
+  if (obstacle !== undefined) {
+    throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
+  }
+  if (upstream.tls !== undefined) transport.checkTls?.(upstream.tls);
+}
+
+function findObstacle(upstream: Upstream, can: Reaching["capabilities"]): string | undefined {
+  if (upstream.socketPath !== undefined && !can.unixSocket) {
+    return "cannot reach unix sockets; use a URL";
+  }
+  if (upstream.tls !== undefined && !can.tls) return "has no TLS options; leave out `tls`";
+  if (upstream.address !== undefined && !can.address) {
+    return "looks up names itself; leave out `address`";
+  }
+  if (upstream.http2 === true && !can.http2) {
+    return "chooses the HTTP version itself; leave out `http2`";
+  }
+  return undefined;
 }
 
 // ── the request's path, to which the target's base path is prepended ──

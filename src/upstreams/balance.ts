@@ -4,9 +4,8 @@
  */
 import { badOption } from "../misuse.ts";
 import { isApp } from "../target/app.ts";
-import { parseTarget, type TargetAddress } from "../target/target.ts";
+import { parseTarget, type TargetAddress, assertReachable } from "../target/target.ts";
 import type { Transport } from "../transport/port.ts";
-import { assertReachable } from "../transport/reachable.ts";
 import type { UpstreamState } from "../transport/stats.ts";
 import {
   type BalancedTarget,

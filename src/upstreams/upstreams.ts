@@ -2,8 +2,7 @@ import type { ProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { isApp } from "../target/app.ts";
-import { badTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import { type TargetAddress, type Upstream } from "../target/target.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope } from "../transport/scope.ts";
 import type { UpstreamState } from "../transport/stats.ts";
@@ -140,19 +139,3 @@ export type AnyTarget = TargetAddress | Upstreams;
 
 /** Where to send requests, or a function that decides it for each request. */
 export type Target = AnyTarget | ((request: Request) => AnyTarget | Promise<AnyTarget>);
-
-/** Whether a target is one already, not a function that returns one. */
-export function isFixed(target: Target): target is AnyTarget {
-  return typeof target !== "function" || isApp(target);
-}
-
-/**
- * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
- * @throws TypeError for a target of the app's own that lacks `choose`
- */
-export function isUpstreams(target: AnyTarget): target is Upstreams {
-  const upstreams = target as Partial<Upstreams> | null;
-  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
-  if (typeof upstreams.choose === "function") return true;
-  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
-}
