@@ -590,6 +590,21 @@ describe("connections", () => {
     expect(upstream.connections[0]?.isClosed || proxy.stats()?.closed === 1).toBe(true);
   });
 
+  test("close() waits for requests that are sent on a new connection after GOAWAY", async () => {
+    const [upstream, url, release] = await holding(1);
+    const proxy = proxyTo(url, { maxSockets: 1 });
+    const asked = ask(proxy, 2);
+    await until(() => upstream.requests === 1, "the first request");
+    let isClosed = false;
+    const closed = proxy.close().then(() => (isClosed = true));
+    upstream.connections[0]?.send(frame(GOAWAY, 0, 0, uint32(1, 0)));
+    release();
+    await until(() => upstream.requests === 2, "the second request");
+    expect(isClosed).toBe(false);
+    expect(await finish(asked, release)).toEqual([200, 200]);
+    await within(closed, "close()");
+  });
+
   test("close(timeout) fails what is left, and destroy() everything", async () => {
     const [upstream, url] = await holding();
     const proxy = proxyTo(url);

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
-import { type IdleItem, IdleList } from "../src/http1/originpool.ts";
+import { type IdleItem, IdleList } from "../src/http1/pool.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { until } from "./_wait.ts";

@@ -14,7 +14,8 @@ import { startBackgroundTimer } from "../transport/timers.ts";
 import { Attempt, type ChunkMemory } from "./attempt.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
-import { IdleList, OriginPool } from "./originpool.ts";
+import { OriginPool } from "./originpool.ts";
+import { IdleList, type Pool, type PoolParts } from "./pool.ts";
 
 const CAPABILITIES: Capabilities = {
   decodes: [],
@@ -36,26 +37,6 @@ const EVICTION_INTERVAL = 60_000;
 /** Calls `attempt.begin(pool)` later. */
 export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
 
-/** The connections to one origin, as the transport knows them. */
-export interface Pool {
-  /** The name of the origin in the statistics. */
-  readonly name: string;
-  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
-  isEvicted: boolean;
-  readonly stats: OriginStats;
-  /** Whether the pool has no connection. */
-  readonly isEmpty: boolean;
-  /** Returns whether the pool is empty, and has opened no connection since the last call. */
-  checkUnused(): boolean;
-  /**
-   * Lets running and waiting requests finish, then closes the connections.
-   * @param endsTunnels whether tunnels are closed at once: no time limit would end them
-   */
-  close(endsTunnels?: boolean): Promise<void>;
-  /** Fails all requests, and closes the connections. */
-  destroy(): void;
-}
-
 /** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
 export type AttemptArguments = [
   request: UpstreamRequest,
@@ -65,16 +46,13 @@ export type AttemptArguments = [
 ];
 
 /** The connections to one origin that carry several requests at the same time. */
-export interface SharedPool extends Pool {
+export type SharedPool = Pool & {
   /** Sends a request, as soon as a connection has room for it. */
   send(...attempt: AttemptArguments): void;
-}
+};
 
 /** What an HTTP/2 client shares with the HTTP/1.1 client of the same transport. */
-export interface SharedParts {
-  readonly counters: Counters;
-  readonly idleList: IdleList;
-  readonly connector: Connector;
+export interface SharedParts extends PoolParts {
   readonly beginLater: BeginLater | undefined;
   /**
    * Makes the pool for an upstream that does not speak HTTP/2.
@@ -261,12 +239,8 @@ export class HttpTransport implements Transport {
   }
 
   #createHttp1Pool(destination: Destination, connector: Connector): OriginPool {
-    return new OriginPool(destination, this.#options, {
-      counters: this.#counters,
-      idleList: this.#idleList,
-      connector,
-      codec: this.#codec,
-    });
+    const parts = { counters: this.#counters, idleList: this.#idleList, connector };
+    return new OriginPool(destination, this.#options, parts, this.#codec);
   }
 
   #armEviction(): void {

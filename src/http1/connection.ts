@@ -4,8 +4,8 @@ import { ProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
-import type { IdleItem } from "./originpool.ts";
 import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
+import type { IdleItem, PooledConnection } from "./pool.ts";
 import type { Waiting } from "./queue.ts";
 
 /** What a connection carries at present: an attempt to send a request, or the tunnel that the attempt has opened. */
@@ -66,7 +66,7 @@ export interface ConnectionOptions {
  * One connection, which carries one request at a time. The first request may begin while the connection is still being
  * established: the connection holds the bytes that are written until then.
  */
-export class Connection implements ResponseHandler, SocketHandler, IdleItem {
+export class Connection implements ResponseHandler, SocketHandler, PooledConnection {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
@@ -139,7 +139,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   /** Fails the request that waits for this connection, which cannot be established. */
   abandon(error: unknown): void {
     this.opening.isCancelled = true;
-    this.onError(error);
+    this.fail(error);
     this.onClose();
   }
 
@@ -325,9 +325,14 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     else this.#finish();
   }
 
+  /** Fails what the connection carries at present. */
+  fail(thrown: unknown): void {
+    this.job?.fail(thrown);
+  }
+
   /** Fails the present request. An error of an idle connection is not reported: the connection closes anyway. */
   onError(error: unknown): void {
-    this.job?.fail(error);
+    this.fail(error);
   }
 
   onClose(): void {

@@ -1,6 +1,6 @@
 import type { ClientHttp2Session, Settings } from "node:http2";
 import { ProxyError } from "../../../src/error.ts";
-import type { IdleItem } from "../../../src/http1/originpool.ts";
+import type { IdleItem, PooledConnection } from "../../../src/http1/pool.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
 import { Deadline } from "../../../src/transport/deadline.ts";
 import type { NetSocket } from "../netsocket.ts";
@@ -58,7 +58,7 @@ export interface Http2Owner<Attempt extends StreamJob> {
 }
 
 /** One HTTP/2 connection, which carries several requests at the same time, each on a stream of its own. */
-export class Http2Connection<Attempt extends StreamJob> implements IdleItem {
+export class Http2Connection<Attempt extends StreamJob> implements PooledConnection {
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
   connectDuration: number | undefined;
@@ -245,6 +245,11 @@ export class Http2Connection<Attempt extends StreamJob> implements IdleItem {
     this.session?.ref();
   }
 
+  /** Fails the requests that are on this connection, or wait until it is established. */
+  fail(thrown: unknown): void {
+    for (const attempt of this.attempts.slice()) attempt.fail(thrown);
+  }
+
   /** Closes the connection, or stops connecting. Its attempts fail. */
   destroy(): void {
     this.isDraining = true;
@@ -264,7 +269,7 @@ export class Http2Connection<Attempt extends StreamJob> implements IdleItem {
     const message = `the upstream sent more than ${what}`;
     const error = new ProxyError("http_protocol_error", { message });
     this.#error ??= error;
-    for (const attempt of this.attempts.slice()) attempt.fail(error);
+    this.fail(error);
     this.destroy();
   }
 
@@ -293,8 +298,7 @@ export class Http2Connection<Attempt extends StreamJob> implements IdleItem {
     this.isClosed = true;
     this.isDraining = true;
     this.#settingsDeadline?.clear();
-    const error = this.#toError();
-    for (const attempt of this.attempts.slice()) attempt.fail(error);
+    this.fail(this.#toError());
     this.attempts.length = 0;
     this.#owner.onClose(this);
   }

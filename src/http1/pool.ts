@@ -1,0 +1,305 @@
+import { ProxyError } from "../error.ts";
+import type { FilledPoolOptions } from "../options/pooloptions.ts";
+import { poolClosed } from "../transport/closing.ts";
+import type { Counters, OriginStats } from "../transport/stats.ts";
+import { ExpiryTimer } from "../transport/timers.ts";
+import { AddressBalancer } from "./addressbalancer.ts";
+import type { Connector, ConnectScope, Destination, Socket } from "./connector.ts";
+import { IdleTrimmer } from "./idletrimmer.ts";
+import { Queue, type Waiting } from "./queue.ts";
+
+/** The parts that all pools of a transport share. */
+export interface PoolParts {
+  readonly counters: Counters;
+  readonly idleList: IdleList;
+  readonly connector: Connector;
+}
+
+/** A connection, as its pool knows it. */
+export interface PooledConnection extends IdleItem {
+  readonly openedAt: number;
+  /** Milliseconds that it took to establish the connection; undefined until then. */
+  readonly connectDuration: number | undefined;
+  /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
+  readonly idleUntil: number;
+  /** Makes the connection idle until a time. */
+  setIdle(until: number): void;
+  /** Fails what is on the connection, or waits until it is established. */
+  fail(thrown: unknown): void;
+}
+
+/**
+ * The connections to one origin, and the requests that wait for a connection. This class has what does not depend on the
+ * protocol: how many connections there are, which of them are idle, and when they are closed.
+ */
+export abstract class Pool<
+  Connection extends PooledConnection = PooledConnection,
+  Job extends Waiting = Waiting,
+> {
+  /** The name of the origin in the statistics. */
+  readonly name: string;
+  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
+  isEvicted = false;
+  protected readonly options: FilledPoolOptions;
+  protected readonly destination: Destination;
+  protected readonly counters: Counters;
+  protected readonly balancer: AddressBalancer = new AddressBalancer();
+  /** The connections that count for `maxSockets`. */
+  protected readonly connections: Set<Connection> = new Set();
+  /**
+   * The connections that carry a tunnel; only HTTP/1.1 has any. They are not shared and last for long, so they do not
+   * count for `maxSockets`: a few hundred WebSockets would leave no connection for requests. Until the upstream has
+   * switched the protocol, a connection counts: otherwise clients could make the proxy open any number of connections to
+   * an upstream that is slow to respond.
+   */
+  protected readonly tunnels: Set<Connection> = new Set();
+  /** The idle connections, in the order in which they became idle. */
+  protected readonly idle: Connection[] = [];
+  protected readonly queue: Queue<Job>;
+  protected isClosed = false;
+  /** Whether tunnels are closed once the last request has finished. */
+  #endsTunnels = false;
+  readonly #connector: Connector;
+  /** The idle connections of all pools of the transport. */
+  readonly #idleList: IdleList;
+  readonly #trimmer: IdleTrimmer;
+  readonly #expiryTimer: ExpiryTimer = new ExpiryTimer((now) => this.#closeExpired(now));
+  /** The number of connections that were opened. */
+  #opened = 0;
+  /** The value of `#opened` at the last call of `checkUnused`. */
+  #openedAtCheck = 0;
+  /** The callbacks that wait until the pool has no connection. */
+  #onEmpty: (() => void)[] = [];
+
+  constructor(destination: Destination, options: FilledPoolOptions, parts: PoolParts) {
+    const { origin, socketPath } = destination;
+    this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
+    this.destination = destination;
+    this.options = options;
+    this.counters = parts.counters;
+    this.queue = new Queue(options);
+    this.#connector = parts.connector;
+    this.#idleList = parts.idleList;
+    this.#trimmer = new IdleTrimmer(options.maxFreeSockets, (count) => {
+      for (const connection of this.idle.slice(0, count)) this.discard(connection);
+      return this.idle.length;
+    });
+  }
+
+  /** Removes a job that waits for a connection. */
+  leave(job: Job): void {
+    this.counters.version++;
+    this.queue.remove(job);
+  }
+
+  get stats(): OriginStats {
+    const free = this.idle.length;
+    const inUse = this.connections.size - free;
+    return { inUse, free, waiting: this.queue.length, tunnels: this.tunnels.size };
+  }
+
+  /** Whether the pool has no connection. */
+  get isEmpty(): boolean {
+    return this.#count === 0;
+  }
+
+  /** Returns whether the pool is empty, and has opened no connection since the last call. */
+  checkUnused(): boolean {
+    const hasOpened = this.#opened !== this.#openedAtCheck;
+    this.#openedAtCheck = this.#opened;
+    return this.isEmpty && !hasOpened;
+  }
+
+  /**
+   * Lets running and waiting requests finish, then closes the connections.
+   * @param endsTunnels whether tunnels are closed then, too: no time limit would end them
+   */
+  close(endsTunnels: boolean = false): Promise<void> {
+    this.isClosed = true;
+    this.#endsTunnels = endsTunnels;
+    for (const connection of this.idle.slice()) connection.destroy();
+    this.closeTunnels();
+    if (this.#count === 0) return Promise.resolve();
+    return new Promise((resolve) => void this.#onEmpty.push(resolve));
+  }
+
+  /** Fails all requests, and closes the connections. */
+  destroy(): void {
+    const error = poolClosed();
+    this.isClosed = true;
+    for (let job; (job = this.queue.shift()) !== undefined;) job.fail(error);
+    for (const connection of [...this.connections, ...this.tunnels]) {
+      connection.fail(error);
+      connection.destroy();
+    }
+  }
+
+  /** A connection is closed, or could not be established. */
+  onClose(connection: Connection): void {
+    this.counters[connection.connectDuration === undefined ? "failed" : "closed"]++;
+    if (connection.idleUntil <= performance.now()) this.counters.timedOut++;
+    this.counters.version++;
+    this.connections.delete(connection);
+    this.tunnels.delete(connection);
+    this.removeIdle(connection);
+    this.serveQueue();
+    this.closeTunnels();
+    this.callIfEmpty();
+  }
+
+  // ── for the pools of a protocol ──
+
+  /** Sends the jobs that wait, if there is room for them. */
+  protected abstract serveQueue(): void;
+
+  /** Adds a connection, and opens a socket for it. */
+  protected connect(
+    connection: Connection,
+    scope: Pick<ConnectScope, "onCancel" | "connectTimeout">,
+  ): Promise<Socket> {
+    const order: ConnectScope["order"] = (found) => this.balancer.orderAddresses(found);
+    const connecting = this.#connector.connect(this.destination, { ...scope, order });
+    this.#opened++;
+    this.connections.add(connection);
+    return connecting;
+  }
+
+  /** Makes room for one more connection, if necessary by closing an idle one; returns whether there is room. */
+  protected makeRoom(): boolean {
+    if (this.connections.size < this.options.maxSockets) return true;
+    const oldest = this.idle[0];
+    if (oldest !== undefined) this.discard(oldest);
+    return oldest !== undefined;
+  }
+
+  /** Closes a connection. It no longer counts for `maxSockets`, although the socket closes later. */
+  protected discard(connection: Connection): void {
+    this.connections.delete(connection);
+    this.removeIdle(connection);
+    connection.destroy();
+  }
+
+  /** Whether a connection has reached the age of `socketTTL`. */
+  protected isTooOld({ openedAt }: Connection, now: number): boolean {
+    const { socketTTL } = this.options;
+    return socketTTL > 0 && openedAt + socketTTL <= now;
+  }
+
+  /**
+   * Keeps a connection that carries no request, or closes it if the options do not let the pool keep it.
+   * @param limit milliseconds for which the upstream keeps the connection
+   */
+  protected addIdle(connection: Connection, limit: number = Infinity): void {
+    const { maxFreeSockets, freeSocketTimeout, socketTTL } = this.options;
+    const now = performance.now();
+    const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
+    const left = Math.min(freeSocketTimeout, limit, end - now);
+    if (left <= 0 || maxFreeSockets === 0 || this.isClosed) return connection.destroy();
+    connection.setIdle(now + left);
+    const count = this.idle.push(connection);
+    if (count > maxFreeSockets) this.#trimmer.update(count);
+    this.#idleList.push(connection);
+    const { idleUntil } = connection;
+    if (idleUntil < this.#expiryTimer.firesAt) this.#expiryTimer.arm(idleUntil);
+  }
+
+  /** Removes a connection that is used again or closed; does nothing if the connection is not idle. */
+  protected removeIdle(connection: Connection): void {
+    const index = this.idle.lastIndexOf(connection);
+    if (index < 0) return;
+    // Nearly always, the last connection is taken: `pop` allocates nothing.
+    if (index === this.idle.length - 1) this.idle.pop();
+    else this.idle.splice(index, 1);
+    this.#idleList.remove(connection);
+    if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
+  }
+
+  /** Closes the tunnels, if `close` has asked for it and no request is running. */
+  protected closeTunnels(): void {
+    if (!this.#endsTunnels || this.connections.size > 0) return;
+    for (const connection of this.tunnels) {
+      connection.fail(poolClosed());
+      connection.destroy();
+    }
+  }
+
+  /** Counts a connection that was silent for too long, and returns the error for its requests. */
+  protected countSilence(): ProxyError {
+    this.counters.timedOut++;
+    this.counters.version++;
+    return new ProxyError("connection_read_timeout", { message: "the connection was silent" });
+  }
+
+  /** Resolves the promises of `close` if the pool has no connection. */
+  protected callIfEmpty(): void {
+    if (this.#count === 0) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
+  }
+
+  // ── within this class ──
+
+  get #count(): number {
+    return this.connections.size + this.tunnels.size;
+  }
+
+  /** Closes the idle connections that have expired; returns when the next one expires, or `Infinity`. */
+  #closeExpired(now: number): number {
+    let next = Infinity;
+    for (const connection of this.idle.slice()) {
+      if (connection.idleUntil <= now) connection.destroy();
+      else next = Math.min(next, connection.idleUntil);
+    }
+    return next;
+  }
+}
+
+/** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates none. */
+export interface IdleItem {
+  /** The item before this one, which became idle earlier. */
+  previousIdle: IdleItem | undefined;
+  /** The item after this one, which became idle later. */
+  nextIdle: IdleItem | undefined;
+  /** Closes the connection. */
+  destroy(): void;
+}
+
+/**
+ * The idle connections of all pools of a transport, in the order in which they became idle. Above the limit, the
+ * connection that has been idle longest is closed. A limit for each origin alone would not limit the number of file
+ * descriptors where clients decide how many origins there are.
+ */
+export class IdleList {
+  readonly #limit: number;
+  #first: IdleItem | undefined;
+  #last: IdleItem | undefined;
+  #length = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Adds a connection that has become idle. */
+  push(item: IdleItem): void {
+    const last = this.#last;
+    item.previousIdle = last;
+    if (last === undefined) this.#first = item;
+    else last.nextIdle = item;
+    this.#last = item;
+    if (++this.#length <= this.#limit) return;
+    const oldest = this.#first as IdleItem;
+    this.remove(oldest);
+    oldest.destroy();
+  }
+
+  /** Removes a connection that is used again or closed; does nothing if the connection is not in the list. */
+  remove(item: IdleItem): void {
+    const { previousIdle, nextIdle } = item;
+    if (previousIdle === undefined && this.#first !== item) return;
+    if (previousIdle === undefined) this.#first = nextIdle;
+    else previousIdle.nextIdle = nextIdle;
+    if (nextIdle === undefined) this.#last = previousIdle;
+    else nextIdle.previousIdle = previousIdle;
+    item.previousIdle = undefined;
+    item.nextIdle = undefined;
+    this.#length--;
+  }
+}
