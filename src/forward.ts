@@ -31,7 +31,7 @@ import {
   type UpstreamResponse,
 } from "./transport/message.ts";
 import { type Lease, Scope } from "./transport/scope.ts";
-import { type Target, type Upstreams } from "./upstreams/upstreams.ts";
+import type { AnyTarget, Target, Upstreams } from "./upstreams/upstreams.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.

@@ -125,7 +125,7 @@ export interface Explanation {
   readonly request: UpstreamRequest | undefined;
   /** The response that the client would get without a request to an upstream; undefined if there would be a request. */
   readonly response: Response | undefined;
-  /** Why no request would be sent: a `ProxyError`, or the exception of a hook; undefined where a hook has responded. */
+  /** Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined where a hook responds. */
   readonly error: unknown;
   /** The steps by which the path has become that of the upstream request; empty if it is as it came. */
   readonly path: readonly string[];
@@ -140,7 +140,7 @@ export interface ExplainingProxy {
   /**
    * Explains what would become of a request, field by field, without sending it. The request passes everything that it would
    * pass on its way to the upstream: routes of a target, rewrites, `onRequest`, interceptors; not `onResponse`, `onRequestEnd`
-   * and mirrors. Nothing is counted, and its body is cancelled.
+   * and mirrors. Nothing is counted, and its body is cancelled. The promise rejects in the same cases as that of `fetch`.
    * @param context the second argument that the server passes with the request
    * @example
    * ```ts

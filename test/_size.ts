@@ -87,6 +87,7 @@ const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])
   ["fetchway/bodies", "src/bodies.ts", "workerd"],
   ["fetchway/rules", "integrations/rules.ts", "workerd"],
   ["fetchway/transport", "src/transport.ts", "workerd"],
+  ["fetchway/requests", "src/requests.ts", "workerd"],
   ["fetchway/undici", "runtimes/undici.ts", "node"],
   ["fetchway/vite", "integrations/vite.ts", "node"],
 ];

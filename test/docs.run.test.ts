@@ -290,6 +290,16 @@ test("hooks: the end of a request is printed", async () => {
   expect(print.mock.calls[0]?.slice(0, 4)).toEqual(["GET", "/a?b", upstream.url, 200]);
 });
 
+test("hooks: what a request would become is printed, and nothing is sent", async () => {
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  await importBlock("docs/hooks.md: What a request would become");
+  expect(upstream.calls).toEqual([]);
+  const [line, ...rows] = print.mock.calls.map((texts) => texts.join(" "));
+  expect(line).toBe("GET /a");
+  expect(rows).toContainEqual(expect.stringMatching(/^Host: .* the target's/));
+  expect(rows).toContain("cookie is not forwarded: dropped");
+});
+
 test("hooks: tools can subscribe to the requests of all proxies", async () => {
   const { tracingChannel } = await import("node:diagnostics_channel");
   const { start: begun, error, asyncEnd } = tracingChannel("fetchway.request");

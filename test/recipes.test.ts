@@ -60,6 +60,36 @@ test("an event arrives while the stream is open, and a client's disconnection en
   await within(closed, "the upstream's connection to close");
 });
 
+test("a part of an API: no spelling of its path passes without the token", async () => {
+  const origin = await start("A part of an API that only some clients may use");
+  const { hostname, port } = new URL(origin);
+  const ask = async (path: string, fields: Record<string, string> = {}): Promise<number> => {
+    const { request } = await import("node:http");
+    return new Promise((resolve, reject) => {
+      request({ hostname, port, path, headers: fields }, (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      })
+        .on("error", reject)
+        .end();
+    });
+  };
+  upstream.script = (call) => call.reply(200, [], "x");
+  for (const path of [
+    "/admin",
+    "/admin/x?y",
+    "//admin",
+    "/%61dmin",
+    "/x/..%2fadmin",
+    "/%2561dmin",
+  ]) {
+    expect([path, await ask(path)]).toEqual([path, 403]);
+  }
+  expect(upstream.calls).toEqual([]);
+  expect(await ask("/%61dmin", { authorization: "Bearer secret of the admins" })).toBe(200);
+  expect(await ask("/public?admin")).toBe(200);
+});
+
 test("CORS: preflights do not reach the upstream, and responses can be read by one origin", async () => {
   const origin = await start("CORS");
   const preflight = await fetch(origin, {

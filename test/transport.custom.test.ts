@@ -65,7 +65,7 @@ test("an upload and a download need three methods of the scope, those in the doc
   used.delete("pauseIdle");
   expect([...used].toSorted()).toEqual(REQUIRED.toSorted());
 
-  const source = readFileSync(new URL("../src/transport.ts", import.meta.url), "utf8");
+  const source = readFileSync(new URL("../src/transport/port.ts", import.meta.url), "utf8");
   const [, list = ""] =
     /must\s+\*? ?call three methods of the scope:([^]*?)It may call/.exec(source) ?? [];
   expect([...list.matchAll(/^ +\* - `(\w+)`/gm)].map(([, name]) => name)).toEqual(REQUIRED);

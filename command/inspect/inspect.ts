@@ -20,6 +20,8 @@ export interface Outcome {
   readonly explained: [RouteSettings, Explanation] | undefined;
   /** The response that the server sent: the one that the client would get, if nothing would be sent to an upstream. */
   readonly answer: string;
+  /** Why nothing would be sent; undefined where something would be, or a hook responds. */
+  readonly error: unknown;
 }
 
 /** The client's address. */
@@ -28,18 +30,25 @@ const CLIENT = "127.0.0.1";
 /** Gives a request to the routes, and lets the proxy that it reaches explain it. */
 export async function capture(inspected: InspectedRequest, settings: Settings): Promise<Outcome> {
   let explained: Outcome["explained"];
+  let error: unknown;
   const router = new Router(settings.routes, beQuiet);
   const answer = async (request: ServerRequest): Promise<Response> => {
-    explained = await router.explain(request);
-    const { request: sent, response, error } = explained[1];
-    if (response === undefined && sent === undefined) throw error;
-    return response ?? new Response(null);
+    try {
+      explained = await router.explain(request);
+    } catch (thrown) {
+      error = thrown;
+      throw thrown;
+    }
+    const [, explanation] = explained;
+    ({ error } = explanation);
+    return explanation.response ?? new Response(null);
   };
   const front = await listen(answer, { port: 0, host: CLIENT, websocket: router.websocket });
   try {
     const port = Number(new URL(front.server.url ?? "").port);
     const isSent = (): boolean => explained?.[1].request !== undefined;
-    return { answer: await sendInspected(port, writeInspected(inspected), isSent), explained };
+    const answered = await sendInspected(port, writeInspected(inspected), isSent);
+    return { explained, answer: answered, error };
   } finally {
     router.destroy();
     await front.server.close(true);
@@ -81,14 +90,13 @@ function isAnswerComplete(answer: string): boolean {
 
 /** Renders what a request becomes, field by field, each with the reason. */
 export function renderInspection(inspected: InspectedRequest, outcome: Outcome): string {
-  const { explained, answer } = outcome;
+  const { explained, answer, error } = outcome;
   const title = `${inspected.method} ${inspected.path} from a client at ${CLIENT}; nothing is sent`;
   const [route, explanation] = explained ?? [];
   if (route === undefined || explanation?.request === undefined) {
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
     // A short body without a length is one chunk.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
-    const error = explanation?.error;
     const cause = error === undefined ? undefined : diagnoseFailure(error, undefined).cause;
     const reason = cause ?? (text === "" ? "the server refuses it before it has a route" : text);
     return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;

@@ -41,17 +41,11 @@ export async function explainRequest(
     mirror: undefined,
     tracing: undefined,
   };
-  let response: Response | undefined;
-  try {
-    response = await forward(incoming, target, explained, context, runtime.respond);
-  } catch (thrown) {
-    // The exception of a hook ends an exchange; any other one is a misuse.
-    if (end?.error !== thrown) throw thrown;
-  }
+  const response = await forward(incoming, target, explained, context, runtime.respond);
   if (captured === undefined) {
     return { request: undefined, response, error: end?.error, path: [], fields: [], dropped: [] };
   }
-  void response?.body?.cancel();
+  void response.body?.cancel();
   const hooks = nameHooks(plan);
   const address = plan.clientAddress?.(request, context) ?? incoming.address;
   const isTrusted = plan.trusts?.(incoming.address ?? address) ?? false;
