@@ -177,7 +177,7 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/quickstart.md: In a clone": "it installs a clone; test/cli.demo.test.ts runs the demo",
   "docs/quickstart.md: In a clone (2)": "it installs a clone",
   "docs/quickstart.md: Deployments":
-    "test/deployments.test.ts runs the same entry with the same variables",
+    "test/install.test.ts runs these lines with the packed package, on free ports",
   "docs/command.md: The log": "it is output; test/cli.log.test.ts has the lines",
   "docs/deploy.md: One machine":
     "it needs the user's config file; test/cli.workers.test.ts starts such lines",

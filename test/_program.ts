@@ -30,9 +30,10 @@ export function startProgram(
   tool: string,
   args: string[],
   env: Record<string, string> = {},
+  cwd: string = ROOT,
 ): Program {
   const child = spawn(`${ROOT}node_modules/.bin/${tool}`, args, {
-    cwd: ROOT,
+    cwd,
     // Some of these tools start child processes that outlive them: a process group lets a signal reach all of them.
     detached: true,
     // The test runner sets TEST, with which srvx would not print its address.

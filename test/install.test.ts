@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startProgram } from "./_program.ts";
+import { type Program, startProgram } from "./_program.ts";
 import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 import { pause, until } from "./_wait.ts";
@@ -293,6 +293,53 @@ describe("the installed package", () => {
       );
     });
     expect((await Promise.all(runs)).flat().join("")).toBe("");
+  });
+
+  describe("fetchway/server is a server that is ready to run", () => {
+    const upstream = new Upstream();
+    beforeAll(() => upstream.listen());
+    afterAll(() => upstream.stop());
+
+    /** The command lines that start it, without its port. `server.ts` exports it again. */
+    const lines = [
+      "deno serve -A npm:fetchway/server",
+      "deno serve -A server.ts",
+      "bun server.ts",
+      "srvx --prod server.ts",
+      "wrangler dev server.ts --ip 127.0.0.1 --compatibility-date 2026-10-01",
+    ];
+
+    /** Starts it in the app's folder, where it takes a free port. */
+    async function start(line: string, target?: string): Promise<Program> {
+      await writeFile(join(app, "server.ts"), 'export { default } from "fetchway/server";\n');
+      const [tool = "", ...args] = line.split(" ");
+      const placeholder = createServer();
+      const port = await listen(placeholder);
+      placeholder.close();
+      // `deno serve` takes its options before the file.
+      if (tool === "deno") args.splice(1, 0, "--port", `${port}`);
+      else if (tool !== "bun") args.push("--port", `${port}`);
+      if (tool === "wrangler") args.push("--var", `FETCHWAY_TARGET:${target}`);
+      const vars = target === undefined ? {} : { FETCHWAY_TARGET: target };
+      const env = { PORT: `${port}`, WRANGLER_SEND_METRICS: "false", ...vars };
+      return startProgram(tool, args, env, app);
+    }
+
+    test.each(lines)("%s", async (line) => {
+      await using program = await start(line, upstream.url);
+      const [, port] = await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/);
+      const answer = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
+      expect([answer.status, upstream.calls.at(-1)?.target]).toEqual([200, "/a%2Fb?c"]);
+    });
+
+    test("without FETCHWAY_TARGET, it says so in one line", async () => {
+      await using program = await start("deno serve -A npm:fetchway/server");
+      await program.ended();
+      expect([program.code(), program.output()]).toEqual([
+        2,
+        expect.stringMatching(/^fetchway: FETCHWAY_TARGET is not set; .*\n$/),
+      ]);
+    });
   });
 
   test("@arethetypeswrong/cli finds nothing wrong", async () => {

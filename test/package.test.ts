@@ -45,10 +45,11 @@ describe("package.json", () => {
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they have the types of a transport and of the command's config file, `balance`, the options as
+    // These are no entries: they are a server that is ready to run, have the types of a transport and of the command's config file, `balance`, the options as
     // data, functions that read requests, interceptors, a plugin for Vite, and a handler for rules of h3.
     const {
       "./package.json": _,
+      "./server": __________,
       "./transport": __,
       "./config": ___,
       "./upstreams": ____,
