@@ -21,8 +21,8 @@ export type {
 } from "./node.ts";
 
 /**
- * Creates a proxy that compiles its options once. The members of Node's proxies throw a `TypeError` when they are called on
- * another runtime; with Bun's and Workers' own types: `fetchway/bun` and `fetchway/workerd`.
+ * Creates a proxy that compiles its options once. On any other runtime than Node, the members that only Node's proxies have
+ * throw a `TypeError` when they are called. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "https://api.example" });
  */

@@ -28,7 +28,7 @@
  *   that stores it elsewhere. That lines are kept is tested in test/hosts.hono.test.ts and test/apps.hono.test.ts.
  *
  * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 takes only
- * instances of this class for responses.
+ * its instances for responses.
  * - Rests on: the symbol `cache`, as above, and srvx's method `_toNodeResponse()` (srvx.ts).
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
@@ -125,7 +125,7 @@ function isAmong(list: HeaderList, end: number, name: string): boolean {
  * result gets each field. Only `Set-Cookie` has several values if `hasLines` is false.
  */
 function toLines(list: HeaderList, hasLines: boolean): HeadersInit {
-  // Without a prototype, `__proto__` is a name as any other.
+  // Without a prototype, `__proto__` is a name like any other.
   const lines = Object.create(null) as Record<string, string | string[]>;
   const names = new Map<string, string>();
   for (const [own, value] of pairsOf(list)) {
