@@ -18,6 +18,7 @@ import type { Transport } from "../src/transport/port.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
+import { refuseNodeMembers } from "./nodemembers.ts";
 import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
@@ -116,6 +117,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
   runtime,
   (route) => ({
     ...addExplain(route, runtime),
+    ...refuseNodeMembers(),
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     error: reportError,
     websocket,

@@ -22,6 +22,7 @@ import { setUnref } from "../src/transport/timers.ts";
 import { takeReadBuffer } from "./deno/internals/readbuffers.ts";
 import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
+import { refuseNodeMembers } from "./nodemembers.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
@@ -101,5 +102,5 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  */
 export const createProxy: CreateProxy<DenoProxy> = /* @__PURE__ */ bindCreateProxy(
   runtime,
-  (route) => addExplain(route, runtime),
+  (route) => ({ ...addExplain(route, runtime), ...refuseNodeMembers() }),
 );

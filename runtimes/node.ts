@@ -57,7 +57,10 @@ export type NodeHandler = (
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
 export interface NodeProxy extends Proxy, ExplainingProxy {
-  /** Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. */
+  /**
+   * Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. Only proxies of the entry
+   * for Node have this member.
+   */
   readonly nodeHandler: NodeHandler;
   /**
    * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests. By
@@ -70,7 +73,8 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
    * handles the request. The app's routes and middleware do not see the upgrades that the proxy takes: check logins in
    * `onRequest`.
    *
-   * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream.
+   * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
+   * Node have this member.
    * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels go on
    * @throws TypeError for a value that is not such a server, and for a wrong option
    * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
@@ -78,14 +82,15 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
   readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => () => void;
   /**
    * Does what `attach` does by default, as a plugin for `serve` of srvx and h3: the proxy takes all upgrades of the server.
-   * On a server of another runtime, it does nothing.
+   * On a server of another runtime, it does nothing. Only proxies of the entry for Node have this member.
    * @example serve(app, { plugins: [proxy.plugin] });
    */
   readonly plugin: (server: SrvxServer) => void;
   /**
    * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers, or call it from a listener of your own that
    * chooses the requests. It answers every request that it gets, whereas `attach` takes only matching upgrades to the
-   * protocols in the option `upgrades`. No server calls it by default.
+   * protocols in the option `upgrades`. No server calls it by default. Only proxies of the entry for
+   * Node have this member.
    */
   readonly upgrade: UpgradeListener;
 }

@@ -39,9 +39,9 @@ function readMembers(file: string, head: RegExp): string[] {
 
 const interfaceOf = (name: string): RegExp => new RegExp(`interface ${name}\\b[^{]*(?=\\{)`);
 
-/** http-proxy has no types: the names are those that its code reads from the options. */
-function readHttpProxy(): string[] {
-  const files = globSync("http-proxy/lib/**/*.js", { cwd: modules });
+/** For a library without types, the names are those that its code reads from the options. */
+function readCode(pattern: string): string[] {
+  const files = globSync(pattern, { cwd: modules });
   return files.flatMap((file) =>
     Array.from(readModule(file).matchAll(/\boptions\.(\w+)/g), ([, name = ""]) => name),
   );
@@ -53,7 +53,7 @@ const fastifyProxy = "@fastify/http-proxy/types/index.d.ts";
 const vite = "vite/dist/node/index.d.ts";
 
 const read: Record<string, string[]> = {
-  "http-proxy": readHttpProxy(),
+  "http-proxy": readCode("http-proxy/lib/**/*.js"),
   "http-proxy-middleware": [
     ...httpxy,
     ...readMembers("http-proxy-middleware/dist/types.d.ts", interfaceOf("Options")),
@@ -72,6 +72,11 @@ const read: Record<string, string[]> = {
     ...readMembers("hono/dist/types/helper/proxy/index.d.ts", interfaceOf("ProxyRequestInit")),
     ...readMembers("undici-types/fetch.d.ts", interfaceOf("RequestInit")),
   ],
+  "express-http-proxy": readCode("express-http-proxy/lib/resolveOptions.js"),
+  "@remix-run/fetch-proxy": readMembers(
+    "@remix-run/fetch-proxy/dist/lib/fetch-proxy.d.ts",
+    interfaceOf("FetchProxyOptions"),
+  ),
   "fast-proxy": [
     ...readMembers("fast-proxy/types/index.d.ts", interfaceOf("FastProxyOptions")),
     ...readMembers("fast-proxy/types/index.d.ts", /opts\?: (?=\{)/),

@@ -10,14 +10,28 @@ import { secureHeaders } from "hono/secure-headers";
 import { timeout } from "hono/timeout";
 import { timing } from "hono/timing";
 import { H3 } from "h3";
-import { describe, expect, test } from "vitest";
+import { FastResponse } from "srvx";
+import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, proxyFetch, type Proxy } from "#fetchway";
 import { useApps } from "./_apps.ts";
+import type { Answer } from "./_client.ts";
 import { addMiddlewareTests } from "./_middleware.ts";
-import { chunk, lastChunk, request } from "./_wire.ts";
+import { chunk, type Header, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
+
+const restoring: (() => void)[] = [];
+afterEach(() => {
+  for (const restore of restoring.splice(0)) restore();
+});
+
+/** Replaces the global `Response` until the test ends, as apps do that srvx's documentation advises. */
+function replaceResponse(value: typeof Response): void {
+  const before = Object.getOwnPropertyDescriptor(globalThis, "Response") as PropertyDescriptor;
+  Object.defineProperty(globalThis, "Response", { value, configurable: true });
+  restoring.push(() => Object.defineProperty(globalThis, "Response", before));
+}
 
 describe("hono", () => {
   addMiddlewareTests(apps, (before, after) => {
@@ -51,6 +65,83 @@ test("an h3 app works in the same process as @hono/node-server", async () => {
 });
 
 const long: string = "compressible ".repeat(500);
+
+/** Fields whose lines, order of values and case a client should see, and no `Content-Type`. */
+const lines: Header[] = [
+  ["Set-Cookie", "a=1; Path=/"],
+  ["Set-Cookie", "b=2"],
+  ["X-Multi", "1"],
+  ["X-Multi", "2, 3"],
+  ["Vary", "Accept"],
+  ["Vary", "X-A"],
+];
+
+/** Returns the fields of a response that the upstream could have sent. */
+function received({ headers }: Answer): Header[] {
+  return headers.filter(([name]) => /^(set-cookie|x-multi|vary|content-type)$/i.test(name));
+}
+
+const apart: [name: string, serve: () => Promise<number>][] = [
+  ["Hono", () => apps.serve("hono", (web) => proxyFetch(web, upstream.url))],
+  [
+    "an h3 app beside @hono/node-server",
+    async () => {
+      await apps.serve("hono", () => new Response());
+      return apps.serve("h3", (web) => proxyFetch(web, upstream.url));
+    },
+  ],
+  [
+    "an h3 app with srvx's FastResponse as the global Response",
+    () => {
+      replaceResponse(FastResponse);
+      return apps.serve("h3", (web) => proxyFetch(web, upstream.url));
+    },
+  ],
+];
+
+test.each(apart)("%s keeps the lines of fields", async (_, serve) => {
+  const port = await serve();
+  for (const [status, body] of [
+    [200, "body"],
+    [302, ""],
+    [204, null],
+    [200, long.repeat(50)],
+  ] as const) {
+    upstream.script = (call) => call.reply(status, lines, body);
+    const answer = await apps.ask(port, request("GET", "/"));
+    expect([answer.status, answer.text === (body ?? "")]).toEqual([status, true]);
+    expect(received(answer)).toEqual(lines);
+  }
+});
+
+test("an h3 app beside @hono/node-server sends changed fields and bodies", async () => {
+  await apps.serve("hono", () => new Response());
+  const changes: ((response: Response) => Response)[] = [
+    (response) => {
+      response.headers.append("set-cookie", "c=3");
+      return response;
+    },
+    (response) => {
+      void response.body;
+      response.headers.append("set-cookie", "c=3");
+      return response;
+    },
+    (response) => {
+      const headers = new Headers(response.headers);
+      headers.append("set-cookie", "c=3");
+      return new Response(response.body, { headers });
+    },
+  ];
+  for (const change of changes) {
+    const port = await apps.serve("h3", async (web) => change(await proxyFetch(web, upstream.url)));
+    for (const body of ["body", long.repeat(50)]) {
+      upstream.script = (call) => call.reply(200, lines, body);
+      const answer = await apps.ask(port, request("GET", "/"));
+      expect(answer.all("set-cookie")).toEqual(["a=1; Path=/", "b=2", "c=3"]);
+      expect([answer.get("x-multi"), answer.text === body]).toEqual(["1, 2, 3", true]);
+    }
+  }
+});
 
 test("hono/compress encodes a plain body once and leaves an encoded one unchanged", async () => {
   const app = new Hono().use(compress()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
@@ -92,6 +183,20 @@ test("hono/cors adds its headers to a proxied response and answers preflight req
 });
 
 const middleware: Record<string, [handler: MiddlewareHandler, field: string]> = {
+  "c.header": [
+    async (c, next) => {
+      await next();
+      c.header("x-after", "1");
+    },
+    "x-after",
+  ],
+  "c.res.headers": [
+    async (c, next) => {
+      await next();
+      c.res.headers.set("x-after", "1");
+    },
+    "x-after",
+  ],
   "hono/etag": [etag(), "etag"],
   "hono/secure-headers": [secureHeaders(), "x-frame-options"],
   "hono/timeout": [timeout(10_000), "x-id"],
@@ -108,9 +213,12 @@ test.each(Object.entries(middleware))(
       const body = "body ".repeat(size / 5);
       const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], body));
       expect(answer.text === body, `${size} bytes`).toBe(true);
-      upstream.script = (call) => call.reply(200, [["X-Id", "7"]], body);
+      upstream.script = (call) => call.reply(200, [["X-Id", "7"], ...lines], body);
       const got = await apps.ask(port, request("GET", "/"));
       expect(got.text === body, `${size} bytes`).toBe(true);
+      expect(got.all("set-cookie")).toEqual(["a=1; Path=/", "b=2"]);
+      expect(got.all("x-multi").join(", ")).toBe("1, 2, 3");
+      expect(got.all("vary").join(", ")).toMatch(/^(.*, )?Accept, X-A/);
       expect(got.get(field), `${size} bytes`).toBeDefined();
       const head = await apps.ask(port, request("HEAD", "/"));
       expect(head).toMatchObject({ status: 200, length: 0 });

@@ -111,11 +111,16 @@ test("http-proxy's option for WebSockets", async () => {
 });
 
 test("agents", async () => {
-  for (const name of ["agent", "httpAgent", "httpsAgent", "dispatcher"]) {
+  for (const name of ["agent", "httpAgent", "httpsAgent"]) {
     expect(await toProxy({ [name]: {} })).toContain(
       "connections are kept without one; write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",
     );
     expect(toPool({ [name]: {} })).toContain("the pool is the agent; leave it out");
+  }
+  const undici =
+    "write `transport: createUndiciTransport(dispatcher)`, of fetchway/undici, on Node";
+  for (const message of [await toProxy({ dispatcher: {} }), toPool({ dispatcher: {} })]) {
+    expect(message).toBe(`fetchway: bad option \`dispatcher\`: ${undici}`);
   }
   expect(await toProxy({ agent: false })).toContain(
     "write `createProxy({ pool: { keepAlive: false } })`, or `transport: createTransport({ keepAlive: false })`",

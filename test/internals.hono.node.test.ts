@@ -1,11 +1,11 @@
 /** Exchanges are correct even if @hono/node-server renames its undocumented symbols, or other code uses a body. */
 import type { IncomingMessage } from "node:http";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
-import { toRecord } from "../runtimes/node/internals/hono.ts";
+import { toFields, toRecord } from "../runtimes/node/internals/hono.ts";
 import { useApps } from "./_apps.ts";
 import { within } from "./_wait.ts";
-import { request } from "./_wire.ts";
+import { type Header, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -162,8 +162,74 @@ test("a client that disconnects during a body cancels it", async () => {
   await within(closed.promise, "the end of the upstream request");
 });
 
+test("repeated header fields become the values of a name, in the case of its first field", async () => {
+  await apps.serve("hono", () => new Response()); // replaces the global `Response`
+  const list = ["Set-Cookie", "a=1", "X-A", "1", "set-cookie", "b=2", "x-a", "2", "X-A", "3"];
+  expect(Object.assign({}, toFields(list, true))).toEqual({
+    "Set-Cookie": ["a=1", "b=2"],
+    "X-A": ["1", "2", "3"],
+  });
+  // Node refuses to send some fields twice over HTTP/2.
+  expect(Object.assign({}, toFields(list, false))).toEqual({
+    "Set-Cookie": ["a=1", "b=2"],
+    "X-A": "1, 2, 3",
+  });
+  const many = Array.from({ length: 200 }, (_, i) => `X-${i >> 1}`);
+  expect(Object.keys(toFields(many, true))).toHaveLength(100);
+});
+
 test("header fields become a record, unless a name occurs twice", () => {
   expect(toRecord(["A", "1", "B", "2"])).toEqual({ A: "1", B: "2" });
   expect(toRecord(["A", "1", "a", "2"])).toBeUndefined();
   expect(toRecord(["__proto__", "1"])).toBeUndefined();
+});
+
+describe("a class of responses that", () => {
+  /** The runtime's own class: @hono/node-server replaces the global one only when a server is made. */
+  const Own = globalThis.Response;
+  let before: typeof Response;
+  beforeEach(() => void (before = globalThis.Response));
+  afterEach(() => void (globalThis.Response = before));
+
+  /** Copies a record of fields, as the class of another server could. */
+  class Copying extends Own {
+    constructor(body?: BodyInit | null, init?: ResponseInit) {
+      const fields = init?.headers ?? {};
+      super(body, {
+        ...init,
+        headers: fields instanceof Headers ? fields : Object.fromEntries(Object.entries(fields)),
+      });
+    }
+  }
+  /** Stores what it was made of under a symbol of this name. */
+  const storing = (name: string): typeof Response =>
+    class extends Own {
+      constructor(body?: BodyInit | null, init?: ResponseInit) {
+        super(body, init);
+        Object.assign(this, { [Symbol(name)]: [this.status, body, init?.headers] });
+      }
+    };
+
+  const classes: Record<string, [Class: typeof Response, keepsLines: boolean]> = {
+    "stores fields as they are": [storing("cache"), true],
+    "stores fields elsewhere": [storing("parts"), false],
+    "copies fields": [Copying, false],
+    "is the runtime's own": [Own, false],
+  };
+  const fields: Header[] = [
+    ["Set-Cookie", "a=1"],
+    ["X-A", "1"],
+    ["set-cookie", "b=2"],
+    ["x-a", "2"],
+    ["__proto__", "p"],
+  ];
+
+  test.each(Object.entries(classes))("%s has each field", async (_, [Class, keepsLines]) => {
+    globalThis.Response = Class;
+    expect(toFields(fields.flat(), true) instanceof Headers).toBe(!keepsLines);
+    upstream.script = (call) => call.reply(200, fields, "");
+    const { headers } = await create().fetch(new Request("http://proxy.test/"));
+    expect(headers.getSetCookie()).toEqual(["a=1", "b=2"]);
+    expect([headers.get("x-a"), headers.get("__proto__")]).toEqual(["1, 2", "p"]);
+  });
 });

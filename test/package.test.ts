@@ -43,10 +43,14 @@ describe("package.json", () => {
   });
 
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
-    const { ".": entries, ...others } = manifest.exports;
-    expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they are a server that is ready to run, have the types of a transport and of the command's config file, `balance`, the options as
-    // data, functions that read requests, interceptors, a plugin for Vite, and a handler for rules of h3.
+    const { default: byDefault, ...entries } = manifest.exports["."];
+    const { ".": _main, ...others } = manifest.exports;
+    expect(Object.keys(entries)).toHaveLength(4);
+    // Code that names no runtime gets `fetchway/fetch`, with the types of Node's proxies.
+    expect(byDefault?.default).toBe("./dist/runtimes/default.js");
+    // These are no entries: they are a server that is ready to run, the types of a transport and of the command's config
+    // file, `balance`, the options as data, functions that read requests, interceptors, a plugin for Vite, and a handler for
+    // rules of h3.
     const {
       "./package.json": _,
       "./server": __________,
@@ -60,11 +64,11 @@ describe("package.json", () => {
       "./rules": ______,
       ...subpaths
     } = others;
-    const integrations = INTEGRATIONS.map((name) => ({
+    const further = ["fetch", ...INTEGRATIONS].map((name) => ({
       types: `./dist/runtimes/${name}.d.ts`,
       default: `./dist/runtimes/${name}.js`,
     }));
-    const named = [...Object.values(entries), ...integrations].map((paths) => [
+    const named = [...Object.values(entries), ...further].map((paths) => [
       `./${/(\w+)\.js$/.exec(paths.default)?.[1]}`,
       Object.entries(paths),
     ]);

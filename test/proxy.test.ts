@@ -91,7 +91,7 @@ describe("proxyFetch", () => {
     [
       "a target among the options",
       [request(), TARGET, { target: TARGET }],
-      /`target`: pass it as the second argument/,
+      /`target`: write `proxyFetch\(request, target\)`/,
     ],
   ])("rejects %s", async (_, call, message) => {
     const proxyFetch = bindProxyFetch(runtime) as (...args: unknown[]) => Promise<Response>;

@@ -1,6 +1,6 @@
 /** The code blocks of README and docs/, checked by TypeScript. */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { blocks } from "./_blocks.ts";
@@ -49,39 +49,61 @@ declare global {
 }
 `;
 
-test("every block of README and docs/ is valid TypeScript", () => {
-  const typescript = blocks.filter(({ language }) => language === "ts");
-  expect(typescript.length).toBeGreaterThan(50);
-  // The folder is in examples/, so that the packages are found.
-  const folder = join(root, `examples/_blocks-${process.pid}`);
-  const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
-  mkdirSync(folder);
-  try {
-    // An import or export makes each block a module, so that blocks can use the same names.
-    for (const { file, code } of typescript) write(file, `${code}\nexport {};\n`);
-    write("_names.ts", NAMES);
-    write(
-      "tsconfig.json",
-      JSON.stringify({
-        extends: "../tsconfig.json",
-        compilerOptions: {
-          paths: {
-            fetchway: ["../../runtimes/node.ts"],
-            "fetchway/transport": ["../../src/transport.ts"],
-            "fetchway/bodies": ["../../src/bodies.ts"],
-            "fetchway/upstreams": ["../../src/upstreams/balance.ts"],
-            "fetchway/*": ["../../runtimes/*.ts"],
-          },
-        },
-        include: [".", "../../test/*.d.ts"],
-      }),
-    );
-    const tsc = join(root, "node_modules/typescript/bin/tsc");
-    const { stdout } = spawnSync(process.execPath, [tsc, "-p", folder, "--pretty", "false"], {
-      encoding: "utf8",
-    });
-    expect(stdout.replaceAll(/^.*_blocks-\d+\//gm, "").trim()).toBe("");
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-});
+interface Entry {
+  types: string;
+}
+
+const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+  exports: { ".": Record<"node" | "default", Entry> } & Record<string, Entry>;
+};
+
+/** Returns the source of a declaration file of the package, relative to the folder of the blocks. */
+function sourceOf({ types }: Entry): string {
+  return types.replace("./dist/", "../../").replace(/\.d\.ts$/, ".ts");
+}
+
+/** TypeScript's options for finding modules, each with the condition whose entry `"fetchway"` then has. */
+const resolutions: Record<string, [options: object, condition: "node" | "default"]> = {
+  node16: [{ module: "node16", moduleResolution: "node16" }, "node"],
+  nodenext: [{ module: "nodenext", moduleResolution: "nodenext" }, "node"],
+  bundler: [{ module: "esnext", moduleResolution: "bundler" }, "default"],
+  preserve: [{ module: "preserve", moduleResolution: "bundler" }, "default"],
+};
+
+const typescript = blocks.filter(({ language }) => language === "ts");
+
+test.each(Object.entries(resolutions))(
+  "every block of README and docs/ is valid TypeScript with %s",
+  (name, [options, condition]) => {
+    expect(typescript.length).toBeGreaterThan(50);
+    // The folder is in examples/, so that the packages are found.
+    const folder = join(root, `examples/_blocks-${process.pid}-${name}`);
+    const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
+    mkdirSync(folder);
+    try {
+      // An import or export makes each block a module, so that blocks can use the same names.
+      for (const { file, code } of typescript) write(file, `${code}\nexport {};\n`);
+      write("_names.ts", NAMES);
+      const { ".": main, "./package.json": _, ...subpaths } = exports;
+      const paths: Record<string, string[]> = { fetchway: [sourceOf(main[condition])] };
+      for (const [path, entry] of Object.entries(subpaths)) {
+        paths[`fetchway${path.slice(1)}`] = [sourceOf(entry)];
+      }
+      write(
+        "tsconfig.json",
+        JSON.stringify({
+          extends: "../tsconfig.json",
+          compilerOptions: { ...options, paths },
+          include: [".", "../../test/*.d.ts"],
+        }),
+      );
+      const tsc = join(root, "node_modules/typescript/bin/tsc");
+      const { stdout } = spawnSync(process.execPath, [tsc, "-p", folder, "--pretty", "false"], {
+        encoding: "utf8",
+      });
+      expect(stdout.replaceAll(/^.*_blocks-\d+-\w+\//gm, "").trim()).toBe("");
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  },
+);

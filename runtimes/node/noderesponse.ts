@@ -20,7 +20,7 @@ import { LARGE } from "./chunkmemory.ts";
 import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
 import { flushHead, hasObsText } from "./internals/headbytes.ts";
-import { sendHeadWithBody, toRecord, writeForServer } from "./internals/hono.ts";
+import { sendFromSrvx, sendHeadWithBody, toFields, writeForServer } from "./internals/hono.ts";
 import { responseOn } from "./internals/pipelining.ts";
 import {
   acceptsOwnResponses,
@@ -313,7 +313,10 @@ export function respond(
     return new LazyResponse(received, message) as unknown as Response;
   }
   // Waiting for the rest of a small body costs less than making a stream.
-  return isNearlyWhole(received.body) ? buildLater(received, message) : build(received, message);
+  const isForSrvx = res !== undefined;
+  return isNearlyWhole(received.body)
+    ? buildLater(received, message, isForSrvx)
+    : build(received, message, isForSrvx);
 }
 
 /**
@@ -339,26 +342,44 @@ function isNearlyWhole(body: BodySource | null): boolean {
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
-/** Builds a web `Response`. Its body is bytes if all of them have arrived, and else a stream. */
-function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
+/**
+ * Builds a web `Response`. Its body is bytes if all of them have arrived, and else a stream.
+ * @param isForSrvx whether srvx's server has received the request, and another server has replaced the global `Response`
+ */
+function build(
+  received: UpstreamResponse,
+  message: IncomingMessage | undefined,
+  isForSrvx: boolean,
+): Response {
   const { status, statusText, body } = received;
   const headers = message === undefined ? received.headers : frameForTrailers(received, message);
   const head: Head = { status, statusText, headers };
-  if (body === null) return toResponse(null, head);
+  const response = buildBody(body, head, message);
+  if (isForSrvx && message?.httpVersionMajor === 1) sendFromSrvx(response, head);
+  return response;
+}
+
+function buildBody(
+  body: BodySource | null,
+  head: Head,
+  message: IncomingMessage | undefined,
+): Response {
+  if (body === null) return toResponse(null, head, message);
   // A large body should write itself: as bytes for other code, its memory could not be freed.
   const writes = (body.buffered ?? 0) >= LARGE && message?.httpVersionMajor === 1;
   const bytes = writes ? undefined : wholeOf(body, message);
   return bytes === undefined
     ? buildStreamed(body, head, message)
-    : toResponse(bytes as BodyInit, head);
+    : toResponse(bytes as BodyInit, head, message);
 }
 
-function toResponse(content: BodyInit | null, { status, statusText, headers }: Head): Response {
-  return new Response(content, {
-    status,
-    statusText,
-    headers: toRecord(headers) ?? toHeaders(headers),
-  });
+function toResponse(
+  content: BodyInit | null,
+  { status, statusText, headers }: Head,
+  message: IncomingMessage | undefined,
+): Response {
+  const hasLines = message?.httpVersionMajor === 1;
+  return new Response(content, { status, statusText, headers: toFields(headers, hasLines) });
 }
 
 /** Builds a `Response` with a stream. As long as no code reads the stream, the body may write itself to Node's response. */
@@ -370,14 +391,14 @@ function buildStreamed(
   // Node encodes a head that is sent without a body chunk as UTF-8, which changes bytes above 0x7f (`obs-text`). So make the
   // server send the head with the first chunk.
   if (hasObsText(head.headers)) {
-    const response = toResponse(streamOf(body, true, message), head);
+    const response = toResponse(streamOf(body, true, message), head, message);
     sendHeadWithBody(response);
     return response;
   }
   if ((body.buffered ?? 0) > 0) joinWrites(message?.socket);
-  if (message === undefined) return toResponse(streamOf(body, false, message), head);
+  if (message === undefined) return toResponse(streamOf(body, false, message), head, message);
   const stream = streamOf(body, false, message, true);
-  const response = toResponse(stream, head);
+  const response = toResponse(stream, head, message);
   writeForServer(response, stream, () => writeBehindHead(body, head, message));
   return response;
 }
@@ -426,10 +447,11 @@ function frameForTrailers(
 async function buildLater(
   received: UpstreamResponse,
   message: IncomingMessage | undefined,
+  isForSrvx: boolean,
 ): Promise<Response> {
   await waitForRest();
   assertIntact(received);
-  return build(received, message);
+  return build(received, message, isForSrvx);
 }
 
 /** Returns the parts of a web `Response` that are sent. */

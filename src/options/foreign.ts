@@ -9,15 +9,15 @@ export type ForeignNames = readonly (readonly [names: string, fix: string])[];
  */
 const ELSEWHERE: ForeignNames = [
   ["ws", "WebSockets are tunnelled without one (`upgrades`); on Node, call `proxy.attach(server)`"],
-  ["target", "pass it as the second argument"],
+  ["raw target", "write `proxyFetch(request, target)`"],
   ["pool agent httpAgent httpsAgent dispatcher", "the runtime keeps the connections; leave it out"],
   ["customFetch", "write `fetch`"],
   ["redirect", "write `followRedirects`"],
+  ["method body fetchOptions", "pass `new Request(request, …)`"],
   [
-    "raw body cache credentials duplex fetchOptions integrity keepalive method mode referrer referrerPolicy window",
-    "pass `new Request(request, …)`",
+    "cache credentials duplex integrity keepalive mode referrer referrerPolicy window propagateAbortError strictConnectionProcessing",
+    "leave it out",
   ],
-  ["propagateAbortError strictConnectionProcessing", "leave it out"],
 ];
 
 /** Returns what to write instead of a name of `table`; undefined for any other name. */

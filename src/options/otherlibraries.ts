@@ -4,8 +4,8 @@
  */
 import { findFix, type ForeignNames } from "./foreign.ts";
 
-const CHOOSE =
-  "call the proxy for the requests that are its own: a route of the framework, or an `if`";
+const CHOOSE = "call the proxy for its own requests only, as a route of the framework does";
+const STREAMED = "bodies are streamed as they are; leave it out";
 const POOL = "write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`";
 
 const NAMES: ForeignNames = [
@@ -26,19 +26,37 @@ const NAMES: ForeignNames = [
   ["rewrite preRewrite", "it is called `pathRewrite` here"],
   ["prefix", "it is called `stripPrefix` here"],
   ["rewritePrefix", "write `stripPrefix`, and the new prefix as the path of the target"],
+  ["https port", "write them in the URL of the `target`"],
+  ["memoizeHost", "a function as `target` is called for each request; leave it out"],
+  ["preserveHostHdr", "write `changeOrigin: false`"],
+  [
+    "proxyReqPathResolver forwardPath forwardPathAsync",
+    "write `pathRewrite`, which may be a function",
+  ],
   ["ignorePath", "write `onRequest: (draft) => { draft.path = … }`, which sets the whole path"],
   ["prependPath", "the path of the `target` goes in front; write a target without one"],
   ["queryString", "queries are forwarded as they came; `pathRewrite` gets the path with its query"],
-  ["pathFilter routes httpMethods constraints config", CHOOSE],
+  ["pathFilter filter routes httpMethods constraints config", CHOOSE],
   ["on configure plugins", "write `onRequest`, `onResponse`, `onError` and `onRequestEnd`"],
   [
-    "bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders",
+    "bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders decorateRequest proxyReqOptDecorator proxyReqBodyDecorator",
     "write `onRequest`, which changes the request, or answers it with a Response",
   ],
   [
-    "selfHandleResponse rewriteHeaders replyOptions",
+    "selfHandleResponse rewriteHeaders replyOptions userResHeaderDecorator skipToNextHandlerFilter",
     "write `onResponse`, which changes the response, or returns another",
   ],
+  [
+    "userResDecorator intercept",
+    "write `interceptors: { request: [transformText(…)] }`, with transformText of fetchway/bodies",
+  ],
+  ["proxyErrorHandler", "write `onError`"],
+  [
+    "preserveReqSession",
+    "hooks see no session; set `req.headers` in middleware in front, and leave it out",
+  ],
+  ["limit", "it is called `bodyLimit` here, in bytes"],
+  ["sendProxyRequest", "write a `transport`, or a `fetch`"],
   ["logger disableRequestLogging", "write `onRequestEnd`, and log what it tells"],
   ["forward", "write `mirror: { target }`"],
   ["retryMethods", "write `retry: { methods }`"],
@@ -48,22 +66,39 @@ const NAMES: ForeignNames = [
   ["balancedPoolOptions", "write `target: balance([…])`, from fetchway/upstreams"],
   ["undici requests request http globalAgent destroyAgent", POOL],
   ["fetchOptions", "write `followRedirects`, `signal`, or `onRequest` for other changes"],
-  ["method body buffer", "change it in `onRequest`, or pass `new Request(request, { … })`"],
+  ["method body", "change it in `onRequest`, or pass `new Request(request, { … })`"],
+  ["buffer", "put the proxy before body parsers, or pass `new Request(request, { body })`"],
+  ["raw", "pass `c.req.raw` as the first argument"],
+  ["cache integrity mode referrerPolicy window", "it is for browsers; leave it out"],
+  ["credentials", "cookies are fields like others; leave it out"],
+  ["duplex", STREAMED],
+  ["keepalive", "it is for browsers; connections are kept (`pool: { keepAlive }`)"],
+  ["referrer", "write `headers: { referer }`"],
+  ["propagateAbortError", "a client that disconnects aborts the upstream request; leave it out"],
+  ["strictConnectionProcessing", "fields that `Connection` names are always dropped; leave it out"],
+  [
+    "dispatcher",
+    "write `transport: createUndiciTransport(dispatcher)`, of fetchway/undici, on Node",
+  ],
   ["localAddress", "it cannot be chosen; leave it out"],
   [
     "websocket wsUpstream wsClientOptions wsServerOptions wsHooks wsReconnect",
     "WebSockets are tunnelled without one (`upgrades`), to the same target; on Node, call `proxy.attach(server)`",
   ],
   ["rewriteWsOrigin", "write `headers: { origin }`; the upstream then cannot check it"],
-  ["proxyPayloads contentTypesToEncode", "bodies are streamed as they are; leave it out"],
+  ["proxyPayloads contentTypesToEncode parseReqBody reqAsBuffer reqBodyEncoding", STREAMED],
   ["contentType", 'write `headers: { "content-type": … }`'],
   ["Response", "the answer is a Response that the server can send; leave it out"],
   [
     "preserveHeaderKeyCase",
-    "names of fields keep their case where the server can send it; leave it out",
+    "names of fields keep their case on Node, unless other code reads the fields; leave it out",
   ],
   ["toProxy", "write `transport: createUndiciTransport(new ProxyAgent(…))`, of fetchway/undici"],
-  ["ejectPlugins cacheURLs disableCache", "there is nothing to turn off here; leave it out"],
+  ["rewriteCookieDomain", 'write `cookieDomainRewrite: ""`, which removes the domain'],
+  ["rewriteCookiePath", 'write `cookiePathRewrite`, such as `{ "/base": "/" }`'],
+  ["xForwardedHeaders", "it is called `xfwd` here, and on by default"],
+  ["ejectPlugins", "there are no plugins to turn off; leave it out"],
+  ["cacheURLs disableCache", "a target that is a string is parsed once; leave it out"],
 ];
 
 /** Explains what to write instead of an option of another library; undefined for any other name. */

@@ -9,7 +9,7 @@ import { type PoolOptions, poolSchema } from "./pooloptions.ts";
 import { proxySchema } from "./proxyoptions.ts";
 
 /** Options of other libraries whose value is a connection pool. */
-const AGENTS = /^(?:agent|https?Agent|dispatcher)$/;
+const AGENTS = /^(?:agent|https?Agent)$/;
 
 /**
  * Checks that every option of a pool exists and has a value of the right kind.
@@ -48,6 +48,7 @@ function explainToPool(name: string): string | undefined {
   const ours = findPoolOption(name);
   if (ours !== undefined) return `it is called \`${ours}\` here`;
   if (AGENTS.test(name)) return "the pool is the agent; leave it out";
+  if (name === "dispatcher") return explainOtherLibrary(name);
   if (!Object.hasOwn(proxySchema, name)) return undefined;
   return "it is an option of the proxy; pass it to createProxy() or proxyFetch()";
 }

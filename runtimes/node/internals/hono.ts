@@ -18,6 +18,23 @@
  * - Test: test/hosts.hono.test.ts, "the case of response field names is kept", "a response without content-type gets none"
  *   and "latin-1 bytes in response fields stay single bytes when the body arrives late".
  *
+ * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
+ * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays, which is
+ *   iterable: `Headers` iterates over it, and so has each field, and the server's loop over its names does not see that.
+ * - Check: the first response of each global class must store such a record under the symbol `cache`, unchanged, and its
+ *   `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of some fields.
+ * - Otherwise: the fields are `Headers`. The server then changes the head as above.
+ * - Test: test/internals.hono.node.test.ts, "a class of responses that", with a class that copies the record and a class
+ *   that stores it elsewhere. That lines are kept is tested in test/hosts.hono.test.ts and test/apps.hono.test.ts.
+ *
+ * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 takes only
+ * its instances for responses.
+ * - Rests on: the symbol `cache`, as above, and srvx's method `_toNodeResponse()` (srvx.ts).
+ * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
+ *   have the symbol; its fields are sent as they arrived only if the same record is stored.
+ * - Otherwise: the server gets what the web interface of the response has: fields are joined, with names in lower case.
+ * - Test: test/apps.hono.test.ts, "an h3 app beside @hono/node-server keeps the lines of fields" and "changed fields".
+ *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
  * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses
  *   its body. The server then writes this head, calls `getReader` on this body, and ends the response when `read` returns
@@ -29,8 +46,8 @@
  *   responses". That the server does not read the stream is tested there, too.
  */
 import type { IncomingMessage } from "node:http";
-import type { HeaderList } from "../../../src/fields/headers.ts";
-import type { NodeSide } from "./srvx.ts";
+import { type HeaderList, toHeaderList, toHeaders } from "../../../src/fields/headers.ts";
+import type { NodeSide, SrvxParts } from "./srvx.ts";
 
 /**
  * Descriptions of the symbol properties that a request may have even if no code has used its body. Any other symbol means
@@ -73,13 +90,21 @@ function hasFreshBody(request: Request): boolean {
 /** The number of list entries above which `toRecord` gives up: it compares each name with all others. */
 const COMPARED = 2 * 64;
 
+/**
+ * Returns header fields for the constructor of a `Response`.
+ * @param hasLines whether the client's protocol has lines, as HTTP/1.1 has, so that repeated fields should stay separate
+ */
+export function toFields(list: HeaderList, hasLines: boolean): HeadersInit {
+  return toRecord(list) ?? (keepsRecords() ? toLines(list, hasLines) : toHeaders(list));
+}
+
 /** Returns header fields as a record; undefined if a name occurs twice, and for very many fields. */
 export function toRecord(list: HeaderList): Record<string, string> | undefined {
   if (list.length > COMPARED) return undefined;
   const record: Record<string, string> = {};
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string;
-    // `in` also finds `__proto__`, which a record cannot have as a name.
+    // `in` also finds `__proto__`, which such a record cannot have as a name.
     if (name in record || isAmong(list, i, name)) return undefined;
     record[name] = list[i + 1] as string;
   }
@@ -93,6 +118,48 @@ function isAmong(list: HeaderList, end: number, name: string): boolean {
     if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
   }
   return false;
+}
+
+/**
+ * Returns header fields as the values of each name, which has the case of its first field. Code that iterates over the
+ * result gets each field. Only `Set-Cookie` has several values if `hasLines` is false.
+ */
+function toLines(list: HeaderList, hasLines: boolean): HeadersInit {
+  // Without a prototype, `__proto__` is a name like any other.
+  const lines = Object.create(null) as Record<string, string | string[]>;
+  const names = new Map<string, string>();
+  for (const [own, value] of pairsOf(list)) {
+    const lower = own.toLowerCase();
+    const name = names.get(lower) ?? own;
+    const before = lines[name];
+    if (before === undefined) {
+      names.set(lower, name);
+      lines[name] = value;
+    } else if (Array.isArray(before)) before.push(value);
+    else lines[name] = hasLines || lower === "set-cookie" ? [before, value] : `${before}, ${value}`;
+  }
+  return Object.defineProperty(lines as unknown as HeadersInit & object, Symbol.iterator, {
+    value: () => pairsOf(list),
+  });
+}
+
+function* pairsOf(list: HeaderList): Generator<[name: string, value: string], void> {
+  for (let i = 0; i < list.length; i += 2) yield [list[i] as string, list[i + 1] as string];
+}
+
+/** The global class of responses that `keepsRecords` has tried last. */
+let tried: typeof Response | undefined;
+let keeps = false;
+
+/** Whether the global class of responses stores a record as it is, and makes `Headers` of it by iterating. */
+export function keepsRecords(): boolean {
+  const { Response: Current } = globalThis;
+  if (Current === tried) return keeps;
+  tried = Current;
+  const fields = toLines(["Set-Cookie", "a=1", "Set-Cookie", "b=2"], true);
+  const response = new Current(null, { headers: fields });
+  keeps = cacheOf(response)?.[2] === fields && response.headers.getSetCookie().length === 2;
+  return keeps;
 }
 
 /** Makes the server write the head together with the first chunk of the body. */
@@ -115,7 +182,7 @@ export function writeForServer(
 ): void {
   const getOwnReader = stream.getReader.bind(stream) as (...options: unknown[]) => BodyReader;
   const getReader = (...options: unknown[]): BodyReader => {
-    if (!hasCache(response) || !write()) return getOwnReader(...options);
+    if (cacheOf(response) === undefined || !write()) return getOwnReader(...options);
     // The body ends the response by itself, so the server needs to know neither the end of the stream nor its chunks.
     const pending = new Promise<never>(() => {});
     return { closed: pending, read: () => pending, cancel: (reason) => stream.cancel(reason) };
@@ -123,14 +190,36 @@ export function writeForServer(
   Object.assign(stream, { getReader });
 }
 
+/** The parts of a response of @hono/node-server, as long as no code has used its body. */
+type Cache = readonly [status: number, body: SrvxParts["body"], fields: unknown];
+
 /** The symbol under which the last response had its parts. Each copy of the server's module has its own. */
 let cacheKey: symbol | undefined;
 
-/** Whether a response has its parts still, so that no code has used its body. */
-function hasCache(response: Response): boolean {
-  if (cacheKey !== undefined && cacheKey in response) return true;
-  cacheKey = Object.getOwnPropertySymbols(response).find(
-    ({ description }) => description === "cache",
-  );
-  return cacheKey !== undefined;
+/** Returns the parts of a response; undefined if other code has used its body, and for other classes. */
+function cacheOf(response: Response): Cache | undefined {
+  if (cacheKey === undefined || !(cacheKey in response)) {
+    cacheKey = Object.getOwnPropertySymbols(response).find(
+      ({ description }) => description === "cache",
+    );
+  }
+  return cacheKey && (response as unknown as Record<symbol, Cache>)[cacheKey];
+}
+
+/**
+ * Makes srvx's server send the header fields of a response of @hono/node-server's class as they arrived, unless other code
+ * has read or changed them.
+ * @param head what the response was made of
+ */
+export function sendFromSrvx(response: Response, head: Omit<SrvxParts, "body">): void {
+  if (!keepsRecords()) return;
+  const fields = cacheOf(response)?.[2];
+  const toParts = (): SrvxParts => {
+    const cache = cacheOf(response);
+    const { status, statusText } = cache === undefined ? response : head;
+    const isSame = cache !== undefined && cache[2] === fields;
+    const headers = isSame ? head.headers : toHeaderList(response.headers);
+    return { status, statusText, headers, body: cache === undefined ? response.body : cache[1] };
+  };
+  Object.defineProperty(response, "_toNodeResponse", { value: toParts });
 }

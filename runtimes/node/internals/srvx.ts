@@ -24,10 +24,11 @@
  *   the head to the body". That the fast way is taken is tested in test/work.hosts.test.ts.
  *
  * The class of a response.
- * - Rests on: srvx and @hono/node-server may replace the global `Response` by a subclass, and then accept only its
- *   instances. A class whose prototype is another class extends that class.
- * - Check: the global `Response` is compared with the runtime's own when a response is made.
- * - Otherwise: the response is made with the global class, of bytes or of a web stream.
+ * - Rests on: @hono/node-server replaces the global `Response` by a subclass, and h3 then accepts only its instances. An
+ *   app may set it to srvx's `FastResponse`, which takes each native response for an instance. A class whose prototype
+ *   is another class extends that class.
+ * - Check: when a response is made, `instanceof` tells whether the global class takes the proxy's class for its own.
+ * - Otherwise: the response is made with the global class, of bytes or of a web stream (see hono.ts).
  * - Test: test/internals.srvx.node.test.ts, "a global Response that was replaced".
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -98,9 +99,10 @@ function findNative<Class extends object>(current: Class): Class {
   return parent.prototype === undefined ? current : findNative(parent);
 }
 
-/** Whether the server accepts responses of the runtime's own class: only a server that replaced the global does not. */
+/** Whether the server accepts `SrvxResponse`: a server that replaced the global `Response` may not. */
 export function acceptsOwnResponses(): boolean {
-  return globalThis.Response === NativeResponse;
+  const { Response: Current } = globalThis;
+  return Current === NativeResponse || SrvxResponse.prototype instanceof Current;
 }
 
 /** A response whose parts srvx's server takes and sends. For `instanceof`, it is a `Response` of the runtime. */

@@ -1,0 +1,30 @@
+/**
+ * The entry of `fetchway` where no export condition names the runtime: `fetchway/fetch`, with the types of Node's proxies.
+ *
+ * TypeScript sets no condition of a runtime with `"moduleResolution": "bundler"` and `"module": "preserve"`, so it also takes
+ * the types of this entry for code that runs on Node.
+ * @module
+ */
+import type { CreateProxy } from "../src/proxy.ts";
+import { createProxy as createFetchProxy } from "./fetch.ts";
+import type { NodeProxy } from "./node.ts";
+import { refuse, refuseNodeMembers } from "./nodemembers.ts";
+
+export * from "./fetch.ts";
+export type {
+  AttachOptions,
+  NodeHandler,
+  NodeProxy,
+  RequestTrace,
+  SrvxServer,
+  UpgradeListener,
+} from "./node.ts";
+
+/**
+ * Creates a proxy that compiles its options once. On any other runtime than Node, the members that only Node's proxies have
+ * throw a `TypeError` when they are called. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
+ * @throws TypeError that names a bad option and the fix
+ * @example export default createProxy({ target: "https://api.example" });
+ */
+export const createProxy: CreateProxy<NodeProxy> = (options) =>
+  Object.assign(createFetchProxy(options), refuseNodeMembers(), { explain: refuse });
