@@ -7,6 +7,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
+import { loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
@@ -258,10 +259,11 @@ ${table(["", "kept", "not kept", "ratio"], rows)}`;
 }
 
 const machine = describeMachine([]);
+const busy = loadavg()[0] ?? 0;
 const report = `# What connection reuse saves
 
 Made by \`npm run bench:pool\` on ${machine.date} with the ${toStamp(machine.code)}: Fetchway on Node ${machine.versions["node"]}, client, proxy and target on one
-machine with ${machine.cpu}; kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
+machine with ${machine.cpu}, whose load average was ${fixed(busy, 1)} before the run; kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
 
 ${await compareConcurrent()}
 

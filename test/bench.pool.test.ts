@@ -22,7 +22,9 @@ test("every row has figures, and they are consistent", async () => {
   });
   const report = await text(child.stdout);
   expect(report).not.toMatch(/NaN|undefined/);
-  expect(report).toContain(`machine with ${cpus().length} × ${cpus()[0]?.model.trim()};`);
+  expect(report).toContain(
+    `machine with ${cpus().length} × ${cpus()[0]?.model.trim()}, whose load average was `,
+  );
 
   const table = readTable(report, /^60 clients/);
   const numbers = (name: string): number[] => (table[name] ?? []).map(Number);
