@@ -58,6 +58,13 @@ const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
     maxWorkers: 4,
     sequence: { sequencer: HostsFirst },
+    // Only code that runs in the processes of the tests themselves is counted, which are all on Node.
+    coverage: {
+      provider: "v8",
+      include: ["{src,runtimes,integrations,command}/**/*.ts"],
+      reporter: ["text-summary", "html"],
+      reportOnFailure: true,
+    },
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

@@ -10,13 +10,32 @@ end
 wrk.headers["Accept"] = "*/*"
 wrk.headers["User-Agent"] = "bench"
 
+-- wrk itself counts only statuses from 400 on. It copies each response for the function `response`.
+wrong = 0
+if os.getenv("LOAD_STATUS") ~= "" then
+  local expected = tonumber(os.getenv("LOAD_STATUS"))
+  function response(status)
+    if status ~= expected then wrong = wrong + 1 end
+  end
+end
+
+-- Each thread has variables of its own.
+local threads = {}
+function setup(thread)
+  table.insert(threads, thread)
+end
+
 function done(summary, latency)
   local e = summary.errors
+  local status = e.status
+  for _, thread in ipairs(threads) do
+    status = math.max(status, thread:get("wrong"))
+  end
   -- wrk prints its own summary before this.
   print(string.format(
     '{"requests":%d,"duration":%f,"bytes":%d,"mean":%f,"p50":%f,"p99":%f,"errors":%d}',
     summary.requests, summary.duration / 1e6, summary.bytes,
     latency.mean / 1e3, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
-    e.connect + e.read + e.write + e.status + e.timeout
+    e.connect + e.read + e.write + e.timeout + status
   ))
 end

@@ -2,12 +2,20 @@
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createProxy } from "../runtimes/node.ts";
+import type { PoolStats } from "../src/transport.ts";
 import { listen } from "../test/_serve.ts";
 
 /** The configuration of a server, which is passed to it as JSON. */
 export type Role =
   | { role: "target"; delay: number; cert?: string; key?: string }
   | { role: "proxy"; target: string; keepAlive: boolean; maxSockets: number; ca?: string };
+
+/** What a proxy reports when it is asked. */
+export interface State {
+  readonly stats: PoolStats;
+  /** The CPU time of the process since its start, in seconds. */
+  readonly cpu: number;
+}
 
 const BODY = Buffer.alloc(1024, "x");
 
@@ -33,7 +41,13 @@ function start(role: Role): void {
   const tls = ca === undefined ? {} : { tls: { ca } };
   const proxy = createProxy({ target, pool: { keepAlive, maxSockets, ...tls } });
   void tellPort(createServer(proxy.nodeHandler));
-  process.on("message", () => process.send?.(proxy.stats()));
+  process.on("message", () => {
+    const { user, system } = process.cpuUsage();
+    process.send?.({
+      stats: proxy.stats() as PoolStats,
+      cpu: (user + system) / 1e6,
+    } satisfies State);
+  });
 }
 
 start(JSON.parse(process.argv[2] ?? "") as Role);

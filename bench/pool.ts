@@ -7,16 +7,17 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { cpus } from "node:os";
+import { loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
-import { hashOfCode, toStamp } from "./code.ts";
+import { toStamp } from "./code.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import type { PoolStats } from "../src/transport/stats.ts";
 import { makeCertificate } from "../test/_certificate.ts";
-import type { Role } from "./pool-servers.ts";
+import type { Role, State } from "./pool-servers.ts";
 import { sleep } from "./program.ts";
+import { describeMachine } from "./report.ts";
 import { MIB } from "./workloads.ts";
 
 const SOCKETS = 50;
@@ -38,16 +39,16 @@ process.on("exit", () => {
 });
 
 /** Starts a server in a separate process. */
-async function start(role: Role): Promise<{ port: number; stats: () => Promise<PoolStats> }> {
+async function start(role: Role): Promise<{ port: number; ask: () => Promise<State> }> {
   const file = fileURLToPath(new URL("pool-servers.ts", import.meta.url));
   const child = fork(file, [JSON.stringify(role)]);
   children.push(child);
   const [port] = (await once(child, "message")) as [number];
   return {
     port,
-    async stats() {
-      child.send("stats");
-      return ((await once(child, "message")) as [PoolStats])[0];
+    async ask() {
+      child.send("state");
+      return ((await once(child, "message")) as [State])[0];
     },
   };
 }
@@ -71,11 +72,15 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
   const work = async (): Promise<void> => {
     for (let count = 0; count < requests; count++) {
       const since = performance.now();
-      const { statusCode, body } = await pool.request({ method: "GET", path: "/" });
-      const { byteLength } = await body.arrayBuffer();
+      try {
+        const { statusCode, body } = await pool.request({ method: "GET", path: "/" });
+        const { byteLength } = await body.arrayBuffer();
+        bytes += byteLength;
+        if (statusCode !== 200 || byteLength !== 1024) failed++;
+      } catch {
+        failed++;
+      }
       times[at++] = performance.now() - since;
-      bytes += byteLength;
-      if (statusCode !== 200 || byteLength !== 1024) failed++;
     }
   };
   const since = performance.now();
@@ -86,10 +91,10 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
 }
 
 /** Returns the counters as soon as every idle connection is closed, or after a time limit. */
-async function statsAtRest(ask: () => Promise<PoolStats>): Promise<PoolStats> {
+async function statsAtRest(ask: () => Promise<State>): Promise<PoolStats> {
   const until = performance.now() + 2 * poolDefaults.freeSocketTimeout;
   for (;;) {
-    const stats = await ask();
+    const { stats } = await ask();
     const isEmpty = Object.values(stats.origins).every(({ inUse, free }) => inUse + free === 0);
     if (isEmpty || performance.now() > until) return stats;
     await sleep(100);
@@ -109,6 +114,8 @@ const longest = (run: Run): number => quantile(run, 1);
 const sum = ({ times }: Run): number => times.reduce((total, time) => total + time, 0);
 const mean = (run: Run): number => sum(run) / run.times.length;
 const fixed = (value: number, digits = 2): string => value.toFixed(digits);
+const percent = (part: number, whole: number, digits: number): string =>
+  `${fixed((100 * part) / whole, digits)} %`;
 
 const BOUNDS = [5, 7, 10, 15, 20, 30, 50, 100, Infinity];
 
@@ -118,7 +125,7 @@ function histogram(run: Run): string[] {
     const until = run.times.findIndex((time) => time >= bound);
     const count = (until < 0 ? run.times.length : until) - below;
     below += count;
-    return `${fixed((100 * count) / run.times.length, 1)} %`;
+    return percent(count, run.times.length, 1);
   });
 }
 
@@ -140,13 +147,15 @@ function table(head: string[], rows: string[][]): string {
 /** The benchmark of agentkeepalive: 60 clients share 50 sockets to an upstream that takes 5 ms. */
 async function compareConcurrent(): Promise<string> {
   const target = `http://127.0.0.1:${(await start({ role: "target", delay: DELAY })).port}`;
-  const runs: { run: Run; stats: PoolStats }[] = [];
+  const runs: { run: Run; stats: PoolStats; cpu: number }[] = [];
   for (const keepAlive of [true, false]) {
     const proxy = await start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS });
     // Warm up first, so that the compilation of the code is not measured.
     await load(proxy.port, CLIENTS, Math.min(100, each));
+    const before = await proxy.ask();
     const run = await load(proxy.port, CLIENTS, each);
-    runs.push({ run, stats: await statsAtRest(proxy.stats) });
+    const { cpu } = await proxy.ask();
+    runs.push({ run, cpu: cpu - before.cpu, stats: await statsAtRest(proxy.ask) });
   }
   const columns = (name: string, of: (each: (typeof runs)[number]) => string): string[] => [
     name,
@@ -154,12 +163,20 @@ async function compareConcurrent(): Promise<string> {
   ];
   const rows = [
     columns("transactions", ({ run }) => String(run.times.length)),
+    columns("successful transactions", ({ run }) => String(run.times.length - run.failed)),
     columns("failed transactions", ({ run }) => String(run.failed)),
+    columns("availability", ({ run: { times, failed } }) =>
+      percent(times.length - failed, times.length, 2),
+    ),
     columns("elapsed, s", ({ run }) => fixed(run.seconds)),
     columns("data transferred, MiB", ({ run }) => fixed(run.bytes / MIB)),
     columns("throughput, MiB/s", ({ run }) => fixed(run.bytes / MIB / run.seconds)),
     columns("concurrency", ({ run }) => fixed(sum(run) / 1000 / run.seconds)),
     columns("transactions per second", ({ run }) => fixed(run.times.length / run.seconds, 0)),
+    columns("CPU of the proxy, s", ({ cpu }) => fixed(cpu)),
+    columns("CPU of the proxy per transaction, µs", ({ run, cpu }) =>
+      fixed((cpu / run.times.length) * 1e6, 0),
+    ),
     columns("latency, mean, ms", ({ run }) => fixed(mean(run))),
     columns("p50", ({ run }) => fixed(quantile(run, 0.5))),
     columns("p95", ({ run }) => fixed(quantile(run, 0.95))),
@@ -199,11 +216,16 @@ async function compareSequence(scheme: "http" | "https"): Promise<string> {
   // Alternate between the two, so that a change of the machine's speed affects both.
   const rounds = 10;
   const times: number[][] = [[], []];
+  const cpu = [0, 0];
   for (let round = -1; round < rounds; round++) {
     for (const [index, proxy] of proxies.entries()) {
+      const before = await proxy.ask();
       const run = await load(proxy.port, 1, Math.ceil(sequence / rounds));
+      const after = await proxy.ask();
       if (run.failed > 0) throw new Error(`${run.failed} requests failed`);
-      if (round >= 0) times[index]?.push(...run.times);
+      if (round < 0) continue;
+      times[index]?.push(...run.times);
+      cpu[index] = (cpu[index] ?? 0) + after.cpu - before.cpu;
     }
   }
   const runs = times.map((all): Run => ({
@@ -226,15 +248,22 @@ async function compareSequence(scheme: "http" | "https"): Promise<string> {
     row("p95", (run) => quantile(run, 0.95)),
     row("max", longest),
   ];
+  const [keptCpu, notCpu] = cpu.map((seconds) => (seconds / kept.times.length) * 1e6) as [
+    number,
+    number,
+  ];
+  rows.push(["CPU of the proxy, µs", fixed(keptCpu, 0), fixed(notCpu, 0), fixed(notCpu / keptCpu)]);
   return `## ${scheme.toUpperCase()}, ${sequence} requests one after the other
 
-${table(["", "kept", "not kept", "times as long"], rows)}`;
+${table(["", "kept", "not kept", "ratio"], rows)}`;
 }
 
+const machine = describeMachine([]);
+const busy = loadavg()[0] ?? 0;
 const report = `# What connection reuse saves
 
-Made by \`npm run bench:pool\` with the ${toStamp(hashOfCode())}: Fetchway on Node ${process.versions.node}, ${cpus().length} cores, client, proxy and target on one machine;
-kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
+Made by \`npm run bench:pool\` on ${machine.date} with the ${toStamp(machine.code)}: Fetchway on Node ${machine.versions["node"]}, client, proxy and target on one
+machine with ${machine.cpu}, whose load average was ${fixed(busy, 1)} before the run; kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
 
 ${await compareConcurrent()}
 

@@ -14,6 +14,9 @@ const HEAD_END = Buffer.from("\r\n\r\n");
 /** The time between two events in milliseconds, long enough that no proxy receives two events at once. */
 const EVENT_INTERVAL = 5;
 
+/** The path on which the upstream closes the connection without a response. */
+const DROPPED = "/drop";
+
 function headOf(type: string, framing: string): string {
   return `HTTP/1.1 200 OK\r\nContent-Type: ${type}\r\n${framing}\r\nCache-Control: max-age=60\r\nETag: "bench"\r\n\r\n`;
 }
@@ -129,7 +132,8 @@ class Connection {
     } else if (this.#path === "/events") {
       socket.write(streamHead);
       streams.set(socket, EVENTS);
-    } else socket.write(answers.get(this.#path) ?? ready);
+    } else if (this.#path === DROPPED) socket.destroy();
+    else socket.write(answers.get(this.#path) ?? ready);
     this.#left = -1;
     this.#length = 0;
     this.#checksum = 0;

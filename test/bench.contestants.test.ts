@@ -49,6 +49,31 @@ describe("load and validation", () => {
     await expect(validate(get, await start(handler))).rejects.toThrow(message);
   });
 
+  test.each([
+    [204, "get-1k"],
+    [302, "get-1k"],
+    [502, "get-1k"],
+    [204, "get-1m"],
+  ])("a contestant that sometimes answers %i to %s has no figures", async (status, name) => {
+    const workload = workloads.find((each) => each.name === name) as Workload;
+    let count = 0;
+    const port = await start((_, res) => {
+      if (++count % 20 === 0) res.writeHead(status).end();
+      else res.writeHead(200, headers).end(workload.answer);
+    });
+    const message = /^\d+ of \d+ requests failed|^\d+ bytes for \d+ responses/;
+    await expect(runLoad(workload, port, 1, 2)).rejects.toThrow(message);
+  });
+
+  test("a contestant that sometimes drops a connection has no figures", async () => {
+    let count = 0;
+    const port = await start((_, res) => {
+      if (++count % 20 === 0) res.destroy();
+      else res.writeHead(200, headers).end(get.answer);
+    });
+    await expect(runLoad(get, port, 1, 2)).rejects.toThrow(/^\d+ of \d+ requests failed/);
+  });
+
   test("the POST workload sends 1024 bytes of JSON and expects them back", async () => {
     expect(post.body).toHaveLength(1024);
     expect(JSON.parse(String(post.body))).toBeTypeOf("object");
@@ -82,6 +107,17 @@ test.each(contestants.filter(({ role }) => role !== "reference"))(
   },
 );
 
+/** Sends a request that the upstream drops. @returns whether a load generator can see that it failed */
+async function isFailureSeen(port: number, init: RequestInit): Promise<boolean> {
+  const signal = AbortSignal.timeout(10_000);
+  try {
+    return (await fetch(`http://127.0.0.1:${port}/drop`, { ...init, signal })).status >= 500;
+  } catch (error) {
+    // workerd closes the connection if its handler throws.
+    return (error as Error).name === "TypeError";
+  }
+}
+
 describe("contestants", () => {
   let directory: string;
   let upstream: Program;
@@ -96,7 +132,7 @@ describe("contestants", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes its own validation",
+    "$title passes its own validation, and does not leave a client waiting whose request failed",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await freePort();
@@ -106,6 +142,8 @@ describe("contestants", () => {
       });
       try {
         for (const workload of workloads) await validate(workload, port);
+        expect(await isFailureSeen(port, {})).toBe(true);
+        expect(await isFailureSeen(port, { method: "POST", body: "body" })).toBe(true);
       } finally {
         await program.stop();
       }

@@ -1,5 +1,6 @@
 /** The benchmark of the pool measures and reports the same figures as the benchmark of agentkeepalive. */
 import { spawn } from "node:child_process";
+import { cpus } from "node:os";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 
@@ -21,13 +22,18 @@ test("every row has figures, and they are consistent", async () => {
   });
   const report = await text(child.stdout);
   expect(report).not.toMatch(/NaN|undefined/);
+  expect(report).toContain(
+    `machine with ${cpus().length} × ${cpus()[0]?.model.trim()}, whose load average was `,
+  );
 
   const table = readTable(report, /^60 clients/);
   const numbers = (name: string): number[] => (table[name] ?? []).map(Number);
   // The counters of connections also include the same number of requests for warm-up.
   const transactions = 60 * 5;
   expect(table["transactions"]).toEqual([`${transactions}`, `${transactions}`]);
+  expect(table["successful transactions"]).toEqual([`${transactions}`, `${transactions}`]);
   expect(table["failed transactions"]).toEqual(["0", "0"]);
+  expect(table["availability"]).toEqual(["100.00 %", "100.00 %"]);
   expect(table["data transferred, MiB"]).toEqual(["0.29", "0.29"]);
   const [created = 0, one] = numbers("sockets created, warm-up included");
   expect(created).toBeLessThanOrEqual(50);
@@ -43,7 +49,17 @@ test("every row has figures, and they are consistent", async () => {
     expect(of("p99")).toBeGreaterThanOrEqual(of("p50"));
     expect(of("p50")).toBeGreaterThanOrEqual(of("shortest"));
     expect(of("concurrency")).toBeLessThanOrEqual(60);
-    for (const name of ["elapsed, s", "transactions per second", "throughput, MiB/s"]) {
+    const perTransaction = of("CPU of the proxy per transaction, µs");
+    // Both are rounded, the sum to 10 ms.
+    expect(Math.abs(perTransaction * transactions * 1e-6 - of("CPU of the proxy, s"))).toBeLessThan(
+      0.01,
+    );
+    for (const name of [
+      "elapsed, s",
+      "transactions per second",
+      "throughput, MiB/s",
+      "CPU of the proxy per transaction, µs",
+    ]) {
       expect(of(name), name).toBeGreaterThan(0);
     }
   }
@@ -53,5 +69,8 @@ test("every row has figures, and they are consistent", async () => {
     const column = ["min", "p50", "p95", "max"].map((name) => Number(rows[name]?.[0]));
     expect(column).toEqual(column.toSorted((a, b) => a - b));
     expect(column[0]).toBeGreaterThan(0);
+    const [kept = 0, not = 0, ratio] = (rows["CPU of the proxy, µs"] ?? []).map(Number);
+    expect(kept).toBeGreaterThan(0);
+    expect(ratio).toBeCloseTo(not / kept, 1);
   }
 }, 60_000);

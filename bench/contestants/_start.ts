@@ -1,8 +1,8 @@
 /** Reads the settings of a contestant on Node, and starts its server. */
 import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
-import type { RequestListener } from "node:http";
-import type { Server } from "node:net";
+import { type RequestListener, ServerResponse } from "node:http";
+import type { Server, Socket } from "node:net";
 import { type Handlers, listen, serve, type ServerKind } from "../../test/_serve.ts";
 
 export const port: number = Number(process.env["PORT"]);
@@ -27,4 +27,13 @@ export async function start<Kind extends ServerKind>(
   const server = createServer({ cert: pem, key: pem }, handler as RequestListener);
   await listen(server, port);
   return server;
+}
+
+/**
+ * Answers that the upstream has failed, so that the load generator counts the failure, and a client does not wait. A
+ * response that has begun, or a tunnel, is broken off.
+ */
+export function answerFailure(answer: ServerResponse | Socket): void {
+  if (answer instanceof ServerResponse && !answer.headersSent) answer.writeHead(502).end();
+  else answer.destroy();
 }

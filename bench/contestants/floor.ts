@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
-import { isHttp2, start, target } from "./_start.ts";
+import { answerFailure, isHttp2, start, target } from "./_start.ts";
 
 const pool = new Pool(target, { allowH2: isHttp2 });
 const ROOM = 65_536;
@@ -52,7 +52,7 @@ class Handler implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(): void {
-    this.#res.destroy();
+    answerFailure(this.#res);
   }
 }
 

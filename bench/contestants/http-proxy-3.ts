@@ -2,12 +2,12 @@ import { Agent, type IncomingMessage } from "node:http";
 import { Agent as SecureAgent } from "node:https";
 import type { Socket } from "node:net";
 import { createProxyServer } from "http-proxy-3";
-import { start, target } from "./_start.ts";
+import { answerFailure, start, target } from "./_start.ts";
 
 // By default, http-proxy-3 opens a connection for each request, at more than twice the cost.
 const AgentOf = target.startsWith("https:") ? SecureAgent : Agent;
 const proxy = createProxyServer({ target, agent: new AgentOf({ keepAlive: true }) });
-proxy.on("error", () => {});
+proxy.on("error", (_, __, res) => answerFailure(res));
 const server = await start("node", (req, res) => proxy.web(req, res));
 server.on("upgrade", (req: IncomingMessage, socket: Socket, head: Buffer) => {
   proxy.ws(req, socket, head);

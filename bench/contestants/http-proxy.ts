@@ -1,9 +1,9 @@
 import { Agent, type IncomingMessage, type ServerResponse } from "node:http";
 import { createRequire } from "node:module";
-import { start, target } from "./_start.ts";
+import { answerFailure, start, target } from "./_start.ts";
 
 interface ProxyServer {
-  on(event: "error", listener: () => void): void;
+  on(event: "error", listener: (e: Error, req: IncomingMessage, res: ServerResponse) => void): void;
   web(req: IncomingMessage, res: ServerResponse): void;
 }
 
@@ -13,5 +13,5 @@ const { createProxyServer } = createRequire(import.meta.url)("http-proxy") as {
 };
 // By default, http-proxy opens a connection for each request.
 const proxy = createProxyServer({ target, agent: new Agent({ keepAlive: true }) });
-proxy.on("error", () => {});
+proxy.on("error", (_, __, res) => answerFailure(res));
 await start("node", (req, res) => proxy.web(req, res));

@@ -44,8 +44,9 @@ export interface PoolOptions {
    */
   maxSockets?: number;
   /**
-   * Maximum number of idle connections kept to one origin; surplus connections are closed when they have not been
-   * needed for 100 ms. `0` keeps none, `Infinity` keeps all.
+   * Maximum number of idle connections kept to one origin: 64 carry 6,400 requests a second that take 10 ms each; surplus
+   * connections, which occupy the upstream after a burst, are closed when they have not been needed for 100 ms. `0` keeps
+   * none, `Infinity` keeps all.
    * @default 64
    */
   maxFreeSockets?: number;
@@ -59,10 +60,11 @@ export interface PoolOptions {
    */
   maxTotalFreeSockets?: number;
   /**
-   * Milliseconds that an idle connection is kept.
+   * Milliseconds that an idle connection is kept: by default less than the 5 s after which Node's servers and others close
+   * it, so that no request is sent while they do.
    *
-   * The default is below the 5 s after which many upstreams close an idle connection, so that the proxy closes it
-   * first. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
+   * With a longer time than the upstream's own, some requests meet a connection that the upstream is closing: they are sent
+   * again if they are idempotent, and get 502 otherwise. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
    * @default 4000
    */
   freeSocketTimeout?: number;
@@ -103,7 +105,10 @@ export interface PoolOptions {
    */
   keepAlive?: boolean;
   /**
-   * Milliseconds of silence on a connection before TCP sends keep-alive probes; `0` sends none.
+   * Milliseconds of silence on a connection before TCP sends keep-alive probes, which find out that the peer is gone, and
+   * keep load balancers from dropping the connection, some after 4 minutes; `0` sends none.
+   *
+   * Event streams and tunnels need the probes: an idle connection of the pool is closed before the first one.
    * @default 60000
    */
   keepAliveInitialDelay?: number;
