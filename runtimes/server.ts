@@ -89,13 +89,13 @@ interface Server {
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};
-  // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
-  // the header section off, too.
-  if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
   // A proxy on Bun has these options as members; on other runtimes all are undefined.
   const { maxRequestBodySize, error, websocket } = proxy as Proxy &
     Partial<Record<"maxRequestBodySize" | "error" | "websocket", unknown>>;
-  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error, websocket };
+  if (maxRequestBodySize !== undefined) return { maxRequestBodySize, error, websocket };
+  // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
+  // the header section off, too.
+  return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
 }
 
 /** A proxy that is ready to run: `deno serve`, `bun run`, `wrangler` and `srvx` start a server of this default export. */

@@ -533,7 +533,9 @@ test("a replaced worker that does not answer is killed", async () => {
   const [, killed] = /worker (\d+), which was replaced, does not answer/.exec(proxy.stderr) ?? [];
   expect(before).toContain(Number(killed));
   await until(() => !isRunning(Number(killed)), "the end of the process");
-  expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
+  await expect
+    .poll(async () => (await stats()).workers)
+    .toMatchObject({ running: 2, retired: 0, restarts: 0 });
 });
 
 test("a worker that hangs is replaced, and killed if it goes on hanging", async () => {

@@ -212,7 +212,8 @@ export class Router {
   }
 
   #attach(route: LiveRoute): void {
-    if (this.#server === undefined || !("attach" in route.proxy)) return;
+    // Only Node's server hands upgrades over.
+    if (this.#server?.node === undefined) return;
     const match = (message: IncomingMessage): boolean => {
       if (!this.#admit(message)) return false;
       const { only } = this.#table;
