@@ -16,7 +16,7 @@ const upstream = new Upstream();
 /** A module with what replaces Node's globals: the bundler takes from it the globals that the code uses. */
 const globals = Object.entries(env.inject)
   .map(([name, from]) => {
-    const [module, member] = Array.isArray(from) ? from : [from, "default"];
+    const [module, member = "default"] = [from].flat();
     return `export { ${member} as ${name} } from "${module}";`;
   })
   .join("\n");
@@ -38,7 +38,7 @@ async function bundle(code: string, conditions: string[]): Promise<Bundle> {
     platform: "neutral",
     target: "es2024",
     conditions,
-    alias: env.alias as Record<string, string>,
+    alias: env.alias,
     inject: ["unenv-globals"],
     plugins: [
       {
@@ -127,7 +127,7 @@ beforeAll(async () => {
       },
       dev: { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] },
     })),
-  } as unknown as MiniflareOptions);
+  } as MiniflareOptions);
   await miniflare.ready;
 });
 afterEach(() => upstream.reset());
