@@ -43,7 +43,7 @@ const SLOW = [
   "leaks,miniflare,pipeline,pool,readme.run,reuse,stale,storm,transport,upgradesocket,upload,upstreams.runtimes,upstreams.simulation,websocket,work",
   "wrapped",
 ].join(",");
-const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,workerd";
+const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,undici-*,workerd";
 
 const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
   plugins:
