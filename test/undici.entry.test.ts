@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createSecureServer, createServer as createHttp2Server } from "node:http2";
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import { createConnection } from "node:net";
+import { createConnection, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
@@ -16,6 +16,7 @@ import { describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import * as ofNode from "../runtimes/node.ts";
 import * as entry from "../runtimes/undici.ts";
+import { SocketTunnel } from "../runtimes/undici/sockettunnel.ts";
 import { poolSchema, type PoolOptions } from "../src/options/pooloptions.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, sayHello } from "./_handshake.ts";
@@ -164,6 +165,11 @@ describe("pool", () => {
     server.listen(path);
     await once(server, "listening");
     expect(await ask(make({ socketPath: path }, "http://unix.test"))).toBe("200 unix.test");
+    const transport = createUndiciTransport({ socketPath: path });
+    closing.unshift(() => transport.destroy?.());
+    expect(await ask(createProxy({ target: "http://agent.test", transport }))).toBe(
+      "200 agent.test",
+    );
   });
 
   test("tls: its names are checked, and `servername` replaces the target's", async () => {
@@ -174,6 +180,11 @@ describe("pool", () => {
     const target = `https://127.0.0.1:${await listen(server)}`;
     expect(await ask(make({ tls: { ca: cert, servername: "localhost" } }, target))).toBe("200 ok");
     expect(asked).toBe("localhost");
+    const elsewhere = { servername: "other.test", rejectUnauthorized: false };
+    expect(await ask(make({ tls: elsewhere }, target.replace("127.0.0.1", "localhost")))).toBe(
+      "200 ok",
+    );
+    expect(asked).toBe("other.test");
     expect(await ask(make({}, target))).toMatch(/tls_certificate_error/);
     expect(() => make({ tls: { CA: cert } as never })).toThrow(/did you mean `ca`/);
   });
@@ -276,6 +287,54 @@ describe("tunnels", () => {
     await within(end(proxy), "the end");
     expect(await within(closed, "the WebSocket's close")).toBe(1006);
     expect(proxy.stats()).toMatchObject({ tunnels: 1, closed: 1 });
+  });
+
+  test("a refused upgrade ends the connection of an agent of the app", async () => {
+    const agent = new Agent({ keepAliveTimeout: 60_000 });
+    closing.unshift(() => agent.destroy());
+    const transport = createUndiciTransport(agent);
+    const proxy = createProxy({ target: upstream.url, transport });
+    const server = createHttpServer(proxy.nodeHandler);
+    proxy.attach(server);
+    closing.push(() => server.close());
+    upstream.script = (call) => call.reply(403);
+    await expect(sayHello(`ws://127.0.0.1:${await listen(server)}/`)).rejects.toThrow(/403/);
+    await within((await upstream.call()).link.closed, "the connection's close");
+  });
+
+  describe("a connection", () => {
+    /** Makes a tunnel of a connection. @returns the upstream's end, and what the tunnel reports, in order */
+    async function connectTunnel(): Promise<{ peer: Socket; events: unknown[] }> {
+      const events: unknown[] = [];
+      const server = createServer({ allowHalfOpen: true });
+      closing.push(() => server.close());
+      const accepted = once(server, "connection") as Promise<[Socket]>;
+      const tunnel = new SocketTunnel(createConnection(await listen(server), "127.0.0.1"));
+      tunnel.attach({
+        onData: (bytes) => void events.push(Buffer.from(bytes).toString()),
+        onDrain: () => {},
+        onEnd: () => void events.push("end"),
+        onClose: (error) => void events.push(error),
+      });
+      const [peer] = await accepted;
+      return { peer, events };
+    }
+
+    test("that the upstream ends is closed in order", async () => {
+      const { peer, events } = await connectTunnel();
+      peer.end("bytes");
+      await until(() => events.length === 3, "the close");
+      expect(events).toEqual(["bytes", "end", undefined]);
+    });
+
+    test("that is reset is closed with its error", async () => {
+      const { peer, events } = await connectTunnel();
+      peer.write("bytes");
+      await until(() => events.length === 1, "the bytes");
+      peer.resetAndDestroy();
+      await until(() => events.length === 2, "the close");
+      expect(events).toEqual(["bytes", expect.objectContaining({ code: "ECONNRESET" })]);
+    });
   });
 
   test("are opened by HTTP/1.1, also where the agent may use HTTP/2", async () => {
