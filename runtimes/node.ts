@@ -16,6 +16,7 @@ import type { NodeProxy } from "./node/nodeproxy.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
 
 export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
 export * from "./node/nodeproxy.ts";
 
 /**

@@ -20,6 +20,7 @@ import { type AgentOptions, fillAgentOptions, toAgentOptions } from "./undici/ag
 import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.ts";
 
 export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
 export * from "./node/nodeproxy.ts";
 export type { AgentOptions };
 

@@ -7,7 +7,6 @@ import type { AttachOptions, SrvxServer } from "./attach.ts";
 import type { UpgradeListener } from "./handleupgrade.ts";
 import { awaitingContinue } from "./incomingbody.ts";
 
-export { applyAbsoluteForm } from "../absoluteform.ts";
 export { endWhenLost } from "../sockets/http2/lostsessions.ts";
 export type { RequestTrace } from "../sockets/requestchannel.ts";
 export type { AttachOptions, SrvxServer, UpgradeListener };
