@@ -40,10 +40,10 @@ process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.c
 /** Tests that start processes, or send much over sockets, which `npm run test:quick` leaves out. */
 const SLOW = [
   "attachcontinue,bench,body.unframed,cli,clienttimeouts,deno,deployments,dns,examples,growth,http2,inprocess,install",
-  "leaks,miniflare,pipeline,pool,readme.run,reuse,stale,storm,transport,upgradesocket,upload,upstreams.runtimes,upstreams.simulation,websocket,work",
+  "leaks,miniflare,pipeline,pool,readme.run,reuse,stale,storm,transport,undici.entry,upgradesocket,upload,upstreams.runtimes,upstreams.simulation,websocket,work",
   "wrapped",
 ].join(",");
-const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,workerd";
+const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,undici-*,workerd";
 
 const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
   plugins:

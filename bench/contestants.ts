@@ -74,6 +74,14 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
   };
   const title = { bun: "Bun", deno: "Deno", workerd: "workerd" }[runtime];
   const naive = `${runtime}-naive`;
+  const overFetch: Contestant = {
+    name: `${runtime}-fetch`,
+    title: `Fetchway, ${title}, fetch`,
+    role: "fetchway",
+    uses: [runtime],
+    rival: naive,
+    command: (place) => command(`${runtime}-fetch`, place),
+  };
   return [
     {
       name: runtime,
@@ -91,6 +99,8 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       uses: [runtime],
       command: (place) => command(naive, place),
     },
+    // The entry for workerd has no other client.
+    ...(runtime === "workerd" ? [] : [overFetch]),
   ];
 }
 

@@ -1,20 +1,58 @@
 /**
- * A transport for Node that sends requests with undici: `fetchway/undici`.
+ * The entry for Node over undici: `fetchway/undici`. It has what `fetchway/node` has, and sends requests through undici's
+ * `Agent` instead of Fetchway's own client, of which it loads nothing.
  * @module
  */
-import type { Dispatcher } from "undici";
+import { Agent, type Dispatcher } from "undici";
+import { isRecord } from "../src/schema/schema.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
+import {
+  bindCreateProxy,
+  bindProxyFetch,
+  type CreateProxy,
+  type ProxyFetch,
+  type Runtime,
+} from "../src/proxy.ts";
 import type { Transport } from "../src/transport/port.ts";
+import { addServerSide, nodeParts } from "./node/nodeparts.ts";
+import type { NodeProxy } from "./node/nodeproxy.ts";
+import { type AgentOptions, fillAgentOptions, toAgentOptions } from "./undici/agentoptions.ts";
 import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.ts";
 
+export * from "../src/index.ts";
+export { applyAbsoluteForm } from "./absoluteform.ts";
+export * from "./node/nodeproxy.ts";
+export type { AgentOptions };
+
+// Fail when the module is loaded: the first request would fail with a message that does not name the cause.
+if (typeof Agent.prototype.dispatch !== "function") {
+  throw new Error(
+    "fetchway: this runtime replaces the package undici by a part of it that sends no requests, as Bun does; " +
+      'import "fetchway", which has a client of its own',
+  );
+}
+
 /**
- * Creates a transport that sends requests through undici on Node. Use it for undici's proxy agents (`ProxyAgent`,
- * `EnvHttpProxyAgent`, `Socks5ProxyAgent`), for tests with `MockAgent`, for HTTP/2 (`new Agent({ allowH2: true })`), or for
- * an agent that the app already has. Install the package `undici` beside this one.
+ * Creates a transport that sends requests through an `Agent` of undici with these options of a pool. Options that undici
+ * does not have are refused: `maxFreeSockets`, `maxTotalFreeSockets`, `timeout`, `maxQueued`, `queueTimeout`, `noDelay` and
+ * `dns`. `createUndiciTransport` takes undici's own options.
+ * @throws TypeError that names a bad option and the fix
+ * @example const transport = createTransport({ maxSockets: 50, http2: true });
+ */
+export function createTransport(options: PoolOptions = {}): Transport {
+  return new UndiciTransport(toAgentOptions(options));
+}
+
+/**
+ * Creates a transport that sends requests through a dispatcher of undici, or through an `Agent` that it makes of undici's
+ * own options. Use it for undici's proxy agents (`ProxyAgent`, `EnvHttpProxyAgent`, `Socks5ProxyAgent`), for tests with
+ * `MockAgent`, for an agent that the app already has, or for options that a pool lacks. Install the package `undici`
+ * beside this one.
  *
  * As with the proxy's own transport, bodies are neither decoded nor changed, redirects are not followed, and each request
  * is sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only
- * the time to connect is limited by the dispatcher, so that `connectTimeout` has no effect. A target with a unix socket or
- * TLS options is refused: set these on the dispatcher.
+ * the time to connect is limited by the dispatcher, so that `connectTimeout` of a request has no effect. A target with a
+ * unix socket or TLS options is refused: set these on the dispatcher.
  *
  * These guarantees do not cover what a dispatcher does on its own. `RetryAgent` and the interceptors `retry` and `redirect`
  * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`,
@@ -23,20 +61,47 @@ import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.t
  * headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the case of their
  * names, and reason phrases. With a dispatcher that the app passes, the lines of a repeated request field are sent together,
  * at the place of the first one.
- * @param dispatcher the dispatcher to send requests through, which the app itself closes. By default, the transport makes
- * an `Agent` that speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle one for 4 s; the transport's
- * `close()` and `destroy()` close it
- * @throws TypeError for a value that is not a dispatcher of undici
+ * @param dispatcher a dispatcher, which the app itself closes; or options of an `Agent`, which the transport's `close()` and
+ * `destroy()` close. By default, that agent speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle
+ * one for 4 s
+ * @throws TypeError for a value that is neither, and for options that undici refuses
  * @example
  * ```ts
  * import { ProxyAgent } from "undici";
- * import { createProxy } from "fetchway";
- * import { createUndiciTransport } from "fetchway/undici";
+ * import { createProxy, createUndiciTransport } from "fetchway/undici";
  *
  * const transport = createUndiciTransport(new ProxyAgent("http://proxy.internal:3128"));
  * export default createProxy({ target: "https://api.example", transport });
  * ```
  */
-export function createUndiciTransport(dispatcher?: Dispatcher): Transport {
-  return dispatcher === undefined ? new UndiciTransport() : new DispatcherTransport(dispatcher);
+export function createUndiciTransport(dispatcher: Dispatcher | AgentOptions = {}): Transport {
+  return isRecord(dispatcher) && !("dispatch" in dispatcher)
+    ? new UndiciTransport(fillAgentOptions(dispatcher))
+    : new DispatcherTransport(dispatcher as Dispatcher);
 }
+
+const runtime: Runtime = {
+  ...nodeParts,
+  createTransport,
+  explainOption: (name, value) =>
+    name === "dispatcher"
+      ? "pass `transport: createUndiciTransport(dispatcher)`, made once"
+      : nodeParts.explainOption?.(name, value),
+};
+
+/**
+ * Forwards a request to a target and resolves to the response to return. All calls share the connections of one `Agent`.
+ * @example app.all("/**", (event) => proxyFetch(event.req, "http://127.0.0.1:4000"));
+ */
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
+
+/**
+ * Creates a proxy, which compiles its options once and has an `Agent` of its own. `pool` has the agent's options, as
+ * `createTransport` takes them.
+ * @throws TypeError that names a bad option and the fix
+ * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);
+ */
+export const createProxy: CreateProxy<NodeProxy> = /* @__PURE__ */ bindCreateProxy(
+  runtime,
+  (route) => addServerSide(route, runtime),
+);

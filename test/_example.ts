@@ -7,6 +7,7 @@ const SOURCES: Readonly<Record<string, string>> = {
   fetchway: "#fetchway",
   "fetchway/bun": "../runtimes/bun.ts",
   "fetchway/transport": "../src/transport.ts",
+  "fetchway/undici": "../runtimes/undici.ts",
 };
 
 /** Returns the code of an example as its users write it. */

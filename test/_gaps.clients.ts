@@ -8,6 +8,8 @@ import type { TestName } from "./_suite.ts";
 /** The host with the same server and Fetchway's own client, from which each of these hosts inherits its gaps. */
 export const serverOf: Readonly<Record<ClientHost, HostName>> = {
   undici: "node",
+  "undici-h3": "h3",
+  "undici-hono": "hono",
   "fetch-node": "node",
   "fetch-bun": "bun",
   "fetch-deno": "deno",

@@ -5,7 +5,9 @@ import type { TestName } from "./_suite.ts";
 export type Loss = [reason: string, hosts: readonly ClientHost[], tests: readonly TestName[]];
 
 const FETCH = ["fetch-node", "fetch-bun", "fetch-deno"] as const;
-const UNDICI = ["undici", "fetch-node"] as const;
+const UNDICI = ["undici", "undici-h3", "undici-hono"] as const;
+/** Node's `fetch` is undici's. */
+const ANY_UNDICI = [...UNDICI, "fetch-node"] as const;
 const [ON_NODE, ON_BUN, ON_DENO] = [["fetch-node"], ["fetch-bun"], ["fetch-deno"]] as const;
 const NODE_AND_BUN = ["fetch-node", "fetch-bun"] as const;
 const BUN_AND_DENO = ["fetch-bun", "fetch-deno"] as const;
@@ -14,7 +16,7 @@ const NODE_AND_DENO = ["fetch-node", "fetch-deno"] as const;
 export const losses: readonly Loss[] = [
   [
     "a request's head is sent only with the first chunk of its body",
-    UNDICI,
+    ANY_UNDICI,
     [
       "an upload's request head is forwarded before its body arrives",
       "a connection is kept after a body with Content-Length that arrived after its head",
@@ -22,7 +24,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "an unsolicited 100 of the upstream becomes 502",
-    UNDICI,
+    ANY_UNDICI,
     [
       "an unsolicited 100 before the final response is ignored",
       "a client that sends no Expect gets no 100 of the upstream",
@@ -30,7 +32,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "Expect is not forwarded: the client asks for the body before the upstream does",
-    UNDICI,
+    ANY_UNDICI,
     [
       "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
       "an upstream that refuses an expectation with 413 is never sent the body",
@@ -38,7 +40,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "`OPTIONS *` is answered with 501",
-    UNDICI,
+    ANY_UNDICI,
     [
       "OPTIONS * reaches the upstream as OPTIONS *",
       "OPTIONS * is not rewritten, and passes hooks",
@@ -52,7 +54,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "trailer fields of requests are dropped",
-    UNDICI,
+    ANY_UNDICI,
     [
       "trailer fields of a request reach the upstream, and are announced",
       "a request that is sent again keeps its trailer fields",
@@ -60,12 +62,12 @@ export const losses: readonly Loss[] = [
   ],
   [
     "TE is not forwarded: the upstream may leave trailer fields out",
-    UNDICI,
+    ANY_UNDICI,
     ["TE: trailers is forwarded, and names itself in Connection"],
   ],
   [
     "a response with message framing in its trailer section breaks off, or never ends",
-    ["undici", "fetch-node", "fetch-deno"],
+    [...ANY_UNDICI, "fetch-deno"],
     ["trailer fields that a response must not have are dropped"],
   ],
   [
@@ -321,5 +323,10 @@ export const losses: readonly Loss[] = [
       "a truncated response whose head and body arrive in one packet fails for the client",
       "a response body with a malformed chunk fails for the client",
     ],
+  ],
+  [
+    "a 101 of HTTP/1.0 opens a WebSocket, too",
+    UNDICI,
+    ["RFC 9110 §7.8: a 101 of HTTP/1.0 becomes 502"],
   ],
 ];

@@ -114,7 +114,7 @@ export const onRelays: readonly Gap[] = [
 
 /** Of clients whose connections cannot be switched. */
 export const withoutTunnel: readonly Gap[] = [
-  ...refusing(["undici", "fetch-node", "fetch-bun", "fetch-deno"]),
+  ...refusing(["fetch-node", "fetch-bun", "fetch-deno"]),
   // These servers do not show the HTTP version of a request.
   ...(["fetch-bun", "fetch-deno"] as const).map((host): Gap => ({
     host,

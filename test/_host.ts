@@ -21,7 +21,13 @@ export type HostName =
 export type NodeHttpHost = "nodehttp-bun" | "nodehttp-deno";
 
 /** The hosts whose proxy does not use Fetchway's own HTTP client. */
-export type ClientHost = "undici" | "fetch-node" | "fetch-bun" | "fetch-deno";
+export type ClientHost =
+  | "undici"
+  | "undici-h3"
+  | "undici-hono"
+  | "fetch-node"
+  | "fetch-bun"
+  | "fetch-deno";
 
 export interface Host<Name extends HostName | NodeHttpHost = HostName> {
   name: Name;

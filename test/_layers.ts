@@ -35,7 +35,8 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   node: ["sockets"],
   bun: ["sockets"],
   deno: ["sockets"],
-  undici: ["sockets"],
+  // The entry over undici is Node's with another client.
+  undici: ["node", "sockets"],
 };
 
 /** The imported files of each file, by their paths from the root of the project. */

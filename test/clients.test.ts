@@ -105,14 +105,17 @@ test("a ProxyError of a custom transport becomes its gateway response", async ()
   expect(answer.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
 });
 
-test.each([
-  ["bun", ["-e"]],
-  ["deno", ["eval"]],
-])("the fetch of %s", async (tool, args) => {
+test.each(
+  ["bun", "deno"].flatMap((tool) => [
+    [tool, `fetchway/${tool}`, `fetch: globalThis.fetch`] as const,
+    [tool, "fetchway/fetch", ""] as const,
+  ]),
+)("the fetch of %s, by %s", async (tool, path, option) => {
+  const { href } = new URL(`../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
   await using program = startProgram(tool, [
-    ...args,
-    `import { createProxy } from ${JSON.stringify(new URL(`../runtimes/${tool}.ts`, import.meta.url).href)};
-    const proxy = createProxy({ target: "${upstream.url}", fetch: globalThis.fetch });
+    tool === "bun" ? "-e" : "eval",
+    `import { createProxy } from ${JSON.stringify(href)};
+    const proxy = createProxy({ target: "${upstream.url}", ${option} });
     const response = await proxy.fetch(new Request("http://a.test/b", { method: "POST", body: "c" }));
     console.log("answer:", response.status, await response.text());`,
   ]);

@@ -1,5 +1,6 @@
 /** The blocks of docs/ that are parts of an app, each run in an app that has the names that its page takes for granted. */
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -17,6 +18,7 @@ import { createProxy, type NodeProxy, proxyFetch } from "../runtimes/node.ts";
 import type { Interceptor } from "../src/transport.ts";
 import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
 import { makeCertificate } from "./_certificate.ts";
+import { echoMessages, sayHello } from "./_handshake.ts";
 import { startProgram } from "./_program.ts";
 import { listen, serve as serveOn } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
@@ -183,6 +185,27 @@ test("clients: a forward proxy gets the request, and the runtime's fetch sends i
   expect(upstream.calls.at(-1)?.target).toBe(`${upstream.url}/x`);
   await own.fetch(new Request("http://proxy.test/y"));
   expect(upstream.calls.at(-1)?.target).toBe("/y");
+});
+
+test("clients: a server whose requests and WebSockets go through undici", async () => {
+  const { proxy, server } = await importBlock<{ proxy: NodeProxy; server: Server }>(
+    "docs/clients.md: undici",
+    {
+      ...toUpstream(),
+      "const proxy": "export const proxy",
+      "const server": "export const server",
+      "listen(3000)": 'listen(0, "127.0.0.1")',
+    },
+  );
+  ending.push(() => proxy.close(1));
+  ending.push(() => server.close());
+  if (!server.listening) await once(server, "listening");
+  const origin = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await (await fetch(`http://${origin}/x`)).text();
+  echoMessages(upstream);
+  expect(await sayHello(`ws://${origin}/y`)).toBe("hello");
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/x", "/y"]);
+  expect(proxy.stats()).toMatchObject({ requests: 2, tunnels: 1 });
 });
 
 const execute = promisify(execFile);

@@ -1,8 +1,9 @@
-/** The examples with WebSockets, as their users start them, with `ws` and with Node's own WebSocket. */
+/** The examples with WebSockets, also those over undici, as their users start them, with `ws` and with Node's own WebSocket. */
 import { once } from "node:events";
 import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { PoolStats } from "#fetchway";
 import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { echoMessages, sayHello } from "./_handshake.ts";
 import { type Program, startProgram } from "./_program.ts";
@@ -36,14 +37,16 @@ async function sayHelloItself(url: string): Promise<string> {
 
 /** How the users of each example start it on a port. */
 const servers: Record<string, (file: string, port: string) => Program> = {
-  h3: startNode,
-  hono: startNode,
-  express: startNode,
-  fastify: startNode,
-  bun: (file, port) => startProgram("bun", ["run", file], { PORT: port }),
-  deno: (file, port) =>
+  "websocket-h3": startNode,
+  "websocket-hono": startNode,
+  "websocket-express": startNode,
+  "websocket-fastify": startNode,
+  "undici-h3": startNode,
+  "undici-hono": startNode,
+  "websocket-bun": (file, port) => startProgram("bun", ["run", file], { PORT: port }),
+  "websocket-deno": (file, port) =>
     startProgram("deno", ["serve", "-A", "--host", "127.0.0.1", "--port", port, file]),
-  workers: (file, port) =>
+  "websocket-workers": (file, port) =>
     startProgram("wrangler", ["dev", "--port", port, "--ip", "127.0.0.1", file], {
       WRANGLER_SEND_METRICS: "false",
     }),
@@ -53,29 +56,29 @@ function startNode(file: string, port: string): Program {
   return startProgram("node", [file], { PORT: port });
 }
 
-test.each(Object.entries(servers))(
-  "websocket-%s.ts carries requests and WebSockets",
-  async (name, start) => {
-    const copy = copyPathOf(`websocket-${name}`);
-    const source = readLinkedExample(`websocket-${name}`);
-    writeFileSync(copy, source.replaceAll("http://127.0.0.1:4000", upstream.url));
-    const port = await freePort();
-    try {
-      await using program = start(copy, String(port));
-      await program.printed(
-        name === "workers" ? /Ready on/ : /http:\/\/(?:127\.0\.0\.1|localhost):\d+/,
-      );
-      const origin = `127.0.0.1:${port}`;
-      expect(await (await fetch(`http://${origin}/health`)).text()).toBe("ok");
-      const answer = await fetch(`http://${origin}/api/echo`, { method: "POST", body: "x" });
-      expect(await answer.text()).toBe("x");
-      expect(upstream.calls.map((call) => call.target)).toEqual(["/api/echo"]);
-      echoMessages(upstream);
-      expect(await sayHello(`ws://${origin}/api/socket?a`)).toBe("hello");
-      expect(await sayHelloItself(`ws://${origin}/api/socket?a`)).toBe("hello");
-      expect(upstream.calls.at(-1)?.target).toBe("/api/socket?a");
-    } finally {
-      rmSync(copy);
-    }
-  },
-);
+test.each(Object.entries(servers))("%s.ts carries requests and WebSockets", async (name, start) => {
+  const copy = copyPathOf(name);
+  const source = readLinkedExample(name);
+  writeFileSync(copy, source.replaceAll("http://127.0.0.1:4000", upstream.url));
+  const port = await freePort();
+  try {
+    await using program = start(copy, String(port));
+    await program.printed(
+      name === "websocket-workers" ? /Ready on/ : /http:\/\/(?:127\.0\.0\.1|localhost):\d+/,
+    );
+    const origin = `127.0.0.1:${port}`;
+    expect(await (await fetch(`http://${origin}/health`)).text()).toBe("ok");
+    const answer = await fetch(`http://${origin}/api/echo`, { method: "POST", body: "x" });
+    expect(await answer.text()).toBe("x");
+    expect(upstream.calls.map((call) => call.target)).toEqual(["/api/echo"]);
+    echoMessages(upstream);
+    expect(await sayHello(`ws://${origin}/api/socket?a`)).toBe("hello");
+    expect(await sayHelloItself(`ws://${origin}/api/socket?a`)).toBe("hello");
+    expect(upstream.calls.at(-1)?.target).toBe("/api/socket?a");
+    if (!name.startsWith("undici-")) return;
+    const stats = (await (await fetch(`http://${origin}/connections`)).json()) as PoolStats;
+    expect(stats).toMatchObject({ requests: 3, tunnels: 2 });
+  } finally {
+    rmSync(copy);
+  }
+});

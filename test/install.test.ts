@@ -245,6 +245,13 @@ describe("the installed package", () => {
     expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
   });
 
+  test("fetchway/undici without undici fails, and the error names it", async () => {
+    const importing = ["--input-type=module", "--eval", 'import "fetchway/undici"'];
+    await expect(execute("node", importing, { cwd: app })).rejects.toThrow(
+      /Cannot find package 'undici' imported from .*\/fetchway\/dist\/runtimes\/undici\.js/,
+    );
+  });
+
   test("fetchway/vite and fetchway/rules run without Vite and h3", async () => {
     const code = `import { viteProxy } from "fetchway/vite";
       import { proxy } from "fetchway/rules";
@@ -369,7 +376,15 @@ describe("the installed package", () => {
         // Other tests write copies of examples there.
         filter: (path) => !/^_|^tsconfig/.test(basename(path)),
       });
-      for (const name of ["express", "fastify", "h3", "hono", "@hono", "@opentelemetry"]) {
+      for (const name of [
+        "express",
+        "fastify",
+        "h3",
+        "hono",
+        "@hono",
+        "@opentelemetry",
+        "undici",
+      ]) {
         await symlink(join(root, "node_modules", name), join(app, "node_modules", name));
       }
     });
@@ -394,6 +409,8 @@ describe("the installed package", () => {
           code.matchAll(/from "(?!node:)((?:@[\w-]+\/)?[\w-]+)/g),
           ([, path]) => path as string,
         );
+        // The app has to install this peer dependency.
+        if (code.includes('"fetchway/undici"')) imported.push("undici");
         const { fetchway, ...others } = { ...example.dependencies, ...example.devDependencies };
         expect(fetchway).toBe(`^${manifest.version}`);
         for (const [other, version] of Object.entries(others)) expect(version).toBe(pinned[other]);

@@ -118,7 +118,7 @@ describe("a given dispatcher", () => {
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
   });
 
-  test.each([null, {}, "http://proxy.test:3128"])("%j is refused", (wrong) => {
+  test.each([null, [], "http://proxy.test:3128"])("%j is refused", (wrong) => {
     expect(() => createUndiciTransport(wrong as never)).toThrow(/dispatcher.*new Agent\(\)/);
   });
 

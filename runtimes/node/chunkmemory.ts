@@ -11,7 +11,7 @@
 import type { ReadMemory, Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { free } from "../sockets/buffercodec.ts";
-import { NetSocket } from "../sockets/netsocket.ts";
+import type { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedSocket } from "./internals/wrapped.ts";
 
 /** The memory of smaller chunks is left to the garbage collector, which needs less time for them than freeing would. */
@@ -33,8 +33,11 @@ export function freeing(chunk: Uint8Array): Release | undefined {
 /** Memory that is used once. */
 const once: ReadMemory = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
 
-const mayRelease: ChunkMemory["mayRelease"] = ({ socket }) =>
-  socket instanceof NetSocket && isUnwrappedSocket(socket.raw);
+// The class is not imported, because entries over another client import this file as well, and load nothing of ours.
+const mayRelease: ChunkMemory["mayRelease"] = ({ socket }) => {
+  const { raw } = (socket ?? {}) as Partial<NetSocket>;
+  return raw !== undefined && isUnwrappedSocket(raw);
+};
 
 /** The memory rules of Node. */
 export const freedChunks: ChunkMemory = { readMemory: once, mayRelease };

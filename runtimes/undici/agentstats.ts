@@ -1,19 +1,30 @@
+import type { Duplex } from "node:stream";
 import type { Agent, Client, Pool } from "undici";
-import { Counters, type OriginStats, type PoolStats } from "../../src/transport/stats.ts";
+import {
+  addOrigin,
+  Counters,
+  type OriginStats,
+  type PoolStats,
+} from "../../src/transport/stats.ts";
 
-/** Counts the connections of an agent, by its events, and the requests on them. */
+/** Counts the connections of agents, by their events, and the requests and tunnels on them. */
 export class AgentStats {
-  readonly #agent: Agent;
+  /** The connections that carry a tunnel, each with its origin. undici has given them up. */
+  readonly tunnels: Map<Duplex, string> = new Map();
+  readonly #agents: Agent[] = [];
   readonly #counters: Counters = new Counters();
-  /** The agent's statistics by origin when they were last read, as JSON: the agent has no event for their changes. */
+  /** The agents' statistics by origin when they were last read, as JSON: agents have no event for their changes. */
   #last = "{}";
 
-  constructor(agent: Agent) {
-    this.#agent = agent;
+  /** Counts the connections of an agent from now on. */
+  watch(agent: Agent): void {
+    this.#agents.push(agent);
     agent
       .on("connect", () => this.#count("created"))
       .on("connectionError", () => this.#count("failed"))
       .on("disconnect", (_origin, _targets, { message }) => {
+        // undici reports this when it gives a connection up to a tunnel, which is still open.
+        if (message === "upgrade") return;
         if (message === "socket idle timeout") this.#count("timedOut");
         this.#count("closed");
       });
@@ -24,32 +35,48 @@ export class AgentStats {
     this.#count("requests");
   }
 
+  /** Counts a connection that has become a tunnel, until it is closed. */
+  countTunnel(socket: Duplex, origin: string): void {
+    this.tunnels.set(socket, origin);
+    this.#count("tunnels");
+    socket.once("close", () => {
+      this.tunnels.delete(socket);
+      this.#count("closed");
+    });
+  }
+
   /** Returns the counters; the same object until something changes. */
   read(): PoolStats {
     const origins: Record<string, OriginStats> = {};
-    for (const [origin, stats] of Object.entries(this.#agent.stats)) {
-      origins[origin] = toOriginStats(stats);
+    for (const agent of this.#agents) {
+      for (const [origin, stats] of Object.entries(agent.stats)) {
+        addOrigin(origins, origin, toOriginStats(stats));
+      }
     }
+    for (const origin of this.tunnels.values()) addOrigin(origins, origin, ONE_TUNNEL);
     const text = JSON.stringify(origins);
     if (text !== this.#last) this.#counters.version++;
     this.#last = text;
     return this.#counters.stats(() => origins);
   }
 
-  #count(what: "created" | "closed" | "failed" | "timedOut" | "requests"): void {
+  #count(what: "created" | "closed" | "failed" | "timedOut" | "requests" | "tunnels"): void {
     this.#counters[what]++;
     this.#counters.version++;
   }
 }
 
-/** The counters of each agent: several transports over one agent share its connections. */
+const ONE_TUNNEL: OriginStats = { inUse: 0, free: 0, waiting: 0, tunnels: 1 };
+
+/** The counters of each agent of the app: several transports over one agent share its connections. */
 const known = new WeakMap<Agent, AgentStats>();
 
-/** Returns the counters of an agent, which count from the first call on. */
+/** Returns the counters of an agent of the app, which count from the first call on. */
 export function shareAgentStats(agent: Agent): AgentStats {
   let stats = known.get(agent);
   if (stats === undefined) {
-    stats = new AgentStats(agent);
+    stats = new AgentStats();
+    stats.watch(agent);
     known.set(agent, stats);
   }
   return stats;

@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
 import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
@@ -9,7 +10,9 @@ import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { MAX_INTERIM, type Scope } from "../../src/transport/scope.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
+import type { AgentStats } from "./agentstats.ts";
 import { groupFields, readFields, readReason } from "./fields.ts";
+import { SocketTunnel } from "./sockettunnel.ts";
 import { hadReceived, isConnectionFailing, toUndiciError } from "./undicierrors.ts";
 import { UploadStream } from "./uploadstream.ts";
 
@@ -18,12 +21,14 @@ export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
   /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
   readonly isOwn: boolean;
-  /** Called when undici begins to send a request on a connection. */
-  onStart?(): void;
+  /** Counts the requests and the tunnels; undefined if the dispatcher is no `Agent`. */
+  readonly stats: AgentStats | undefined;
 }
 
-/** undici's options of a request, with an option that undici does not document. */
+/** undici's options of a request, with options that undici's types do not have. */
 interface DispatchOptions extends Dispatcher.DispatchOptions {
+  /** Whether the `Agent` may use HTTP/2; by default, its own option decides. */
+  allowH2?: boolean;
   /** The name for SNI and the certificate check; by default, undici takes the name in `Host`. */
   servername?: string | undefined;
 }
@@ -44,7 +49,7 @@ function toDispatchOptions(
   isStreamed: boolean,
   isOwn: boolean,
 ): DispatchOptions {
-  const { upstream, method, path, host, headers, contentLength } = request;
+  const { upstream, method, path, host, headers, contentLength, upgrade } = request;
   if (method === "CONNECT") throw unsendable(method);
   if (path === "*") throw unsendable("OPTIONS *");
   const { origin, hostname, secure } = upstream;
@@ -65,8 +70,11 @@ function toDispatchOptions(
     // Turn undici's time limits off: the proxy has its own.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // Close the connection after a body that the upstream may not read. By default, undici closes it after each HEAD.
-    reset: body !== null && RARELY_READ.test(method),
+    // Close the connection after a body that the upstream may not read, and after an upgrade that it refuses: it may read
+    // what follows in either protocol. By default, undici closes it after each HEAD.
+    reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
+    // Over HTTP/2, undici would open a stream (RFC 8441), whose response does not prove that the handshake was read.
+    ...(upgrade !== undefined && { upgrade, allowH2: false }),
     // If this is undefined and there is no `Host`, undici takes the host name of the origin, unless that is an IP address.
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
@@ -80,6 +88,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   readonly #use: DispatcherUse;
   readonly #scope: Scope;
   readonly #method: string;
+  readonly #origin: string;
   readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
   /** The request, until undici has it. */
@@ -108,6 +117,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     this.#use = use;
     this.#request = request;
     this.#method = request.method;
+    this.#origin = request.upstream.origin;
     this.#scope = scope;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -182,7 +192,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     // The attempt was aborted while it waited for a connection. An exception keeps undici from sending the request;
     // `controller.abort()` would close the connection.
     if (this.#error !== undefined) throw this.#error;
-    if (this.#controller === undefined) this.#use.onStart?.();
+    if (this.#controller === undefined) this.#use.stats?.countRequest();
     this.#controller = controller;
   }
 
@@ -217,6 +227,27 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       headers,
       body: this.#body ?? null,
     });
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    parsed: Record<string, string | string[] | undefined>,
+    socket: Duplex,
+  ): void {
+    const tunnel = new SocketTunnel(socket);
+    if (this.#isOver) return tunnel.destroy();
+    if (status !== 101) {
+      tunnel.destroy();
+      const message = "undici has opened a tunnel without a 101 of the upstream";
+      return this.fail(new ProxyError("http_protocol_error", { message }));
+    }
+    // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
+    this.#isOver = true;
+    this.#scope.end();
+    this.#use.stats?.countTunnel(socket, this.#origin);
+    const headers = readFields(controller.rawHeaders, parsed);
+    this.#resolve({ status, statusText: "", headers, body: null, tunnel });
   }
 
   #onInterim(status: number, headers: HeaderList): void {

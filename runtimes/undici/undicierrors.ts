@@ -1,7 +1,7 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { Socket } from "node:net";
 import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
-import { toSocketError } from "../../src/http1/socketerror.ts";
+import { toSocketError } from "../../src/transport/socketerror.ts";
 import { poolClosed } from "../../src/transport/closing.ts";
 
 /**

@@ -1,17 +1,24 @@
 import { isIP } from "node:net";
+import type { Duplex } from "node:stream";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
 import { badOption } from "../../src/misuse.ts";
-import { poolDefaults } from "../../src/options/pooloptions.ts";
 import { closeWithin } from "../../src/transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../../src/transport/port.ts";
 import type { Scope } from "../../src/transport/scope.ts";
 import type { PoolStats } from "../../src/transport/stats.ts";
-import { type AgentStats, shareAgentStats } from "./agentstats.ts";
+import type { AgentOptions } from "./agentoptions.ts";
+import { AgentStats, shareAgentStats } from "./agentstats.ts";
 import { type DispatcherUse, UndiciAttempt } from "./dispatch.ts";
 import { watchConnections } from "./undicierrors.ts";
 
-const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: false, tls: false };
+const CAPABILITIES: Capabilities = {
+  decodes: [],
+  host: true,
+  unixSocket: false,
+  tls: false,
+  upgrade: true,
+};
 
 /** Sends requests through a dispatcher that the app provides. The app closes the dispatcher; this transport does not. */
 export class DispatcherTransport implements Transport {
@@ -20,15 +27,22 @@ export class DispatcherTransport implements Transport {
   readonly stats?: () => PoolStats;
   readonly #use: DispatcherUse;
 
-  /** @throws TypeError for a value that is not a dispatcher of undici */
-  constructor(dispatcher: Dispatcher, isOwn: boolean = false) {
+  /**
+   * @param isOwn whether the transport made the dispatcher itself
+   * @throws TypeError for a value that is not a dispatcher of undici
+   */
+  constructor(dispatcher: Dispatcher, ownStats?: AgentStats, isOwn: boolean = false) {
     if (typeof (dispatcher as Partial<Dispatcher> | null)?.dispatch !== "function") {
-      throw badOption("dispatcher", "use a Dispatcher of undici, such as `new Agent()`");
+      throw badOption(
+        "dispatcher",
+        "use a Dispatcher of undici, such as `new Agent()`, or options of an agent",
+      );
     }
     watchConnections();
-    const stats = dispatcher instanceof Agent ? shareAgentStats(dispatcher) : undefined;
+    const isAgent = dispatcher instanceof Agent;
+    const stats = ownStats ?? (isAgent ? shareAgentStats(dispatcher) : undefined);
     if (stats !== undefined) this.stats = () => stats.read();
-    this.#use = toDispatcherUse(dispatcher, isOwn, stats);
+    this.#use = { dispatcher, isOwn, stats };
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
@@ -49,33 +63,50 @@ export class DispatcherTransport implements Transport {
 
 /** Sends requests through agents that the transport makes and closes itself. */
 export class UndiciTransport extends DispatcherTransport {
+  readonly #options: AgentOptions;
+  readonly #stats: AgentStats;
+  readonly #isOwn: boolean;
   readonly #agent: OwnAgent;
-  /** The agent for requests that must not use an idle connection: it opens a connection for each of them. */
+  /**
+   * The agent for requests that need a connection of their own: upgrades, and requests whose reused connection has failed.
+   * It opens one for each of them.
+   */
   #freshAgent: OwnAgent | undefined;
-  #freshUse: DispatcherUse | undefined;
   #isClosed = false;
 
-  constructor() {
-    const agent = new OwnAgent(true);
-    super(agent, true);
+  constructor(options: AgentOptions) {
+    const stats = new AgentStats();
+    const agent = new OwnAgent(options, stats);
+    // A `connect` function of the app makes sockets that may keep what is written.
+    const isOwn = typeof options.connect !== "function";
+    super(agent, stats, isOwn);
     ownTransports.add(this);
+    this.#options = options;
+    this.#stats = stats;
+    this.#isOwn = isOwn;
     this.#agent = agent;
   }
 
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
-    if (request.newConnection !== true || this.#isClosed) return super.chooseUse(request);
-    if (this.#freshUse === undefined) {
-      const agent = (this.#freshAgent = new OwnAgent(false));
-      this.#freshUse = toDispatcherUse(agent, true, shareAgentStats(agent));
-    }
-    return this.#freshUse;
+    const { newConnection = false, upgrade } = request;
+    // Over HTTP/2, undici itself opens another connection once one is closed, and the upstream may speak nothing else.
+    const needsOwn = upgrade !== undefined || (newConnection && this.#options.allowH2 !== true);
+    if (!needsOwn || this.#isClosed) return super.chooseUse(request);
+    this.#freshAgent ??= new OwnAgent(
+      { ...this.#options, pipelining: 0, allowH2: false },
+      this.#stats,
+    );
+    return { dispatcher: this.#freshAgent, isOwn: this.#isOwn, stats: this.#stats };
   }
 
   async close(timeout = 0): Promise<void> {
-    const closing = (): Promise<unknown> => {
+    const { tunnels } = this.#stats;
+    const closing = async (): Promise<void> => {
       this.#isClosed = true;
       const open = this.#agents.filter(({ destroyed }) => !destroyed);
-      return Promise.all(open.map((each) => each.close()));
+      await Promise.all(open.map((each) => each.close()));
+      if (timeout === 0) this.#endTunnels();
+      await Promise.all(Array.from(tunnels.keys(), waitForClose));
     };
     await closeWithin(timeout, closing, () => this.destroy());
   }
@@ -83,6 +114,11 @@ export class UndiciTransport extends DispatcherTransport {
   destroy(): void {
     this.#isClosed = true;
     for (const each of this.#agents) each.destroyConnections();
+    this.#endTunnels();
+  }
+
+  #endTunnels(): void {
+    for (const socket of this.#stats.tunnels.keys()) socket.destroy();
   }
 
   get #agents(): OwnAgent[] {
@@ -90,13 +126,8 @@ export class UndiciTransport extends DispatcherTransport {
   }
 }
 
-function toDispatcherUse(
-  dispatcher: Dispatcher,
-  isOwn: boolean,
-  stats: AgentStats | undefined,
-): DispatcherUse {
-  if (stats === undefined) return { dispatcher, isOwn };
-  return { dispatcher, isOwn, onStart: () => stats.countRequest() };
+function waitForClose(socket: Duplex): Promise<void> {
+  return new Promise((resolve) => socket.once("close", () => resolve()));
 }
 
 function dispatchAttempt(attempt: UndiciAttempt): void {
@@ -106,6 +137,12 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
 /** The number of pools at which an agent first removes closed pools from its list. */
 const FIRST_CLEANUP = 100;
 
+/** Whether connections may speak HTTP/2, and those without TLS do so with prior knowledge. */
+interface Http2Options {
+  readonly allowH2: boolean;
+  readonly useH2c: boolean;
+}
+
 /** An agent that keeps connections by the same rules as the proxy's own HTTP/1.1 transport. */
 class OwnAgent extends Agent {
   /** All pools that may have connections. */
@@ -113,40 +150,34 @@ class OwnAgent extends Agent {
   /** The latest pool of each origin. */
   readonly #latest: Map<string, Pool>;
 
-  /** @param keepAlive whether connections are kept for further requests */
-  constructor(keepAlive: boolean) {
+  constructor(given: AgentOptions, stats: AgentStats) {
     const pools = new Set<Pool>();
     const latest = new Map<string, Pool>();
     let limit = FIRST_CLEANUP;
-    const { maxSockets, freeSocketTimeout, connectTimeout, keepAliveInitialDelay } = poolDefaults;
-    // HTTP/2 loses repeated fields, the case of names and the reason phrase. An app that accepts this passes its own agent.
-    const allowH2 = false;
-    const connect = buildConnector({ timeout: connectTimeout, keepAliveInitialDelay, allowH2 });
+    const { connect: _, allowH2 = false, ...options } = given;
+    const http2: Http2Options = { allowH2, useH2c: allowH2 && options.h2Options?.useH2c === true };
     super({
-      connections: maxSockets,
-      pipelining: keepAlive ? 1 : 0,
-      keepAliveTimeout: freeSocketTimeout,
+      ...options,
       // An upstream's hint may shorten the time, but never lengthen it.
-      keepAliveMaxTimeout: freeSocketTimeout,
-      connect(options, callback) {
-        // An IP address is not a name for SNI (RFC 6066 §3). Without a name, TLS checks the certificate for the address.
-        const { servername: _, ...unnamed } = options;
-        const isAddress = isIP(options.hostname.replace(/^\[|\]$/g, "")) !== 0;
-        connect(isAddress ? unnamed : options, callback);
-      },
-      factory(origin, options): Dispatcher {
+      keepAliveMaxTimeout: options.keepAliveMaxTimeout ?? (options.keepAliveTimeout as number),
+      connect: toConnector(given, http2),
+      factory(origin, forPool): Dispatcher {
         if (pools.size >= limit) {
           for (const each of pools) if (each.closed) pools.delete(each);
           for (const [key, each] of latest) if (each.closed) latest.delete(key);
           limit = Math.max(FIRST_CLEANUP, 2 * pools.size);
         }
         // `allowH2` is set here, because as an option of the agent it would make a string for each request.
-        const pool = new Pool(origin, { ...(options as Pool.Options), allowH2 });
+        const pool = new Pool(origin, {
+          ...(forPool as Pool.Options),
+          ...http2,
+        });
         pools.add(pool);
         latest.set(String(origin), pool);
         return pool;
       },
     });
+    stats.watch(this);
     this.#pools = pools;
     this.#latest = latest;
   }
@@ -168,4 +199,29 @@ class OwnAgent extends Agent {
   destroyConnections(): void {
     for (const each of [...this.#pools, this]) void each.destroy().catch(() => {});
   }
+}
+
+/** Makes the function that opens connections, from the options of an agent that are about them. */
+function toConnector(options: AgentOptions, http2: Http2Options): buildConnector.connector {
+  const { connect: given, connectTimeout, socketPath, maxCachedSessions } = options;
+  if (typeof given === "function") return given;
+  const { autoSelectFamily, autoSelectFamilyAttemptTimeout } = options;
+  const own: Record<string, unknown> = {
+    timeout: connectTimeout,
+    socketPath,
+    maxCachedSessions,
+    ...http2,
+    preferH2: http2.allowH2,
+    ...(autoSelectFamily !== undefined && { autoSelectFamily, autoSelectFamilyAttemptTimeout }),
+    ...given,
+  };
+  const connect = buildConnector(own);
+  const { servername } = own as { servername?: string };
+  return (target, callback) => {
+    // An IP address is not a name for SNI (RFC 6066 §3). Without a name, TLS checks the certificate for the address.
+    const { servername: asked, ...unnamed } = target;
+    const isAddress = isIP(target.hostname.replace(/^\[|\]$/g, "")) !== 0;
+    const name = servername ?? (isAddress ? undefined : asked);
+    connect(name === undefined ? unnamed : { ...unnamed, servername: name }, callback);
+  };
 }

@@ -10,15 +10,15 @@ import {
   unsendable,
 } from "../error.ts";
 import { isEventStream, type HeaderList } from "../fields/headers.ts";
-import { TOKEN } from "../fields/token.ts";
+import { TARGET, TOKEN, UNSENDABLE } from "../fields/token.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
+import { toSocketError } from "../transport/socketerror.ts";
 import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import type { ResponseHead } from "./parser.ts";
 import type { Place } from "./queue.ts";
-import { toSocketError } from "./socketerror.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
 
 /** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
@@ -244,10 +244,6 @@ export class Attempt implements Job, Inlet {
 
 // ── the head of a request ──
 
-/** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
-export const UNSENDABLE: RegExp = /[^\t -~\u0080-\u00ff]/;
-/** Matches a request target that can be sent unchanged. */
-export const TARGET: RegExp = /^[!-~\u0080-\u00ff]+$/;
 /**
  * Methods for which content has no defined meaning. A request without content has `Content-Length: 0`, except with one of
  * these methods (RFC 9110 §8.6).

@@ -17,8 +17,8 @@ export interface LimitOptions {
    * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system. The time begins when the
    * proxy opens a connection for the request; a request that uses an open connection has no such limit.
    *
-   * Where the connections are not the proxy's own (Workers, `fetch`, `fetchway/undici`), this option has no effect, and
-   * `timeout` includes the time to connect.
+   * Where the connections are not the proxy's own (Workers, `fetch`, a dispatcher of undici), this option has no effect, and
+   * `timeout` includes the time to connect. With `fetchway/undici`, it is an option of `createProxy` only.
    * @default 10000
    */
   connectTimeout?: number;

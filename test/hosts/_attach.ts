@@ -1,9 +1,17 @@
-import { createProxy } from "#fetchway";
+import * as ours from "#fetchway";
 import type { Serving } from "../_serve.ts";
 import type { Setup } from "../_setups.ts";
 
-/** Makes a proxy of a setup take the upgrades of a server of Node's. @returns the server's port */
-export function attach({ target, options }: Setup, { port, server }: Serving): number {
+/**
+ * Makes a proxy of a setup take the upgrades of a server of Node's.
+ * @param entry the entry under test; by default, `fetchway/node`
+ * @returns the server's port
+ */
+export function attach(
+  { target, options }: Setup,
+  { port, server }: Serving,
+  { createProxy }: Pick<typeof ours, "createProxy"> = ours,
+): number {
   createProxy({ target, ...options }).attach(server);
   return port;
 }

@@ -1,5 +1,5 @@
 import { ProxyError } from "../../../src/error.ts";
-import { toSocketError } from "../../../src/http1/socketerror.ts";
+import { toSocketError } from "../../../src/transport/socketerror.ts";
 
 /** Returns the error of a request that the upstream has not processed. */
 export function unprocessed(message: string, cause?: unknown): ProxyError {

@@ -1,8 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
 import { trimOws, type HeaderList } from "../../../src/fields/headers.ts";
-import { TOKEN } from "../../../src/fields/token.ts";
-import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
+import { TARGET, TOKEN, UNSENDABLE } from "../../../src/fields/token.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
 
 /** Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`. */

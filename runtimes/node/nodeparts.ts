@@ -1,0 +1,69 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { inProcess } from "../../src/fetch/standardapps.ts";
+import { forward } from "../../src/forward.ts";
+import { explainWherePooled } from "../../src/options/poolcheck.ts";
+import type { Proxy, Route, Runtime } from "../../src/proxy.ts";
+import { addExplain } from "../sockets/explaining.ts";
+import { findRequestChannel } from "../sockets/requestchannel.ts";
+import { attachTo, plugInto } from "./attach.ts";
+import { createUpgradeListener } from "./handleupgrade.ts";
+import { MessageIncoming, readRequest } from "./nodeincoming.ts";
+import { explainNodeMessage } from "./nodemessage.ts";
+import type { NodeProxy } from "./nodeproxy.ts";
+import { respond, sendResponse } from "./noderesponse.ts";
+
+/** The parts of a runtime that every entry for Node shares: all but the client that sends the requests. */
+export const nodeParts: Omit<Runtime, "createTransport"> = {
+  read: readRequest,
+  respond,
+  explainOption: explainWherePooled,
+  explainRequest: explainNodeMessage,
+  upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
+  tracing: findRequestChannel(),
+  inProcess,
+};
+
+function toError(thrown: unknown): Error {
+  return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
+}
+
+/** Makes the members that a proxy has only on Node. */
+export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, keyof Proxy> {
+  const { target, plan } = route;
+  const upgrade = createUpgradeListener(route);
+  return {
+    ...addExplain(route, runtime),
+    upgrade,
+    attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
+    plugin: (server) => plugInto(server, { plan, upgrade }),
+    nodeHandler(request, response, next) {
+      // The messages of `node:http2` have the same members. Where HTTP/2 differs, `isHttp2` recognizes them.
+      const req = request as IncomingMessage;
+      const res = response as ServerResponse;
+      const fail = (thrown: unknown): void => {
+        // Pass an Error in any case: Express calls the next handler for `undefined`, and takes some strings as commands.
+        if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
+        // No other code reports the exception: `node:http` does not wait for its handler.
+        // oxlint-disable-next-line no-console
+        console.error(thrown);
+        if (res.headersSent) res.destroy();
+        else res.writeHead(500).end();
+      };
+      try {
+        forward(new MessageIncoming(req, res), target, plan, { req, res }, respond).then(
+          (answer) => {
+            // `catch` after `then` would make one more promise for each request.
+            try {
+              return sendResponse(answer, res)?.catch(fail);
+            } catch (error) {
+              return fail(error);
+            }
+          },
+          fail,
+        );
+      } catch (error) {
+        fail(error);
+      }
+    },
+  };
+}

@@ -1,0 +1,80 @@
+/** What every entry for Node exports beside its calls: the types of a proxy on Node, and functions for its servers. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Server } from "node:net";
+import type { ExplainingProxy, Proxy } from "../../src/proxy.ts";
+import type { AttachOptions, SrvxServer } from "./attach.ts";
+import type { UpgradeListener } from "./handleupgrade.ts";
+import { awaitingContinue } from "./incomingbody.ts";
+
+export { endWhenLost } from "../sockets/http2/lostsessions.ts";
+export type { RequestTrace } from "../sockets/requestchannel.ts";
+export type { AttachOptions, SrvxServer, UpgradeListener };
+
+// Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
+if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
+  throw new Error(
+    'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
+      'with esbuild: conditions: ["workerd"])',
+  );
+}
+
+/**
+ * A handler for `node:http`, `node:http2`, Express and Fastify.
+ *
+ * It calls `next`, if the framework passes it, with the TypeError of a misuse, or with the exception of a hook that
+ * `onError` does not answer. Without `next`, the client gets 500, and the exception goes to `console.error`.
+ */
+export type NodeHandler = (
+  req: IncomingMessage | Http2ServerRequest,
+  res: ServerResponse | Http2ServerResponse,
+  next?: (error?: unknown) => void,
+) => void;
+
+/** A proxy on Node, which also has a handler for servers without web requests. */
+export interface NodeProxy extends Proxy, ExplainingProxy {
+  /**
+   * Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. Only proxies of the entry
+   * for Node have this member.
+   */
+  readonly nodeHandler: NodeHandler;
+  /**
+   * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests. By
+   * default it takes all upgrades to the protocols in the option `upgrades`; `match` selects some. Without `attach`,
+   * `plugin` or `upgrade`, such a request gets 501.
+   *
+   * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
+   * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other
+   * listeners for `upgrade`. An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the app
+   * handles the request. The app's routes and middleware do not see the upgrades that the proxy takes: check logins in
+   * `onRequest`.
+   *
+   * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
+   * Node have this member.
+   * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels go on
+   * @throws TypeError for a value that is not such a server, and for a wrong option
+   * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
+   */
+  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => () => void;
+  /**
+   * Does what `attach` does by default, as a plugin for `serve` of srvx and h3: the proxy takes all upgrades of the server.
+   * On a server of another runtime, it does nothing. Only proxies of the entry for Node have this member.
+   * @example serve(app, { plugins: [proxy.plugin] });
+   */
+  readonly plugin: (server: SrvxServer) => void;
+  /**
+   * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers, or call it from a listener of your own that
+   * chooses the requests. It answers every request that it gets, whereas `attach` takes only matching upgrades to the
+   * protocols in the option `upgrades`. No server calls it by default. Only proxies of the entry for
+   * Node have this member.
+   */
+  readonly upgrade: UpgradeListener;
+}
+
+/**
+ * Returns whether the client of a request waits for 100 (Continue) before it sends the body, and the proxy decides when it
+ * gets one. A server that ends requests whose bodies do not arrive has to wait for these.
+ */
+export function isAwaitingContinue(req: IncomingMessage | Http2ServerRequest): boolean {
+  return awaitingContinue.has(req as IncomingMessage);
+}

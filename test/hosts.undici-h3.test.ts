@@ -1,0 +1,3 @@
+import { addTests } from "./_suite.ts";
+
+addTests("undici-h3");
