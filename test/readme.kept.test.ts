@@ -10,7 +10,7 @@ const rows = readPage("README.md")
   .split("## What is kept in memory")[1]
   ?.split("\n## ")[0]
   ?.split("\n")
-  .filter((line) => line.startsWith("| ") && !line.startsWith("| what "));
+  .filter((line) => line.startsWith("| ") && !/^\| (?:what|---)/.test(line));
 
 /** The places that make a body which keeps bytes, each with the rows of README about them. */
 const KEEPERS: Readonly<Record<string, readonly string[]>> = {
