@@ -12,6 +12,15 @@ import { explainNodeMessage } from "./nodemessage.ts";
 import type { NodeProxy } from "./nodeproxy.ts";
 import { respond, sendResponse } from "./noderesponse.ts";
 
+// Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause. The
+// check is in a module of which every bundle has code: bundlers leave out the others, as the package has no side effects.
+if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
+  throw new Error(
+    'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
+      'with esbuild: conditions: ["workerd"])',
+  );
+}
+
 /** The parts of a runtime that every entry for Node shares: all but the client that sends the requests. */
 export const nodeParts: Omit<Runtime, "createTransport"> = {
   read: readRequest,

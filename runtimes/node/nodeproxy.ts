@@ -11,14 +11,6 @@ export { endWhenLost } from "../sockets/http2/lostsessions.ts";
 export type { RequestTrace } from "../sockets/requestchannel.ts";
 export type { AttachOptions, SrvxServer, UpgradeListener };
 
-// Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
-if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
-  throw new Error(
-    'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
-      'with esbuild: conditions: ["workerd"])',
-  );
-}
-
 /**
  * A handler for `node:http`, `node:http2`, Express and Fastify.
  *
