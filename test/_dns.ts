@@ -3,11 +3,15 @@ import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { once } from "node:events";
 
 const A = 1;
+const AAAA = 28;
 const NXDOMAIN = 3;
 const SERVFAIL = 2;
 
 export interface Zone {
+  /** The IPv4 addresses; read once for each answer, so that a getter can change them. */
   addresses: string[];
+  /** The bytes of the IPv6 addresses. */
+  ipv6?: Uint8Array[];
   /** The time to live of the record in seconds. */
   ttl: number;
 }
@@ -15,8 +19,8 @@ export interface Zone {
 export class NameServer implements AsyncDisposable {
   /** The records by name. The server answers NXDOMAIN for a name that is not in it. */
   zones: Record<string, Zone> = {};
-  /** Whether the server answers every question with a server failure. */
-  broken = false;
+  /** Whether the server answers every question with a server failure, or only those for addresses of this family. */
+  broken: boolean | 4 | 6 = false;
   /** Whether the server does not answer at all. */
   silent = false;
   /** The names for whose IPv4 addresses the server was asked, in order. */
@@ -49,22 +53,23 @@ export class NameServer implements AsyncDisposable {
     if (type === A) this.asked.push(name);
     if (this.silent) return;
     const zone = this.zones[name];
-    const records = type === A && zone !== undefined && !this.broken ? zone.addresses : [];
+    const isBroken = this.broken === true || this.broken === (type === A ? 4 : 6);
+    const records = isBroken ? [] : addressesOf(zone, type);
     const head = Buffer.alloc(12);
     query.copy(head, 0, 0, 2);
-    const code = this.broken ? SERVFAIL : zone === undefined ? NXDOMAIN : 0;
+    const code = isBroken ? SERVFAIL : zone === undefined ? NXDOMAIN : 0;
     head.writeUInt16BE(0x8180 | code, 2);
     head.writeUInt16BE(1, 4);
     head.writeUInt16BE(records.length, 6);
     const answers = records.map((address) => {
-      const record = Buffer.alloc(16);
+      const record = Buffer.alloc(12 + address.length);
       // A pointer to the name in the question.
       record.writeUInt16BE(0xc00c, 0);
-      record.writeUInt16BE(A, 2);
+      record.writeUInt16BE(type, 2);
       record.writeUInt16BE(1, 4);
       record.writeUInt32BE(zone?.ttl ?? 0, 6);
-      record.writeUInt16BE(4, 10);
-      record.set(address.split(".").map(Number), 12);
+      record.writeUInt16BE(address.length, 10);
+      record.set(address, 12);
       return record;
     });
     this.#socket.send(Buffer.concat([head, question, ...answers]), from.port, from.address);
@@ -74,4 +79,11 @@ export class NameServer implements AsyncDisposable {
     this.#socket.close();
     await once(this.#socket, "close");
   }
+}
+
+/** Returns the bytes of the addresses that a question of this type asks for. */
+function addressesOf(zone: Zone | undefined, type: number): Uint8Array[] {
+  if (type === AAAA) return zone?.ipv6 ?? [];
+  if (type !== A) return [];
+  return (zone?.addresses ?? []).map((address) => Buffer.from(address.split(".").map(Number)));
 }

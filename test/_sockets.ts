@@ -4,6 +4,7 @@ import type {
   Connector,
   ConnectScope,
   Destination,
+  NameUser,
   Socket,
   SocketHandler,
 } from "../src/http1/connector.ts";
@@ -195,6 +196,12 @@ export class FakeAttempt {
 /** A connector that connects when the test calls `succeed` or `fail`. */
 export class FakeConnector implements Connector {
   readonly attempts: FakeAttempt[] = [];
+  /** The pools whose names are looked up again. */
+  readonly users: Set<NameUser> = new Set();
+
+  watch(_: Destination, user: NameUser): void {
+    this.users.add(user);
+  }
 
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
     const attempt = new FakeAttempt(destination, scope);

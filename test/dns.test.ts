@@ -144,6 +144,21 @@ describe("faults", () => {
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.9"]);
   });
 
+  test("the addresses of a family whose query fails are kept", async () => {
+    const ipv6 = [Buffer.from("20010db8000000000000000000000001", "hex")];
+    server.zones["a.test"] = { addresses: ["127.0.0.1"], ipv6, ttl: 0 };
+    const resolver = names();
+    const both = await good(resolver, "a.test");
+    expect(both.toSorted()).toEqual(["127.0.0.1", "2001:db8::1"]);
+    for (const family of [4, 6] as const) {
+      server.broken = family;
+      expect((await good(resolver, "a.test")).toSorted()).toEqual(both.toSorted());
+    }
+    server.broken = false;
+    delete server.zones["a.test"].ipv6;
+    expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);
+  });
+
   test("a name server that is not an address is refused", () => {
     expect(() => names({ servers: ["no.such.host"] })).toThrow(
       /^fetchway: bad option `dns`: servers: use addresses such as /,

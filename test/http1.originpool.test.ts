@@ -5,7 +5,7 @@ import { StreamBody } from "../src/body/stream.ts";
 import type { UpstreamResponse } from "../src/transport/message.ts";
 import { bytes, streamOf, textOf } from "./_fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
-import { settled } from "./_sockets.ts";
+import { type FakeSocket, settled } from "./_sockets.ts";
 
 describe("connections", () => {
   test("a request is written after the connection is established, in one write", async () => {
@@ -65,6 +65,61 @@ describe("connections", () => {
       first.push(order[0]?.address);
     }
     expect(first).toEqual(["a", "b", "a", "b"]);
+  });
+});
+
+describe("lookups of the name in the background", () => {
+  const OWN = "192.0.2.1";
+
+  /** Reports a lookup that has found these addresses. */
+  function find(bench: PoolBench, ...addresses: string[]): void {
+    const good = addresses.map((address) => ({ address, family: 4 }));
+    for (const user of bench.connector.users) user.onAddresses({ good, down: [] });
+  }
+
+  test("close a connection whose address three in a row have not found", async () => {
+    const bench = new PoolBench();
+    const socket = await bench.exchange();
+    for (const address of ["b", "b", OWN, "b", "b"]) find(bench, address);
+    expect(socket.destroyed).toBe(false);
+    find(bench, "b");
+    expect(socket.destroyed).toBe(true);
+  });
+
+  test("let its request finish", async () => {
+    const bench = new PoolBench();
+    await bench.exchange();
+    const sent = bench.send();
+    const [socket] = await Promise.all([bench.connector.at(0).promise]);
+    for (let i = 0; i < 3; i++) find(bench, "b");
+    expect(socket.destroyed).toBe(false);
+    (socket as FakeSocket).receive(EMPTY);
+    await settled();
+    expect(sent.outcome).toBe("200");
+    expect(socket.destroyed).toBe(true);
+  });
+
+  test("do not close a connection to an address that has failed lately", async () => {
+    const bench = new PoolBench();
+    const socket = await bench.exchange();
+    const down = [{ address: OWN, family: 4 }];
+    for (const user of bench.connector.users)
+      for (let i = 0; i < 3; i++) user.onAddresses({ good: [], down });
+    expect(socket.destroyed).toBe(false);
+  });
+
+  test("are made while the pool has a connection, or has opened one since the last", async () => {
+    const bench = new PoolBench({ keepAlive: false });
+    const isUsed = (): boolean[] => [...bench.connector.users].map((user) => user.checkUsed());
+    await bench.exchange();
+    expect(bench.stats).toMatchObject({ inUse: 0, free: 0 });
+    expect(isUsed()).toEqual([true]);
+    expect(isUsed()).toEqual([false]);
+    bench.send();
+    await bench.connector.at(1).succeed();
+    expect([isUsed(), isUsed()]).toEqual([[true], [true]]);
+    bench.transport.destroy();
+    expect(isUsed()).toEqual([false]);
   });
 });
 

@@ -8,7 +8,7 @@ import { NameServer } from "./_dns.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { listen } from "./_serve.ts";
 import { startFull } from "./_full.ts";
-import { pause, until } from "./_wait.ts";
+import { pause, settled, until, within } from "./_wait.ts";
 
 const A = "127.0.0.1";
 const B = "127.0.0.2";
@@ -39,7 +39,7 @@ async function stopAt(address: string): Promise<void> {
 
 beforeAll(() => names.listen());
 beforeEach(async () => {
-  Object.assign(names, { zones: {}, asked: [] });
+  Object.assign(names, { zones: {}, asked: [], broken: false, silent: false });
   for (const address of Object.keys(seen)) delete seen[address];
   slowness = 0;
   port = await startAt(A, 0);
@@ -174,6 +174,107 @@ describe("a record that changes", () => {
     await load(proxy, 100, 10);
     expect(statsOf(proxy).created).toBe(100);
     expect(names.asked).toEqual(["up.test"]);
+  });
+});
+
+describe("while the pool is used, a name is looked up in the background", () => {
+  /** Sets what each lookup finds, from the first one on. */
+  function recordEach(answer: (lookup: number) => string[], ttl = 1): void {
+    let lookups = 0;
+    names.zones["up.test"] = {
+      ttl,
+      get addresses() {
+        return answer(lookups++);
+      },
+    };
+  }
+
+  /** Sends requests on two connections until a condition holds, and returns those that failed. */
+  async function loadUntil(proxy: NodeProxy, condition: () => boolean): Promise<string[]> {
+    const failed: string[] = [];
+    let isOver = false;
+    const work = async (): Promise<void> => {
+      while (!isOver && !condition()) {
+        const answer = await ask(proxy);
+        if (!answer.startsWith("200 ")) failed.push(answer);
+      }
+    };
+    const loads = Promise.all([work(), work()]);
+    await within(loads, "the condition").finally(() => (isOver = true));
+    return failed;
+  }
+
+  const lookups = (): number => names.asked.length;
+
+  test("and requests reach an address that was added", async () => {
+    recordEach((lookup) => (lookup === 0 ? [A] : [A, B]));
+    expect(await loadUntil(start(), () => seen[B] !== undefined)).toEqual([]);
+  });
+
+  test("and a connection is kept that two lookups in a row have not found", async () => {
+    // Two of six addresses at a time, in turn.
+    const addresses = [1, 2, 3, 4, 5, 6].map((host) => `127.0.0.${host}`);
+    for (const address of addresses.slice(2)) await startAt(address, port);
+    recordEach((lookup) => addresses.slice((lookup % 3) * 2, (lookup % 3) * 2 + 2));
+    const proxy = start({ freeSocketTimeout: 60_000 });
+    const failed = await loadUntil(proxy, () => lookups() > 7);
+    expect(failed).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+    expect(statsOf(proxy).created).toBeLessThanOrEqual(4);
+  });
+
+  test("and lookups that fail close no connection", async () => {
+    // The name server fails when two lookups have found only the other address.
+    recordEach((lookup) => {
+      if (lookup === 2) names.broken = true;
+      return lookup === 0 ? [A] : [B];
+    });
+    // With its record, a name loses its TTL: `ttl` applies.
+    const proxy = start({ dns: { servers: [names.address], ttl: 500 } });
+    expect(await loadUntil(proxy, () => names.broken === true)).toEqual([]);
+    const before = lookups();
+    // Each lookup that fails asks twice.
+    expect(await loadUntil(proxy, () => lookups() > before + 6)).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+    expect(seen[B]).toBeUndefined();
+    // Nor does a name that was deleted.
+    Object.assign(names, { broken: false, zones: {} });
+    const deleted = lookups();
+    expect(await loadUntil(proxy, () => lookups() > deleted + 4)).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+  });
+
+  test("and no request waits for it", async () => {
+    record([A], 1);
+    // A lookup of a silent name server takes 3 s.
+    const proxy = start({ keepAlive: false, connectTimeout: 2000 });
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+    names.silent = true;
+    const before = lookups();
+    expect(await loadUntil(proxy, () => lookups() > before)).toEqual([]);
+    for (let i = 0; i < 20; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
+  });
+
+  test("and no longer when it is not", async () => {
+    record([A], 1);
+    const proxy = start({ freeSocketTimeout: 100 });
+    expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);
+    // Rest means that there was no lookup for more than two TTLs.
+    await settled(lookups, undefined, 2500);
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+  });
+
+  test("once in a TTL, by all pools together", async () => {
+    record([A], 1);
+    const other = createServer((_, res) => res.end());
+    const targets = [port, await listen(other)].map((each) => `http://up.test:${each}`);
+    let next = 0;
+    const target = (): string => targets[next++ % 2] as string;
+    const proxy = pooled({ dns: { servers: [names.address] } }, target);
+    const since = performance.now();
+    expect(await loadUntil(proxy, () => lookups() > 3)).toEqual([]);
+    expect(performance.now() - since).toBeGreaterThan(2900);
+    other.close();
   });
 });
 

@@ -7,6 +7,7 @@ import type {
   Connector,
   ConnectScope,
   Destination,
+  NameUser,
   Socket,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
@@ -72,6 +73,12 @@ export class NetConnector implements Connector {
 
   checkTls(tls: TlsOptions): void {
     checkTlsNames(tls, this.#parts.tlsNames ?? []);
+  }
+
+  watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
+    // Another pool may look up the same name, which says nothing about the connections to a fixed address.
+    const isFixed = socketPath !== undefined || address !== undefined;
+    if (!isFixed) this.#resolver?.watch(hostname, user);
   }
 
   async resolve(hostname: string): Promise<readonly ResolvedAddress[]> {

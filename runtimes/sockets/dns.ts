@@ -1,9 +1,10 @@
 import type { Resolver as NameServers } from "node:dns";
 import { ProxyError } from "../../src/error.ts";
-import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
+import type { FoundAddresses, NameUser, ResolvedAddress } from "../../src/http1/connector.ts";
 import { badOption } from "../../src/misuse.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 import { RecentMap } from "../../src/recentmap.ts";
+import { startBackgroundTimer } from "../../src/transport/timers.ts";
 
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
@@ -14,6 +15,10 @@ const { process } = globalThis as unknown as {
 const DOWN_TIME = 10_000;
 /** The number of names that are kept at least, and half of the most: clients that choose the target choose names as well. */
 const KEPT_NAMES = 1000;
+/** Milliseconds between lookups in the background of a name whose addresses are not kept (a TTL of 0). */
+const SHORTEST_INTERVAL = 1000;
+/** Milliseconds after which it is checked whether a name is still used: a timer keeps its pools in memory. */
+const LONGEST_DELAY = 60_000;
 
 interface Answer {
   readonly addresses: readonly ResolvedAddress[];
@@ -23,7 +28,16 @@ interface Answer {
 
 interface CachedAnswer extends Answer {
   /** The time until which the addresses are valid, on the clock of `performance.now()`. */
-  validUntil: number;
+  readonly validUntil: number;
+  /** Whether the last lookup has failed, so that the addresses are those of an earlier one. */
+  readonly hasFailed: boolean;
+}
+
+/** The answer of name servers for the addresses of one family. */
+interface FamilyAnswer {
+  readonly family: number;
+  readonly records: readonly (ResolvedAddress & { ttl: number })[];
+  readonly error: Error | null;
 }
 
 /** The cache entry of one name. */
@@ -35,16 +49,25 @@ interface Entry {
   results: number;
   /** The time until which each address that has failed is tried last. */
   readonly down: Map<string, number>;
+  /** The pools for which the name is looked up again in the background. */
+  readonly users: Set<NameUser>;
+  /** The timer of the next lookup in the background. */
+  timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** Looks up host names, and caches the answers while they are valid. */
+/**
+ * Looks up host names, and caches the answers while they are valid. While a pool uses a name, the name is looked up again
+ * whenever its answer has expired; meanwhile, new connections use the expired answer, so that no request waits.
+ */
 export class Resolver {
   readonly #entries: RecentMap<string, Entry> = new RecentMap(KEPT_NAMES);
-  readonly #query: (hostname: string) => Promise<Answer>;
+  readonly #ttl: number;
+  readonly #query: (hostname: string, previous: readonly ResolvedAddress[]) => Promise<Answer>;
 
   /** @throws TypeError for a name server that is not an IP address */
   constructor({ ttl, servers = [] }: FilledDnsOptions) {
     const dns = process.getBuiltinModule("node:dns");
+    this.#ttl = ttl;
     if (servers.length === 0) {
       this.#query = (hostname) => askSystem(dns, hostname, ttl);
       return;
@@ -56,7 +79,7 @@ export class Resolver {
     } catch {
       throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
     }
-    this.#query = (hostname) => askServers(nameServers, hostname);
+    this.#query = (hostname, previous) => askServers(nameServers, hostname, previous);
   }
 
   /**
@@ -66,18 +89,18 @@ export class Resolver {
   async resolve(hostname: string): Promise<FoundAddresses> {
     const entry = this.#entryFor(hostname);
     const now = performance.now();
-    const isValid = entry.answer !== undefined && entry.answer.validUntil > now;
-    const { addresses } = isValid
-      ? (entry.answer as CachedAnswer)
-      : await (entry.lookup ??= this.#lookUp(hostname, entry));
-    const good: ResolvedAddress[] = [];
-    const down: ResolvedAddress[] = [];
-    for (const each of addresses) {
-      const isDown = (entry.down.get(each.address) ?? 0) > now;
-      (isDown ? down : good).push(each);
-    }
-    const first = good.length > 1 ? entry.results++ % good.length : 0;
-    return { good: [...good.slice(first), ...good.slice(0, first)], down };
+    const { answer } = entry;
+    const isUsable =
+      answer !== undefined && (answer.validUntil > now || (answer.ttl > 0 && entry.users.size > 0));
+    return sort(isUsable ? answer : await this.#lookUp(hostname, entry), entry);
+  }
+
+  /** Looks up a name again whenever its answer has expired, while the pool uses it. The name must have been resolved. */
+  watch(hostname: string, user: NameUser): void {
+    const entry = this.#entries.get(hostname);
+    if (entry === undefined) return;
+    entry.users.add(user);
+    if (entry.timer === undefined) this.#arm(hostname, entry);
   }
 
   /** Marks an address of a name as failed: for a while, it is tried last. */
@@ -88,31 +111,83 @@ export class Resolver {
   #entryFor(hostname: string): Entry {
     let entry = this.#entries.get(hostname);
     if (entry === undefined) {
-      entry = { answer: undefined, lookup: undefined, results: 0, down: new Map() };
+      entry = {
+        answer: undefined,
+        lookup: undefined,
+        results: 0,
+        down: new Map(),
+        users: new Set(),
+        timer: undefined,
+      };
       this.#entries.set(hostname, entry);
     }
     return entry;
   }
 
-  async #lookUp(hostname: string, entry: Entry): Promise<CachedAnswer> {
-    let found: Answer;
+  /** Looks up a name. Concurrent calls for the same name share one lookup. */
+  #lookUp(hostname: string, entry: Entry): Promise<CachedAnswer> {
+    return (entry.lookup ??= this.#ask(hostname, entry).finally(() => (entry.lookup = undefined)));
+  }
+
+  async #ask(hostname: string, entry: Entry): Promise<CachedAnswer> {
+    let found = entry.answer as Answer | undefined;
+    let hasFailed = false;
     try {
-      found = await this.#query(hostname);
+      found = await this.#query(hostname, found?.addresses ?? []);
     } catch (cause) {
-      entry.lookup = undefined;
-      const { code = "" } = cause as NodeJS.ErrnoException;
       // If the lookup fails, keep the expired answer, unless name servers say that the name has no address any more.
-      const isGone = code === "ENOTFOUND" || code === "ENODATA";
-      if (entry.answer === undefined || isGone) throw toDnsError(code, cause);
-      found = entry.answer;
+      if (isGone(cause as Error)) found = entry.answer = undefined;
+      if (found === undefined) throw toDnsError(cause as Error);
+      hasFailed = true;
     }
-    entry.lookup = undefined;
-    entry.answer = { ...found, validUntil: performance.now() + found.ttl };
+    entry.answer = { ...found, validUntil: performance.now() + found.ttl, hasFailed };
     const addresses = new Set(found.addresses.map(({ address }) => address));
     for (const address of entry.down.keys())
       if (!addresses.has(address)) entry.down.delete(address);
     return entry.answer;
   }
+
+  /** Sets the timer of the next lookup in the background. */
+  #arm(hostname: string, entry: Entry): void {
+    const { answer } = entry;
+    const left = answer === undefined ? this.#ttl : answer.validUntil - performance.now();
+    const delay = left > 0 ? left : SHORTEST_INTERVAL;
+    const isDue = delay <= LONGEST_DELAY;
+    entry.timer = startBackgroundTimer(
+      () => void this.#lookUpAgain(hostname, entry, isDue),
+      isDue ? delay : LONGEST_DELAY,
+    );
+  }
+
+  async #lookUpAgain(hostname: string, entry: Entry, isDue: boolean): Promise<void> {
+    for (const user of entry.users) if (!user.checkUsed()) entry.users.delete(user);
+    if (entry.users.size === 0) {
+      entry.timer = undefined;
+      return;
+    }
+    // Keep the name, although more than a thousand others may have been looked up meanwhile.
+    if (this.#entries.get(hostname) === undefined) this.#entries.set(hostname, entry);
+    const answer = isDue ? await this.#lookUp(hostname, entry).catch(() => undefined) : undefined;
+    // After a lookup that fails, the connections stay: the host may work although its name server does not.
+    if (answer?.hasFailed === false) {
+      const found = sort(answer, entry);
+      for (const user of entry.users) user.onAddresses(found);
+    }
+    this.#arm(hostname, entry);
+  }
+}
+
+/** Separates the addresses that have failed lately from the others, and rotates the others. */
+function sort({ addresses }: CachedAnswer, entry: Entry): FoundAddresses {
+  const now = performance.now();
+  const good: ResolvedAddress[] = [];
+  const down: ResolvedAddress[] = [];
+  for (const each of addresses) {
+    const isDown = (entry.down.get(each.address) ?? 0) > now;
+    (isDown ? down : good).push(each);
+  }
+  const first = good.length > 1 ? entry.results++ % good.length : 0;
+  return { good: [...good.slice(first), ...good.slice(0, first)], down };
 }
 
 function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number): Promise<Answer> {
@@ -124,33 +199,43 @@ function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number
   });
 }
 
-/** Asks for the addresses of both families at once; the answer for one family is enough. */
-async function askServers(servers: NameServers, hostname: string): Promise<Answer> {
-  const ask = (
-    method: "resolve4" | "resolve6",
-    family: number,
-  ): Promise<(ResolvedAddress & { ttl: number })[]> =>
-    new Promise((resolve, reject) => {
+/**
+ * Asks for the addresses of both families at once; the answer for one family is enough.
+ * @param previous the addresses that were found last; those of a family whose query fails are kept
+ */
+async function askServers(
+  servers: NameServers,
+  hostname: string,
+  previous: readonly ResolvedAddress[],
+): Promise<Answer> {
+  const ask = (method: "resolve4" | "resolve6", family: number): Promise<FamilyAnswer> =>
+    new Promise((resolve) => {
       servers[method](hostname, { ttl: true }, (error, records) => {
-        if (error) reject(error);
-        else resolve(records.map(({ address, ttl }) => ({ address, family, ttl })));
+        const found = error ? [] : records.map(({ address, ttl }) => ({ address, family, ttl }));
+        resolve({ family, records: found, error });
       });
     });
-  const answers = await Promise.allSettled([ask("resolve4", 4), ask("resolve6", 6)]);
-  const records = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
-  if (records.length === 0) {
-    const [first] = answers;
-    throw first.status === "rejected" ? first.reason : notFound();
-  }
-  return { addresses: records, ttl: Math.min(...records.map(({ ttl }) => ttl)) * 1000 };
+  const answers = await Promise.all([ask("resolve4", 4), ask("resolve6", 6)]);
+  const records = answers.flatMap((answer) => answer.records);
+  const failed = answers.filter(({ error }) => error !== null && !isGone(error));
+  if (records.length === 0) throw failed[0]?.error ?? notFound();
+  const kept = previous.filter((address) => failed.some(({ family }) => family === address.family));
+  return {
+    addresses: [...records, ...kept],
+    ttl: Math.min(...records.map(({ ttl }) => ttl)) * 1000,
+  };
 }
 
-function notFound(): ProxyError {
-  return toDnsError("ENOTFOUND", undefined);
+/** Whether an error says that a name has no address, and not that the lookup has failed. */
+function isGone({ code }: NodeJS.ErrnoException): boolean {
+  return code === "ENOTFOUND" || code === "ENODATA";
+}
+
+function notFound(): Error {
+  return Object.assign(new Error("the name has no address"), { code: "ENOTFOUND" });
 }
 
 /** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
-function toDnsError(code: string, cause: unknown): ProxyError {
-  if (cause instanceof ProxyError) return cause;
-  return new ProxyError(code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
+function toDnsError(cause: NodeJS.ErrnoException): ProxyError {
+  return new ProxyError(cause.code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
 }

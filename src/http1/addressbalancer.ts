@@ -22,11 +22,23 @@ export class AddressBalancer {
 
   /** Returns the addresses in the order in which a new connection tries them: the least used one is the first. */
   orderAddresses({ good, down }: FoundAddresses): ResolvedAddress[] {
-    this.#update(good.map(({ address }) => address));
+    this.update(good);
     const { leastUsed } = this;
     this.countRequest(leastUsed);
     const first = good.filter(({ address }) => address === leastUsed);
     return [...first, ...good.filter(({ address }) => address !== leastUsed), ...down];
+  }
+
+  /** Replaces the addresses by those that a lookup has found. */
+  update(good: readonly ResolvedAddress[]): void {
+    const addresses = good.map(({ address }) => address);
+    for (const address of this.#counts.keys()) {
+      if (!addresses.includes(address)) this.#counts.delete(address);
+    }
+    for (const address of addresses) {
+      if (!this.#counts.has(address)) this.#counts.set(address, this.#most);
+    }
+    this.size = this.#counts.size;
   }
 
   /** Counts a request to an address. */
@@ -56,16 +68,5 @@ export class AddressBalancer {
     if (address === undefined || leastUsed === undefined) return false;
     const count = this.#counts.get(address) ?? 0;
     return count - (this.#counts.get(leastUsed) ?? 0) >= WORTH_A_CONNECTION;
-  }
-
-  /** Replaces the addresses by those of the last lookup. */
-  #update(addresses: readonly string[]): void {
-    for (const address of this.#counts.keys()) {
-      if (!addresses.includes(address)) this.#counts.delete(address);
-    }
-    for (const address of addresses) {
-      if (!this.#counts.has(address)) this.#counts.set(address, this.#most);
-    }
-    this.size = this.#counts.size;
   }
 }

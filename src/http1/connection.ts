@@ -67,7 +67,7 @@ export interface ConnectionOptions {
  * established: the connection holds the bytes that are written until then.
  */
 export class Connection implements ResponseHandler, SocketHandler, PooledConnection {
-  readonly keepAlive: boolean;
+  keepAlive: boolean;
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
   connectDuration: number | undefined;
@@ -79,6 +79,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   socket: Socket | undefined;
   /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
+  absences = 0;
   /** The item before this one in the list of idle connections. */
   previousIdle: IdleItem | undefined;
   /** The item after this one in the list of idle connections. */
@@ -300,6 +301,12 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   setIdle(until: number): void {
     this.idleUntil = until;
     this.socket?.unref();
+  }
+
+  /** Takes no further request; closes when the present one is over. */
+  drain(): void {
+    this.keepAlive = false;
+    if (this.job === undefined) this.destroy();
   }
 
   /** Closes our direction of the connection once everything is written. */

@@ -33,6 +33,14 @@ export interface FoundAddresses {
   readonly down: readonly ResolvedAddress[];
 }
 
+/** The pool whose connections lead to the addresses of a host name. */
+export interface NameUser {
+  /** Whether the pool has connections, or has opened one since the last call. If not, its name is not looked up again. */
+  checkUsed(): boolean;
+  /** Takes the addresses that a later lookup has found. A lookup that fails is not reported. */
+  onAddresses(found: FoundAddresses): void;
+}
+
 /** The object whose methods a socket calls. They replace events, so that a request adds and removes no listener. */
 export interface SocketHandler {
   /**
@@ -111,6 +119,11 @@ export interface Connector {
    * applies the time limits of connecting.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
+  /**
+   * Looks up the name of a destination in the background, whenever its addresses have expired, for as long as the pool is
+   * used; does nothing where the connector has not looked up the name. A pool calls it with each connection that it opens.
+   */
+  watch?(destination: Destination, user: NameUser): void;
   /**
    * Looks up a host name; left out by a connector that only hands connections over.
    * @throws ProxyError `dns_error` or `dns_timeout`

@@ -50,7 +50,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
   }
 
   onOpen(connection: Connection): void {
-    this.counters.countOpened(connection.job !== undefined);
+    this.recordOpened(connection.job !== undefined);
   }
 
   onSwitch(connection: Connection): void {

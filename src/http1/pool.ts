@@ -4,9 +4,23 @@ import { poolClosed } from "../transport/closing.ts";
 import type { Counters, OriginStats } from "../transport/stats.ts";
 import { ExpiryTimer } from "../transport/timers.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
-import type { Connector, ConnectScope, Destination, Socket } from "./connector.ts";
+import type {
+  Connector,
+  ConnectScope,
+  Destination,
+  FoundAddresses,
+  NameUser,
+  Socket,
+} from "./connector.ts";
 import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue, type Waiting } from "./queue.ts";
+
+/**
+ * A connection takes no further request when this number of lookups in a row have not found its address. A name server that
+ * returns a part of many addresses at a time, in turn, leaves each out for a while: up to a third at a time, three never
+ * closes a connection. If it picks at random, a connection lasts three TTLs at least. A host that moves is left after three.
+ */
+const MAX_ABSENCES = 3;
 
 /** The parts that all pools of a transport share. */
 export interface PoolParts {
@@ -22,6 +36,12 @@ export interface PooledConnection extends IdleItem {
   readonly connectDuration: number | undefined;
   /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
   readonly idleUntil: number;
+  /** The upstream's IP address, once the connection is established. */
+  readonly address: string | undefined;
+  /** The number of lookups in a row that have not found `address`. */
+  absences: number;
+  /** Takes no further request; closes when the present ones are over. */
+  drain(): void;
   /** Makes the connection idle until a time. */
   setIdle(until: number): void;
   /** Fails what is on the connection, or waits until it is established. */
@@ -35,7 +55,7 @@ export interface PooledConnection extends IdleItem {
 export abstract class Pool<
   Connection extends PooledConnection = PooledConnection,
   Job extends Waiting = Waiting,
-> {
+> implements NameUser {
   /** The name of the origin in the statistics. */
   readonly name: string;
   /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
@@ -68,6 +88,8 @@ export abstract class Pool<
   #opened = 0;
   /** The value of `#opened` at the last call of `checkUnused`. */
   #openedAtCheck = 0;
+  /** The value of `#opened` at the last call of `checkUsed`. */
+  #openedAtLookup = 0;
   /** The callbacks that wait until the pool has no connection. */
   #onEmpty: (() => void)[] = [];
 
@@ -147,6 +169,24 @@ export abstract class Pool<
     this.callIfEmpty();
   }
 
+  // ── for the connector ──
+
+  checkUsed(): boolean {
+    const hasOpened = this.#opened !== this.#openedAtLookup;
+    this.#openedAtLookup = this.#opened;
+    return !this.isClosed && (hasOpened || this.connections.size > 0);
+  }
+
+  onAddresses(found: FoundAddresses): void {
+    this.balancer.update(found.good);
+    const present = new Set([...found.good, ...found.down].map(({ address }) => address));
+    for (const connection of this.connections) {
+      if (connection.address === undefined) continue;
+      connection.absences = present.has(connection.address) ? 0 : connection.absences + 1;
+      if (connection.absences >= MAX_ABSENCES) connection.drain();
+    }
+  }
+
   // ── for the pools of a protocol ──
 
   /** Sends the jobs that wait, if there is room for them. */
@@ -162,6 +202,12 @@ export abstract class Pool<
     this.#opened++;
     this.connections.add(connection);
     return connecting;
+  }
+
+  /** Counts a connection that is established, and follows the addresses of its name from now on. */
+  protected recordOpened(hasRequest: boolean): void {
+    this.counters.countOpened(hasRequest);
+    this.#connector.watch?.(this.destination, this);
   }
 
   /** Makes room for one more connection, if necessary by closing an idle one; returns whether there is room. */

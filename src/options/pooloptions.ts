@@ -16,8 +16,8 @@ import type { TlsOptions } from "../target/target.ts";
 /** How host names are resolved to addresses. */
 export interface DnsOptions {
   /**
-   * Milliseconds for which addresses from the system's resolver are kept: 10 000 by default. The system does not tell how
-   * long they are valid.
+   * Milliseconds for which addresses from the system's resolver are kept: 10 000 by default. The system does not report the
+   * TTL of a record. With `0`, each new connection looks the name up.
    */
   ttl?: number;
   /**
@@ -78,7 +78,7 @@ export interface PoolOptions {
    * Milliseconds after which a connection takes no further request, and closes when its current request is finished.
    * `0` for no limit.
    *
-   * With a limit, connections are opened again from time to time, and so reach addresses and instances that were added.
+   * With a limit, connections are opened again from time to time, and so reach instances that were added behind an address.
    * @default 0
    */
   socketTTL?: number;
@@ -121,7 +121,9 @@ export interface PoolOptions {
    * How host names are resolved; `false` lets the system resolve the name and choose the address for each connection.
    *
    * The requests are spread evenly over the addresses of a name. An address that does not answer is avoided for a
-   * while.
+   * while. While the pool is used, a name is looked up again in the background whenever its TTL ends; a connection takes
+   * no further request when three lookups in a row have not found its address. With `false`, only `socketTTL` ends
+   * connections to an old address.
    * @default { "ttl": 10000 }
    */
   dns?: false | DnsOptions;

@@ -68,6 +68,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   nextIdle: IdleItem | undefined;
   /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
+  absences = 0;
   /**
    * The requests that are on this connection, or wait until it is established, in the order of the calls. They are in an array
    * for the reason that `watched` in nodeincoming.ts gives.

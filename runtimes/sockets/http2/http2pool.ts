@@ -1,5 +1,11 @@
 import type { AttemptArguments, SharedParts, SharedPool } from "../../../src/http1/client.ts";
-import type { Connector, ConnectScope, Destination, Socket } from "../../../src/http1/connector.ts";
+import type {
+  Connector,
+  ConnectScope,
+  Destination,
+  NameUser,
+  Socket,
+} from "../../../src/http1/connector.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Pool } from "../../../src/http1/pool.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
@@ -106,7 +112,7 @@ export class Http2Pool
   // ── for connections ──
 
   onOpen(connection: Http2Connection<StreamAttempt>): void {
-    this.counters.countOpened(false);
+    this.recordOpened(false);
     const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
     for (const attempt of waiting) {
@@ -246,5 +252,9 @@ class Handover implements Connector {
     this.#offered = undefined;
     if (socket?.usable === true) return Promise.resolve(socket);
     return this.#connector.connect(destination, scope);
+  }
+
+  watch(destination: Destination, user: NameUser): void {
+    this.#connector.watch?.(destination, user);
   }
 }
