@@ -90,7 +90,7 @@ describe("lookups of the name in the background", () => {
     const bench = new PoolBench();
     await bench.exchange();
     const sent = bench.send();
-    const [socket] = await Promise.all([bench.connector.at(0).promise]);
+    const socket = await bench.connector.at(0).promise;
     for (let i = 0; i < 3; i++) find(bench, "b");
     expect(socket.destroyed).toBe(false);
     (socket as FakeSocket).receive(EMPTY);
