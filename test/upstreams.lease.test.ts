@@ -1,0 +1,61 @@
+/** Which requests count at the upstream that was picked for them: those that are sent there. */
+import { expect, test } from "vitest";
+import { createProxy, type CreateProxyOptions } from "#fetchway";
+import { type Interceptor, parseTarget } from "#fetchway/transport";
+import { balance } from "#fetchway/upstreams";
+
+type Options = Partial<CreateProxyOptions>;
+
+/** Sends one request to two upstreams; returns where requests went, and what the upstreams have counted. */
+async function send(options: Options, answer = () => new Response()): Promise<[string[], number]> {
+  const urls: string[] = [];
+  const target = balance(["http://a.test", "http://b.test"]);
+  const fetch = (url: string | URL | Request): Promise<Response> => {
+    urls.push(url instanceof Request ? url.url : String(url));
+    return Promise.resolve(answer());
+  };
+  const proxy = createProxy({ target, fetch, ...options });
+  await (await proxy.fetch(new Request("http://proxy.test/x"))).text();
+  const states = target.states();
+  expect(states.map(({ active, failures }) => active + failures)).toEqual([0, 0]);
+  return [urls, states.reduce((sum, { requests }) => sum + requests, 0)];
+}
+
+test("a request counts once", async () => {
+  const [urls, requests] = await send({});
+  expect([urls.length, requests]).toEqual([1, 1]);
+});
+
+test("a request that an interceptor sends to another upstream does not count", async () => {
+  const elsewhere: Interceptor = (next) => (request, scope) =>
+    next({ ...request, upstream: parseTarget("http://c.test") }, scope);
+  expect(await send({ interceptors: { request: [elsewhere] } })).toEqual([["http://c.test/x"], 0]);
+});
+
+test("a request that an interceptor sends twice counts twice, also after it was sent elsewhere", async () => {
+  const twice: Interceptor = (next) => async (request, scope) => {
+    (await next(request, scope)).body?.cancel();
+    return next(request, scope.again());
+  };
+  const [urls, requests] = await send({ interceptors: { request: [twice] } });
+  expect([urls.length, requests]).toEqual([2, 2]);
+
+  const back: Interceptor = (next) => async (request, scope) => {
+    (await next({ ...request, upstream: parseTarget("http://c.test") }, scope)).body?.cancel();
+    return next(request, scope.again());
+  };
+  const [[first, second], counted] = await send({ interceptors: { request: [back] } });
+  expect(first).toBe("http://c.test/x");
+  expect(second).toMatch(/^http:\/\/[ab]\.test\/x$/);
+  expect(counted).toBe(1);
+});
+
+test("where a redirect leads is not picked, and does not count", async () => {
+  const answers = [
+    new Response(null, { status: 302, headers: { location: "/y" } }),
+    new Response("y"),
+  ];
+  const [urls, requests] = await send({ followRedirects: true }, () => answers.shift() as Response);
+  expect(urls.map((url) => new URL(url).pathname)).toEqual(["/x", "/y"]);
+  expect(requests).toBe(1);
+});
