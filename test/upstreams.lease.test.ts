@@ -17,7 +17,7 @@ async function send(options: Options, answer = () => new Response()): Promise<[s
   const proxy = createProxy({ target, fetch, ...options });
   await (await proxy.fetch(new Request("http://proxy.test/x"))).text();
   const states = target.states();
-  expect(states.map(({ active, failures }) => active + failures)).toEqual([0, 0]);
+  expect(states.map(({ active }) => active)).toEqual([0, 0]);
   return [urls, states.reduce((sum, { requests }) => sum + requests, 0)];
 }
 
@@ -48,6 +48,19 @@ test("a request that an interceptor sends twice counts twice, also after it was 
   expect(first).toBe("http://c.test/x");
   expect(second).toMatch(/^http:\/\/[ab]\.test\/x$/);
   expect(counted).toBe(1);
+});
+
+test("a second request counts although the first one went on to another upstream", async () => {
+  const twice: Interceptor = (next) => async (request, scope) => {
+    (await next(request, scope)).body?.cancel();
+    return next(request, scope.again());
+  };
+  const statuses = [503, 200, 200];
+  const [urls, requests] = await send(
+    { retry: { attempts: 1, statusCodes: [503] }, interceptors: { request: [twice] } },
+    () => new Response("x", { status: statuses.shift() ?? 500 }),
+  );
+  expect([urls.length, requests]).toEqual([3, 3]);
 });
 
 test("where a redirect leads is not picked, and does not count", async () => {
