@@ -21,11 +21,13 @@ export function checkNode(version: string): string | undefined {
 
 /** Finds package.json above this file, whether it runs from the sources or from dist. */
 function readManifest(): Manifest {
-  for (let up = "../"; up.length < 15; up += "../") {
-    const found = readJSON(new URL(`${up}package.json`, import.meta.url)) as Manifest | undefined;
+  let url = new URL("../package.json", import.meta.url);
+  for (let above = url; ; url = above) {
+    const found = readJSON(url) as Manifest | undefined;
     if (found?.name === "fetchway" && found.version !== undefined) return found;
+    above = new URL("../package.json", url);
+    if (above.href === url.href) throw new Error("the package.json of fetchway is missing");
   }
-  throw new Error("the package.json of fetchway is missing");
 }
 
 function readJSON(url: URL): unknown {
