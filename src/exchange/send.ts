@@ -138,6 +138,7 @@ async function awaitAttempt(
     if (repeated === undefined) return response;
     discardBody(response);
   } catch (thrown) {
+    // Of several upstreams, another one takes what the first refuses: here, only a stale connection is replaced.
     if (attempts > 0 && isUnprocessed(thrown)) repeated = repeatRequest(request);
     else if (
       attempts > 0 &&

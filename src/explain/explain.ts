@@ -66,8 +66,8 @@ export async function explainRequest(
 }
 
 /**
- * Makes a request that asks for an upgrade one that the server hands over: the server has its own way to do so, which a
- * request that is explained has not taken.
+ * Marks a request that asks for an upgrade as one that the server can switch. Servers mark such requests when they hand the
+ * connection over, which does not happen for an explanation; without the mark, the answer would be 501.
  */
 function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
   const offered = getHeader(incoming.headers, "upgrade");

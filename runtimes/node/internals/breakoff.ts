@@ -52,7 +52,7 @@ export function breakOffRequest(request: IncomingMessage): void {
 }
 
 /** Closes a connection at once, without sending what still waits for the client. */
-export function resetSocket(socket: Socket): void {
+function resetSocket(socket: Socket): void {
   try {
     socket.resetAndDestroy();
   } catch {

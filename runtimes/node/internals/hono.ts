@@ -152,7 +152,7 @@ let tried: typeof Response | undefined;
 let keeps = false;
 
 /** Whether the global class of responses stores a record as it is, and makes `Headers` of it by iterating. */
-export function keepsRecords(): boolean {
+function keepsRecords(): boolean {
   const { Response: Current } = globalThis;
   if (Current === tried) return keeps;
   tried = Current;
