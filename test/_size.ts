@@ -113,7 +113,7 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
   ["errors as responses", /^src\/error|errorresponse/],
   ["the response: header fields, `Location`, cookies", /^src\/response\//],
   ["deadlines and abort", /^src\/transport\//],
-  ["retries, redirects, and kept bodies", /exchange\/(?:send|redirect)|body\/replay/],
+  ["retries, redirects, and kept bodies", /exchange\/(?:repeat|send|redirect)|body\/replay/],
   ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/],
   ["`mirror`", /exchange\/mirror/],
   ["hooks and interceptors", /exchange\/(?:hooks|interceptor)/],

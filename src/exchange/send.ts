@@ -1,4 +1,3 @@
-import { replayOf } from "../body/replay.ts";
 import { ProxyError, toProxyError } from "../error.ts";
 import { MisuseError } from "../misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
@@ -6,6 +5,7 @@ import { Deadline } from "../transport/deadline.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor, Transport } from "../transport/port.ts";
 import type { Lease, Scope, Send } from "../transport/scope.ts";
+import { AttemptTimeout, mayRepeat, outcomeOf } from "./repeat.ts";
 
 /**
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
@@ -74,11 +74,11 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *        ↑ again, on a new connection ↓
  */
 export function retry(options: Required<RetryOptions>, attemptTimeout: number = 0): Interceptor {
-  const { attempts, statusCodes, methods } = options;
+  const { attempts, statusCodes } = options;
   return (next) => {
     const sends: Sends = {
       last: next,
-      limited: attemptTimeout > 0 ? limitAttempt(attemptTimeout, methods)(next) : next,
+      limited: attemptTimeout > 0 ? limitAttempt(attemptTimeout, options)(next) : next,
     };
     return (request, scope) => {
       const sent = sends.limited(request, scope);
@@ -96,23 +96,16 @@ interface Sends {
   readonly last: Send;
 }
 
-/** The error of an attempt that took longer than `attemptTimeout`. */
-export class AttemptTimeout extends ProxyError {
-  constructor(limit: number) {
-    super("http_response_timeout", { message: `an attempt took longer than ${limit} ms` });
-  }
-}
-
 /**
  * Stops an attempt that has no response headers in time, so that `retry` can start another one. An attempt that could not
  * be repeated is not stopped.
  * @param limit milliseconds until the response headers
  */
-function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
+function limitAttempt(limit: number, options: Required<RetryOptions>): Interceptor {
   return (next) => (request, scope) => {
     if (isLeased(request, scope)) return next(request, scope);
     const deadline = new Deadline(limit, () => {
-      if (repeatRequest(request, methods) !== undefined)
+      if (mayRepeat(request, "slow", "alone", options) !== undefined)
         scope.failAttempt(new AttemptTimeout(limit));
     });
     return next(request, scope).finally(() => deadline.clear());
@@ -128,28 +121,19 @@ async function awaitAttempt(
   sent: Promise<UpstreamResponse>,
   attempts: number,
 ): Promise<UpstreamResponse> {
+  if (attempts === 0) return sent;
   let repeated: UpstreamRequest | undefined;
   try {
     const response = await sent;
-    const isWanted = attempts > 0 && !isLeased(request, scope);
-    if (isWanted && options.statusCodes.includes(response.status)) {
-      repeated = repeatRequest(request, options.methods);
+    if (!isLeased(request, scope) && options.statusCodes.includes(response.status)) {
+      repeated = mayRepeat(request, "status", "alone", options);
     }
     if (repeated === undefined) return response;
     discardBody(response);
   } catch (thrown) {
-    // Of several upstreams, another one takes what the first refuses: here, only a stale connection is replaced.
-    if (attempts > 0 && isUnprocessed(thrown)) repeated = repeatRequest(request);
-    else if (
-      attempts > 0 &&
-      isUnanswered(thrown) &&
-      ((thrown as ProxyError).stale || !isLeased(request, scope))
-    ) {
-      repeated = repeatRequest(request, options.methods);
-    }
+    const place = isLeased(request, scope) ? "same" : "alone";
+    repeated = mayRepeat(request, outcomeOf(thrown), place, options);
     if (repeated === undefined || scope.error !== undefined) throw thrown;
-    // Require a new connection: the upstream may have closed the other idle connections as well.
-    repeated = { ...repeated, newConnection: true };
   }
   const following = scope.again();
   if (options.delay > 0) await pause(options.delay, following);
@@ -157,39 +141,6 @@ async function awaitAttempt(
   const send = attempts > 1 ? sends.limited : sends.last;
   const resent = send(repeated, following);
   return awaitAttempt(sends, options, repeated, following, resent, attempts - 1);
-}
-
-/**
- * Whether the upstream cannot have begun to respond: it has closed an idle connection, refused a new one, or has not
- * responded within `attemptTimeout`.
- */
-export function isUnanswered(error: unknown): boolean {
-  if (error instanceof AttemptTimeout) return true;
-  return error instanceof ProxyError && (error.stale || error.code === "connection_refused");
-}
-
-/**
- * Whether the upstream has said that it did not process the request: a refused HTTP/2 stream, or one above the last that a
- * GOAWAY names. Such a request has not failed, so that a method which is not idempotent may be repeated as well.
- * @see https://www.rfc-editor.org/rfc/rfc9113#section-8.7
- */
-export function isUnprocessed(error: unknown): boolean {
-  return error instanceof ProxyError && error.unprocessed;
-}
-
-/**
- * Returns the request to send again.
- * @param methods the methods that may be repeated; undefined for all
- * @returns undefined where `methods` does not allow the method, or the body was not kept
- * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
- */
-function repeatRequest(
-  request: UpstreamRequest,
-  methods?: readonly string[],
-): UpstreamRequest | undefined {
-  if (methods?.includes(request.method) === false) return undefined;
-  const body = replayOf(request.body);
-  return body === undefined ? undefined : { ...request, body };
 }
 
 /** Waits, unless the exchange is aborted. */

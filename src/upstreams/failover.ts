@@ -1,10 +1,9 @@
-import { replayOf } from "../body/replay.ts";
 import { WatchedBody } from "../body/watched.ts";
-import { ProxyError, type ProxyErrorCode, toProxyError } from "../error.ts";
-import { AttemptTimeout, isUnanswered, isUnprocessed, pause } from "../exchange/send.ts";
+import { ProxyError, toProxyError } from "../error.ts";
+import { AttemptTimeout, mayRepeat, type Outcome, outcomeOf } from "../exchange/repeat.ts";
+import { pause } from "../exchange/send.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
-import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
 import { Deadline } from "../transport/deadline.ts";
@@ -247,23 +246,6 @@ function unavailable(upstreams: Upstreams): ProxyError {
   });
 }
 
-/** Failures to connect: nothing of the request was sent. */
-const NOT_SENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
-  "connection_refused",
-  "connection_timeout",
-  "dns_error",
-  "dns_timeout",
-  "destination_ip_unroutable",
-  "tls_certificate_error",
-]);
-
-/** Failures of a connection that was established, perhaps after the upstream has got the request. */
-const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
-  "connection_terminated",
-  "tls_protocol_error",
-  "tls_alert_received",
-]);
-
 /**
  * Reports to several upstreams what becomes of each attempt, and sends a request that one of them has failed to another.
  *
@@ -370,7 +352,8 @@ class LeasedAttempt {
     const latency = this.#settle(received.status, undefined, false);
     const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
     const response = watch(received, this.#lease, latency, handsBodiesThrough, upstream);
-    const repeated = this.#repeat(scope, received.status, undefined);
+    const isListed = this.#options.retry.statusCodes.includes(received.status);
+    const repeated = this.#repeat(scope, isListed ? "status" : "final");
     if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, response, undefined);
     this.#another?.release();
     return response;
@@ -379,7 +362,7 @@ class LeasedAttempt {
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
     this.#settle(undefined, error, true);
-    const repeated = this.#repeat(scope, undefined, error);
+    const repeated = this.#repeat(scope, outcomeOf(error));
     if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, undefined, thrown);
     this.#another?.release();
     throw thrown;
@@ -400,13 +383,9 @@ class LeasedAttempt {
    * Returns the request for a further attempt; undefined if no attempt is left, the exchange was aborted, or the request must
    * not be sent again.
    */
-  #repeat(
-    scope: Scope,
-    status: number | undefined,
-    error: ProxyError | undefined,
-  ): UpstreamRequest | undefined {
+  #repeat(scope: Scope, outcome: Outcome): UpstreamRequest | undefined {
     if (this.#left === 0 || scope.error !== undefined) return undefined;
-    return repeat(this.#request, this.#options.retry, status, error);
+    return mayRepeat(this.#request, outcome, "another", this.#options.retry);
   }
 
   /** Sends the request to another upstream, if one can take it. */
@@ -440,15 +419,14 @@ class LeasedAttempt {
 
   /** Stops the attempt if another upstream can take the request at once or later. */
   async #leave(scope: Scope, limit: number): Promise<void> {
-    const error = new AttemptTimeout(limit);
-    if (repeat(this.#request, this.#options.retry, undefined, error) === undefined) return;
+    if (mayRepeat(this.#request, "slow", "another", this.#options.retry) === undefined) return;
     if (!this.#lease.mayRetry()) return;
     this.#isPaid = true;
     this.#query = this.#lease.ask(scope);
     const another = await this.#lease.pickAnother(this.#query);
     if (this.#isSettled || another === undefined) return another?.release();
     this.#another = another;
-    scope.failAttempt(error);
+    scope.failAttempt(new AttemptTimeout(limit));
   }
 
   /** Returns the request with a body that tells whether all of it was sent. */
@@ -460,28 +438,6 @@ class LeasedAttempt {
     const onEnd = (reason?: unknown): void => void (this.#isUploaded = reason === undefined);
     return { ...request, body: new WatchedBody(request.body, onEnd) };
   }
-}
-
-/**
- * Returns the request for a further attempt; undefined if it must not be sent again.
- * @param status the status of the response; undefined if there was none
- * @param error why there was no response
- */
-function repeat(
-  request: UpstreamRequest,
-  { statusCodes, methods }: Required<RetryOptions>,
-  status: number | undefined,
-  error: ProxyError | undefined,
-): UpstreamRequest | undefined {
-  const isSafe = error !== undefined && (NOT_SENT.has(error.code) || isUnprocessed(error));
-  const isAllowed =
-    methods.includes(request.method) &&
-    (error === undefined
-      ? statusCodes.includes(status as number)
-      : isUnanswered(error) || BROKEN.has(error.code));
-  if (!isSafe && !isAllowed) return undefined;
-  const body = replayOf(request.body);
-  return body === undefined ? undefined : { ...request, body };
 }
 
 /**
