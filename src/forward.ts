@@ -162,7 +162,7 @@ function pickUpstream(
   upstreams: Upstreams,
 ): Lease | Promise<Lease> {
   const reachOne = (each: TargetAddress): Upstream => reach(each, plan);
-  return upstreams.choose(upstreams, incoming, plan.transport, scope, plan.failover, reachOne);
+  return upstreams.choose(upstreams, incoming, plan.transport, scope, plan.attempts, reachOne);
 }
 
 /** Sends the request to the upstream that was picked for it. */

@@ -2,7 +2,8 @@ import { limitBody, keepBody, checkInterceptor, compose } from "./exchange/inter
 import { Mirror } from "./exchange/mirror.ts";
 import type { Tracing } from "./exchange/observation.ts";
 import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
-import { convertErrors, failOver, retry, sendThrough } from "./exchange/send.ts";
+import type { AttemptOptions } from "./exchange/repeat.ts";
+import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
@@ -17,7 +18,6 @@ import { fillIn } from "./schema/schema.ts";
 import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { Send } from "./transport/scope.ts";
-import type { FailoverOptions } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -46,8 +46,7 @@ export interface Plan extends RequestRules {
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
-  /** How requests are sent to several upstreams. */
-  readonly failover: FailoverOptions;
+  readonly attempts: AttemptOptions;
   /** Sends copies of requests to another upstream; undefined unless the option is set. */
   readonly mirror: Mirror | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
@@ -100,7 +99,7 @@ export function compile(
   );
   const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
   const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
-  const { follows, send, failover } = compileSend(options, transport, inProcess);
+  const { follows, send, attempts } = compileSend(options, transport, inProcess);
   const plan: Plan = {
     options,
     dropped,
@@ -123,7 +122,7 @@ export function compile(
     upgradeHint,
     follows,
     send,
-    failover,
+    attempts,
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,
@@ -189,14 +188,14 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 /**
  * Composes the steps that the options ask for. Each request passes them in this order on its way to the transport:
  *
- *     interceptors.request → bodyLimit → replay → redirects → other upstreams → retry
+ *     interceptors.request → bodyLimit → replay → redirects → retry, also at other upstreams
  *         → interceptors.attempt → transport
  */
 function compileSend(
   options: ProxyOptions,
   transport: Transport,
   inProcess: Transport | undefined,
-): Pick<Plan, "follows" | "send" | "failover"> {
+): Pick<Plan, "follows" | "send" | "attempts"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
@@ -218,19 +217,17 @@ function compileSend(
     const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
-  const attemptTimeout = options.attemptTimeout ?? 0;
-  const failover: FailoverOptions = {
+  const attempts: AttemptOptions = {
     retry: retries ? again : { ...again, attempts: 0 },
-    attemptTimeout,
+    attemptTimeout: options.attemptTimeout ?? 0,
     handsBodiesThrough: transport.handsBodiesThrough ?? false,
   };
-  steps.push(failOver);
-  if (retries) steps.push(retry(again, attemptTimeout));
+  steps.push(sendAttempts(attempts));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   const isForeign = options.transport !== undefined && !ownTransports.has(transport);
   if (isForeign) steps.push(convertErrors);
   const send = compose(steps, sendThrough(transport, inProcess));
-  return { follows: redirects > 0, send, failover };
+  return { follows: redirects > 0, send, attempts };
 }
 
 function compileMirror(

@@ -92,7 +92,8 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     attemptTimeout,
     // Only what hangs may run into it.
     timeout: fault !== "hangs" ? 10 * SLOW : attemptTimeout > 0 ? 5_000 : 500,
-    retry: { statusCodes: fault === "500" ? [500] : [] },
+    // Two connections in a row may break before a request reaches another upstream.
+    retry: { attempts: fault === "flaps" ? 2 : 1, statusCodes: fault === "500" ? [500] : [] },
   });
   let sent = 0;
   const begun: { isGet: boolean; status: number; took: number; isAfter: boolean }[] = [];

@@ -132,9 +132,28 @@ describe("of three upstreams", () => {
   });
 
   test("one that closes connections fails no request that may be repeated", async () => {
-    await start(3);
+    await start(3, {}, { retry: { attempts: 2 } });
     (hosts[0] as Host).fault = "flaps";
     expect(await askMany(60)).toEqual({ 200: 60 });
+  });
+
+  test("one that is stopped with many idle connections fails no request", async () => {
+    await start(2);
+    for (const host of hosts) host.fault = "hangs";
+    const held = Promise.all(Array.from({ length: 100 }, (_, n) => ask(`/${n}`)));
+    await until(() => hosts.every(({ seen }) => seen.length === 50), "50 requests at each");
+    for (const host of hosts) {
+      host.fault = "none";
+      host.release();
+    }
+    for (const response of await held) await response.text();
+    hosts[0]?.kill();
+    for (let round = 0; round < 5; round++) {
+      // At the same time, so that no idle connection is known to be closed when a request is sent.
+      const asked = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`/${n}`)));
+      expect(asked.map(({ status }) => status)).toEqual(Array(20).fill(200));
+      for (const response of asked) await response.text();
+    }
   });
 
   test("one that answers 500 fails no request, if retry names the status", async () => {

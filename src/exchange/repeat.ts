@@ -30,17 +30,18 @@ export type Outcome =
 export type Place = "alone" | "same" | "another";
 
 /**
- * Which requests are sent again: those whose method is in the option `methods` ("listed"), or those of any method.
+ * Which requests are sent again: `"listed"` if the method is in the option `methods`, `"any"` with any method, and `"free"`
+ * with any method and without counting for `attempts`, because nothing was sent or processed.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the
  * request semantics are actually idempotent [the option], or some means to detect that the original request was never
- * applied [any]" (RFC 9110 §9.2.2). "Requests that have not been processed have not failed; clients MAY automatically retry
+ * applied [any, free]" (RFC 9110 §9.2.2). "Requests that have not been processed have not failed; clients MAY automatically retry
  * them, even those with non-idempotent methods" (RFC 9113 §8.7).
  */
-const RULES: Readonly<Record<Outcome, Partial<Record<Place, "listed" | "any">>>> = {
-  refused: { alone: "listed", another: "any" },
-  unsent: { another: "any" },
-  unprocessed: { alone: "any", same: "any", another: "any" },
+const RULES: Readonly<Record<Outcome, Partial<Record<Place, "listed" | "any" | "free">>>> = {
+  refused: { alone: "listed", another: "free" },
+  unsent: { another: "free" },
+  unprocessed: { alone: "any", same: "any", another: "free" },
   stale: { alone: "listed", same: "listed", another: "listed" },
   slow: { alone: "listed", another: "listed" },
   broken: { another: "listed" },
@@ -48,24 +49,50 @@ const RULES: Readonly<Record<Outcome, Partial<Record<Place, "listed" | "any">>>>
   final: {},
 };
 
+/** How attempts are made. */
+export interface AttemptOptions {
+  readonly retry: Required<RetryOptions>;
+  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
+  readonly attemptTimeout: number;
+  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
+  readonly handsBodiesThrough: boolean;
+}
+
+/** A further attempt. */
+export interface Repetition {
+  readonly request: UpstreamRequest;
+  /** How often the request may be sent again after this attempt. */
+  readonly left: number;
+}
+
 /**
- * Returns the request to send again; undefined if it must not be sent again: its method does not allow it, or its body was
- * not kept. Whoever sends it to another one of several upstreams asks their retry budget after this, because the budget counts.
+ * Returns the next attempt to send a request; undefined if there is to be none. Whoever goes to another upstream asks the retry
+ * budget of the upstreams after this, because the budget counts.
+ *
+ * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts over all upstreams.
+ * What was not sent or processed is no retry, and goes to each other upstream once.
+ * @param left how often the request may still be sent again
  */
 export function mayRepeat(
   request: UpstreamRequest,
   outcome: Outcome,
   place: Place,
-  { methods }: Pick<Required<RetryOptions>, "methods">,
-): UpstreamRequest | undefined {
-  const allowed = RULES[outcome][place];
-  if (allowed === undefined) return undefined;
-  if (allowed === "listed" && !methods.includes(request.method)) return undefined;
+  { attempts, methods }: Required<RetryOptions>,
+  left: number,
+): Repetition | undefined {
+  const rule = RULES[outcome][place];
+  if (rule === undefined || attempts === 0) return undefined;
+  const isFree = rule === "free";
+  if (!isFree && left === 0) return undefined;
+  if (rule === "listed" && !methods.includes(request.method)) return undefined;
+  // The same upstream gets a request once more, on a new connection, and not again if that has failed as well.
+  if (place === "same" && request.newConnection === true) return undefined;
   const body = replayOf(request.body);
   if (body === undefined) return undefined;
   // The upstream may have closed the other idle connections as well.
   const needsNew = place !== "another" && outcome !== "status";
-  return needsNew ? { ...request, body, newConnection: true } : { ...request, body };
+  const newConnection = needsNew || (request.newConnection ?? false);
+  return { request: { ...request, body, newConnection }, left: isFree ? left : left - 1 };
 }
 
 /** The error of an attempt that took longer than `attemptTimeout`. */

@@ -1,11 +1,16 @@
 import { ProxyError, toProxyError } from "../error.ts";
 import { MisuseError } from "../misuse.ts";
-import type { RetryOptions } from "../options/repeatoptions.ts";
 import { Deadline } from "../transport/deadline.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor, Transport } from "../transport/port.ts";
-import type { Lease, Scope, Send } from "../transport/scope.ts";
-import { AttemptTimeout, mayRepeat, outcomeOf } from "./repeat.ts";
+import type { Scope, Send } from "../transport/scope.ts";
+import {
+  type AttemptOptions,
+  AttemptTimeout,
+  mayRepeat,
+  outcomeOf,
+  type Repetition,
+} from "./repeat.ts";
 
 /**
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
@@ -33,17 +38,6 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   });
 }
 
-/** Lets a lease send its request: it sends the request to another upstream if the first one fails. */
-export const failOver: Interceptor = (next) => (request, scope) =>
-  isLeased(request, scope)
-    ? (scope.lease as Lease).send(next, request, scope)
-    : next(request, scope);
-
-/** Whether the request goes to the upstream that was picked for it from several. An interceptor may send it elsewhere. */
-function isLeased({ upstream }: UpstreamRequest, { lease }: Scope): boolean {
-  return lease?.upstream === upstream;
-}
-
 /**
  * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
  * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
@@ -63,84 +57,83 @@ function rejectConverted(thrown: unknown): Promise<never> {
 }
 
 /**
- * Sends a request again if the upstream cannot have begun to respond, or has responded with one of `statusCodes`. The
- * method must be one of `methods`, and the bytes of the body must have been kept.
- *
- * An attempt that another one may follow is stopped if it has no response headers after `attemptTimeout` milliseconds.
- * Where the upstream was picked from several, only a connection that was closed while idle is replaced here: `failOver`
- * does the rest.
+ * Sends each request, and sends it again where the rule in repeat.ts allows it:
  *
  *     request → send → response
  *        ↑ again, on a new connection ↓
+ *
+ * The lease of a request to one of several upstreams does the same for that upstream and for the others.
  */
-export function retry(options: Required<RetryOptions>, attemptTimeout: number = 0): Interceptor {
-  const { attempts, statusCodes } = options;
-  return (next) => {
-    const sends: Sends = {
-      last: next,
-      limited: attemptTimeout > 0 ? limitAttempt(attemptTimeout, options)(next) : next,
-    };
-    return (request, scope) => {
-      const sent = sends.limited(request, scope);
-      const settle = (): Promise<UpstreamResponse> =>
-        awaitAttempt(sends, options, request, scope, sent, attempts);
-      // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
-      return statusCodes.length === 0 ? sent.catch(settle) : settle();
-    };
-  };
-}
-
-/** How attempts are sent: those that another one may follow are stopped after `attemptTimeout`. */
-interface Sends {
-  readonly limited: Send;
-  readonly last: Send;
-}
-
-/**
- * Stops an attempt that has no response headers in time, so that `retry` can start another one. An attempt that could not
- * be repeated is not stopped.
- * @param limit milliseconds until the response headers
- */
-function limitAttempt(limit: number, options: Required<RetryOptions>): Interceptor {
+export function sendAttempts(options: AttemptOptions): Interceptor {
+  const { attempts } = options.retry;
   return (next) => (request, scope) => {
-    if (isLeased(request, scope)) return next(request, scope);
-    const deadline = new Deadline(limit, () => {
-      if (mayRepeat(request, "slow", "alone", options) !== undefined)
-        scope.failAttempt(new AttemptTimeout(limit));
-    });
-    return next(request, scope).finally(() => deadline.clear());
+    const { lease } = scope;
+    // An interceptor may have sent the request elsewhere than to the upstream that was picked.
+    if (lease?.upstream === request.upstream) return lease.send(next, request, scope);
+    return attempts === 0
+      ? next(request, scope)
+      : sendAlone(next, options, scope, request, attempts);
   };
 }
 
-/** Waits for an attempt, and starts the next one where the options allow it. */
-async function awaitAttempt(
-  sends: Sends,
-  options: Required<RetryOptions>,
-  request: UpstreamRequest,
+/** Sends a request to the only upstream. */
+function sendAlone(
+  next: Send,
+  options: AttemptOptions,
   scope: Scope,
-  sent: Promise<UpstreamResponse>,
-  attempts: number,
+  request: UpstreamRequest,
+  left: number,
 ): Promise<UpstreamResponse> {
-  if (attempts === 0) return sent;
-  let repeated: UpstreamRequest | undefined;
+  const isLimited = left > 0 && options.attemptTimeout > 0;
+  const sent = isLimited ? sendLimited(next, options, scope, request, left) : next(request, scope);
+  if (left === 0) return sent;
+  const settle = (): Promise<UpstreamResponse> =>
+    awaitAttempt(next, options, scope, request, left, sent);
+  // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
+  return options.retry.statusCodes.length === 0 ? sent.catch(settle) : settle();
+}
+
+/** Stops an attempt that has no response headers after `attemptTimeout`, if it can be repeated. */
+function sendLimited(
+  next: Send,
+  { retry, attemptTimeout }: AttemptOptions,
+  scope: Scope,
+  request: UpstreamRequest,
+  left: number,
+): Promise<UpstreamResponse> {
+  const deadline = new Deadline(attemptTimeout, () => {
+    if (mayRepeat(request, "slow", "alone", retry, left) === undefined) return;
+    scope.failAttempt(new AttemptTimeout(attemptTimeout));
+  });
+  return next(request, scope).finally(() => deadline.clear());
+}
+
+/** Waits for an attempt, and makes the next one where the rule allows it. */
+async function awaitAttempt(
+  next: Send,
+  options: AttemptOptions,
+  scope: Scope,
+  request: UpstreamRequest,
+  left: number,
+  sent: Promise<UpstreamResponse>,
+): Promise<UpstreamResponse> {
+  const { retry } = options;
+  let again: Repetition | undefined;
   try {
     const response = await sent;
-    if (!isLeased(request, scope) && options.statusCodes.includes(response.status)) {
-      repeated = mayRepeat(request, "status", "alone", options);
+    if (retry.statusCodes.includes(response.status)) {
+      again = mayRepeat(request, "status", "alone", retry, left);
     }
-    if (repeated === undefined) return response;
+    if (again === undefined) return response;
     discardBody(response);
   } catch (thrown) {
-    const place = isLeased(request, scope) ? "same" : "alone";
-    repeated = mayRepeat(request, outcomeOf(thrown), place, options);
-    if (repeated === undefined || scope.error !== undefined) throw thrown;
+    again = mayRepeat(request, outcomeOf(thrown), "alone", retry, left);
+    if (again === undefined || scope.error !== undefined) throw thrown;
   }
   const following = scope.again();
-  if (options.delay > 0) await pause(options.delay, following);
+  if (retry.delay > 0) await pause(retry.delay, following);
   if (following.error !== undefined) throw following.error;
-  const send = attempts > 1 ? sends.limited : sends.last;
-  const resent = send(repeated, following);
-  return awaitAttempt(sends, options, repeated, following, resent, attempts - 1);
+  return sendAlone(next, options, following, again.request, again.left);
 }
 
 /** Waits, unless the exchange is aborted. */

@@ -15,7 +15,10 @@ import { defaultsOf, type Schema } from "../schema/schema.ts";
 
 /** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {
-  /** The maximum number of attempts after the first one. */
+  /**
+   * How often a request is sent again at most, wherever it goes. It does not count when a request goes to another upstream
+   * because nothing was sent or processed; each upstream then gets the request once.
+   */
   attempts?: number;
   /** The methods whose requests may be sent again. */
   methods?: readonly string[];

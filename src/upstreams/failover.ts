@@ -1,6 +1,14 @@
 import { WatchedBody } from "../body/watched.ts";
 import { ProxyError, toProxyError } from "../error.ts";
-import { AttemptTimeout, mayRepeat, type Outcome, outcomeOf } from "../exchange/repeat.ts";
+import {
+  type AttemptOptions,
+  AttemptTimeout,
+  mayRepeat,
+  type Outcome,
+  outcomeOf,
+  type Place,
+  type Repetition,
+} from "../exchange/repeat.ts";
 import { pause } from "../exchange/send.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
@@ -12,20 +20,13 @@ import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope, Send } from "../transport/scope.ts";
 import { WatchedTunnel } from "../transport/tunnel.ts";
 import { startUpstreams } from "./startupstreams.ts";
-import type {
-  Choose,
-  FailoverOptions,
-  PickRequest,
-  Reach,
-  Result,
-  Upstreams,
-} from "./upstreams.ts";
+import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
 
 /** What all attempts of one request have in common. */
 interface FailoverContext {
   readonly upstreams: Upstreams;
   readonly client: Incoming;
-  readonly options: FailoverOptions;
+  readonly options: AttemptOptions;
   readonly reach: Reach;
 }
 
@@ -156,7 +157,7 @@ class UpstreamLease implements Lease {
   }
 
   /** How the request is sent, and repeated. */
-  get options(): FailoverOptions {
+  get options(): AttemptOptions {
     return this.#context.options;
   }
 
@@ -206,7 +207,7 @@ function chooseUpstream(
   client: Incoming,
   transport: Transport,
   scope: Scope,
-  options: FailoverOptions,
+  options: AttemptOptions,
   reach: Reach = parseTarget,
 ): UpstreamLease | Promise<UpstreamLease> {
   startUpstreams(upstreams, transport);
@@ -247,10 +248,8 @@ function unavailable(upstreams: Upstreams): ProxyError {
 }
 
 /**
- * Reports to several upstreams what becomes of each attempt, and sends a request that one of them has failed to another.
- *
- * A request goes to another upstream if `retry` allows a further attempt, if the upstreams' budget does, and if the first
- * cannot have carried it out, or its method may be repeated.
+ * Reports to several upstreams what becomes of each attempt, and sends the request again where the rule in repeat.ts allows it:
+ * to the same upstream on a new connection, and otherwise to another one if the upstreams' budget allows that, too.
  *
  * Only a further attempt runs in an async function, which keeps all of its variables in memory while it waits.
  */
@@ -291,10 +290,10 @@ async function settle(
 /** An attempt that is reported to the upstreams, and may be left for another one. */
 class LeasedAttempt {
   readonly #next: Send;
-  readonly #options: FailoverOptions;
+  readonly #options: AttemptOptions;
   readonly #request: UpstreamRequest;
   readonly #lease: UpstreamLease;
-  /** The number of attempts that may follow. */
+  /** How often the request may be sent again. */
   readonly #left: number;
   /** Whether the request goes to another upstream than the one that was picked for it first. */
   readonly #isElsewhere: boolean;
@@ -353,44 +352,63 @@ class LeasedAttempt {
     const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
     const response = watch(received, this.#lease, latency, handsBodiesThrough, upstream);
     const isListed = this.#options.retry.statusCodes.includes(received.status);
-    const repeated = this.#repeat(scope, isListed ? "status" : "final");
-    if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, response, undefined);
+    const again = this.#repeat(scope, isListed ? "status" : "final", "another");
+    if (again !== undefined) return this.#sendElsewhere(again, scope, response, undefined);
     this.#another?.release();
     return response;
   }
 
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
+    const outcome = outcomeOf(error);
+    const same = this.#repeat(scope, outcome, "same");
+    if (same !== undefined) return this.#sendAgain(same, scope);
     this.#settle(undefined, error, true);
-    const repeated = this.#repeat(scope, outcomeOf(error));
-    if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, undefined, thrown);
+    const again = this.#repeat(scope, outcome, "another");
+    if (again !== undefined) return this.#sendElsewhere(again, scope, undefined, thrown);
     this.#another?.release();
     throw thrown;
   }
 
   /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */
   #settle(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
-    this.#deadline?.clear();
-    this.#isSettled = true;
-    // The attempt may still wait for another upstream, which it no longer needs.
-    if (this.#another === undefined) this.#query?.leave?.();
+    this.#stop();
     const latency = performance.now() - this.#startedAt;
     this.#lease.report(status, error, latency, isOver, this.#isUploaded);
     return latency;
   }
 
-  /**
-   * Returns the request for a further attempt; undefined if no attempt is left, the exchange was aborted, or the request must
-   * not be sent again.
-   */
-  #repeat(scope: Scope, outcome: Outcome): UpstreamRequest | undefined {
-    if (this.#left === 0 || scope.error !== undefined) return undefined;
-    return mayRepeat(this.#request, outcome, "another", this.#options.retry);
+  /** Ends the time limit of the attempt, which may still wait for another upstream that it no longer needs. */
+  #stop(): void {
+    this.#deadline?.clear();
+    this.#isSettled = true;
+    if (this.#another === undefined) this.#query?.leave?.();
+  }
+
+  #repeat(scope: Scope, outcome: Outcome, place: Place): Repetition | undefined {
+    if (scope.error !== undefined) return undefined;
+    return mayRepeat(this.#request, outcome, place, this.#options.retry, this.#left);
+  }
+
+  /** Sends the request to the same upstream, at the same place. */
+  async #sendAgain({ request, left }: Repetition, scope: Scope): Promise<UpstreamResponse> {
+    this.#stop();
+    const { delay } = this.#options.retry;
+    const again = scope.again();
+    try {
+      if (delay > 0) await pause(delay, again);
+      if (again.error !== undefined) throw again.error;
+    } catch (thrown) {
+      this.#settle(undefined, toProxyError(thrown), true);
+      throw thrown;
+    }
+    const lease = this.#lease;
+    return new LeasedAttempt(this.#next, request, lease, left, this.#isElsewhere).send(again);
   }
 
   /** Sends the request to another upstream, if one can take it. */
   async #sendElsewhere(
-    repeated: UpstreamRequest,
+    repetition: Repetition,
     scope: Scope,
     response: UpstreamResponse | undefined,
     thrown: unknown,
@@ -412,14 +430,14 @@ class LeasedAttempt {
     const following = await settle(picked, this.#options.retry.delay, again, query);
     if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
     following.use();
-    const request = { ...repeated, upstream: following.upstream };
-    const left = this.#left - 1;
+    const { left } = repetition;
+    const request = { ...repetition.request, upstream: following.upstream };
     return new LeasedAttempt(this.#next, request, following, left, true).send(again);
   }
 
   /** Stops the attempt if another upstream can take the request at once or later. */
   async #leave(scope: Scope, limit: number): Promise<void> {
-    if (mayRepeat(this.#request, "slow", "another", this.#options.retry) === undefined) return;
+    if (this.#repeat(scope, "slow", "another") === undefined) return;
     if (!this.#lease.mayRetry()) return;
     this.#isPaid = true;
     this.#query = this.#lease.ask(scope);

@@ -1,6 +1,6 @@
 import type { ProxyError } from "../error.ts";
+import type { AttemptOptions } from "../exchange/repeat.ts";
 import type { HeaderList } from "../fields/headers.ts";
-import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { type TargetAddress, type Upstream } from "../target/target.ts";
 import type { Transport } from "../transport/port.ts";
@@ -9,15 +9,6 @@ import type { UpstreamState } from "../transport/stats.ts";
 
 /** Parses a target, and makes sure that the transport can reach it. */
 export type Reach = (target: TargetAddress) => Upstream;
-
-/** How requests are sent to several upstreams. */
-export interface FailoverOptions {
-  readonly retry: Required<RetryOptions>;
-  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
-  readonly attemptTimeout: number;
-  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
-  readonly handsBodiesThrough: boolean;
-}
 
 /** How a target that stands for several upstreams sends requests: the type of `choose`. */
 export interface Choose {
@@ -31,7 +22,7 @@ export interface Choose {
     client: Incoming,
     transport: Transport,
     scope: Scope,
-    options: FailoverOptions,
+    options: AttemptOptions,
     reach?: Reach,
   ): Lease | Promise<Lease>;
 }
