@@ -71,6 +71,7 @@ const CODES: [ProxyErrorCode, Outcome][] = [
   ["dns_error", "unsent"],
   ["dns_timeout", "unsent"],
   ["destination_ip_unroutable", "unsent"],
+  ["connection_limit_reached", "unsent"],
   ["tls_certificate_error", "unsent"],
   ["connection_terminated", "broken"],
   ["tls_protocol_error", "broken"],
@@ -101,6 +102,7 @@ describe("how often a request to several upstreams is sent", () => {
     refused: () => fail(new ProxyError("connection_refused")),
     unprocessed: () => fail(new ProxyError("connection_terminated", { unprocessed: true })),
     broken: () => fail(new ProxyError("connection_terminated")),
+    full: () => fail(new ProxyError("connection_limit_reached")),
     busy: () => fakeResponse({ status: 503 }),
     ok: () => fakeResponse(),
   };
@@ -161,6 +163,7 @@ describe("how often a request to several upstreams is sent", () => {
 
   test("a POST goes on only where nothing was sent or processed", async () => {
     expect(await send({ a: "refused", b: "ok" }, 1, "POST")).toBe("a b 200");
+    expect(await send({ a: "full", b: "ok" }, 1, "POST")).toBe("a b 200");
     expect(await send({ a: "unprocessed", b: "ok" }, 1, "POST")).toBe("a a+ b+ 200");
     expect(await send({ a: "stale", b: "ok" }, 1, "POST")).toBe("a 502");
     expect(await send({ a: "busy", b: "ok" }, 1, "POST")).toBe("a 503");

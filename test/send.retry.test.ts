@@ -9,6 +9,7 @@ import {
   type Answer,
   answering,
   bytes,
+  fakeResponse,
   FakeTransport,
   type Given,
   run,
@@ -110,6 +111,17 @@ describe("another attempt", () => {
     expect((await run({ method: "POST" }, { transport: answering(busy()), options })).status).toBe(
       503,
     );
+  });
+
+  test("a response is not discarded for a client that has left", async () => {
+    const cancelled = vi.fn();
+    const transport = new FakeTransport((_, scope) => {
+      scope.handleEvent();
+      return fakeResponse({ status: 503, body: streamOf(["busy"], cancelled) });
+    });
+    const options: ProxyOptions = { retry: { attempts: 2, statusCodes: [503] } };
+    await run({}, { transport, options });
+    expect(transport.hops).toHaveLength(1);
   });
 
   test("a discarded response is not returned when the next attempt fails", async () => {

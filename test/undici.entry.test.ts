@@ -1,7 +1,7 @@
 /** The entry over undici: the options of its pool, its tunnels, and what it loads. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { createSecureServer, createServer as createHttp2Server } from "node:http2";
+import { constants, createSecureServer, createServer as createHttp2Server } from "node:http2";
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import { createConnection, createServer, type Socket } from "node:net";
@@ -18,6 +18,7 @@ import * as ofNode from "../runtimes/node.ts";
 import * as entry from "../runtimes/undici.ts";
 import { SocketTunnel } from "../runtimes/undici/sockettunnel.ts";
 import { poolSchema, type PoolOptions } from "../src/options/pooloptions.ts";
+import { balance } from "../src/upstreams/balance.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, sayHello } from "./_handshake.ts";
 import { startProgram } from "./_program.ts";
@@ -37,8 +38,8 @@ function make(
   return proxy;
 }
 
-async function ask(proxy: entry.Proxy, path = "/"): Promise<string> {
-  const answer = await proxy.fetch(new Request(`http://proxy.test${path}`));
+async function ask(proxy: entry.Proxy, path = "/", init?: RequestInit): Promise<string> {
+  const answer = await proxy.fetch(new Request(`http://proxy.test${path}`, init));
   return `${answer.status} ${await answer.text()}`;
 }
 
@@ -208,6 +209,33 @@ describe("pool", () => {
     expect(answers).toEqual(Array(5).fill("200 2.0"));
     expect(unencrypted.stats()).toMatchObject({ created: 1, requests: 5 });
   });
+});
+
+describe("several upstreams", () => {
+  test.each(["refuses every stream", "names an earlier stream in a GOAWAY"])(
+    "one that %s processes nothing, so that another one gets a POST",
+    async (how) => {
+      let asked = 0;
+      const bad = createHttp2Server();
+      bad.on("stream", (stream) => {
+        asked++;
+        stream.on("error", () => {});
+        if (how === "refuses every stream") stream.close(constants.NGHTTP2_REFUSED_STREAM);
+        else stream.session?.goaway(constants.NGHTTP2_NO_ERROR, 0);
+      });
+      const good = createHttp2Server((_, res) => res.end("good"));
+      closing.push(
+        () => bad.close(),
+        () => good.close(),
+      );
+      const urls = [await listen(bad), await listen(good)].map(
+        (port) => `http://127.0.0.1:${port}`,
+      );
+      const proxy = make({ http2: true }, balance(urls, { policy: "first" }));
+      expect(await ask(proxy, "/", { method: "POST", body: "x" })).toBe("200 good");
+      expect(asked).toBeGreaterThan(0);
+    },
+  );
 });
 
 describe("options of an agent", () => {

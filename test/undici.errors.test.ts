@@ -25,3 +25,13 @@ test.each<[Error, Partial<typeof start>, string, number]>([
 ])("%s (%j) is %s", (error, progress, code, status) => {
   expect(toUndiciError(error, { ...start, ...progress })).toMatchObject({ code, status });
 });
+
+test("a request over HTTP/2 that the upstream has not processed", () => {
+  const refused = new Error("Stream closed with error code NGHTTP2_REFUSED_STREAM");
+  const left = new errors.InformationalError('HTTP/2: "GOAWAY" frame received with code 0');
+  for (const error of [refused, left]) {
+    const unprocessed = { code: "connection_terminated", unprocessed: true };
+    expect(toUndiciError(error, start)).toMatchObject(unprocessed);
+    expect(toUndiciError(error, { ...start, isAnswered: true }).unprocessed).toBe(false);
+  }
+});

@@ -32,6 +32,12 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ERR_ASSERTION: "http_protocol_error",
 };
 
+/**
+ * The messages of Node and of undici for a request that an HTTP/2 upstream has not processed: it has refused the stream, or its
+ * GOAWAY names an earlier one as the last. undici itself sends such a request again once, if its body is in memory.
+ */
+const UNPROCESSED = /code NGHTTP2_REFUSED_STREAM$|^HTTP\/2: "GOAWAY" frame received/;
+
 /** How far a request had come when it failed. */
 export interface Progress {
   /** Whether undici had begun to send the request. */
@@ -47,6 +53,9 @@ export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
   if (code === "UND_ERR_CLOSED" || code === "UND_ERR_DESTROYED") return poolClosed();
+  if (!progress.isAnswered && UNPROCESSED.test(message)) {
+    return new ProxyError("connection_terminated", { cause: thrown, unprocessed: true });
+  }
   const known = classifyUndiciError(name, code, message, progress.isStarted);
   const error = known === undefined ? thrown : new ProxyError(known, { cause: thrown });
   return toSocketError(error, progress.isAnswered, progress.isStale, progress.isStarted);

@@ -106,6 +106,7 @@ const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_timeout",
   "dns_error",
   "dns_timeout",
+  "connection_limit_reached",
   "destination_ip_unroutable",
   "tls_certificate_error",
 ]);

@@ -121,7 +121,8 @@ async function awaitAttempt(
   let again: Repetition | undefined;
   try {
     const response = await sent;
-    if (retry.statusCodes.includes(response.status)) {
+    // A client that has left gets no other response.
+    if (retry.statusCodes.includes(response.status) && scope.error === undefined) {
       again = mayRepeat(request, "status", "alone", retry, left);
     }
     if (again === undefined) return response;
