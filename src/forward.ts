@@ -443,6 +443,8 @@ function fail(state: Exchange, thrown: unknown): Promise<Response> {
   if (cleaned !== undefined) closeSwitched(cleaned);
   if (response !== undefined) discardResponse(response);
   else if (cleaned !== undefined) discardBody(cleaned);
+  // An attempt has cancelled what it has begun to send, and has left the rest to another one.
+  state.request?.body?.cancel();
   // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
   scope.abort(error);
   // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's

@@ -67,7 +67,13 @@ export class FakeJob implements Job {
   readonly errors: unknown[] = [];
   ended = 0;
 
-  sendOn(): void {}
+  sent = 0;
+
+  join(): void {}
+
+  send(): void {
+    this.sent++;
+  }
 
   fail(thrown: unknown): void {
     this.errors.push(thrown);
@@ -104,7 +110,8 @@ export class ConnectionBench {
   constructor({ keepAlive = true, timeout = 0, isOpen = true }: ConnectionSetup = {}) {
     this.connection = new Connection({ keepAlive, timeout }, portableCodec, this.owner);
     if (isOpen) this.connection.open(this.socket);
-    this.connection.beginRequest(this.job, "GET");
+    this.connection.take(this.job);
+    this.connection.beginRequest("GET");
   }
 
   write(text: string, done?: () => void): boolean {

@@ -38,7 +38,7 @@ class Bench {
     return new Promise((resolve, reject) => {
       const hop = fakeRequest({ method, body, contentLength });
       const attempt = new Attempt(hop, fakeScope(), resolve, reject);
-      attempt.begin({ assign: () => attempt.sendOn(this.connection) } as unknown as OriginPool);
+      attempt.begin({ assign: () => this.connection.take(attempt) } as unknown as OriginPool);
     });
   }
 

@@ -213,6 +213,26 @@ describe("pool", () => {
 });
 
 describe("several upstreams", () => {
+  test("one that refuses the connection leaves the upload to another one", async () => {
+    const good = createHttpServer((req, res) => void req.pipe(res));
+    const closed = createHttpServer();
+    closing.push(() => good.close());
+    const urls = [await listen(closed), await listen(good)].map(
+      (port) => `http://127.0.0.1:${port}`,
+    );
+    await new Promise((resolve) => closed.close(resolve));
+    const proxy = make({}, balance(urls, { policy: "first" }));
+    const text = "x".repeat(300_000);
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(Buffer.from(text));
+        setTimeout(() => controller.close(), 20);
+      },
+    });
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    expect(await ask(proxy, "/", init)).toBe(`200 ${text}`);
+  });
+
   test.each([
     ["refuses every stream", (id: number) => frame(RST_STREAM, 0, id, uint32(7))],
     ["names an earlier stream in a GOAWAY", () => frame(GOAWAY, 0, 0, uint32(0, 0))],

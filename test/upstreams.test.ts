@@ -1,6 +1,6 @@
 /** Several upstreams, of which one fails in some way, through a real proxy on Node. */
 import { once } from "node:events";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type Proxy, type ProxyOptions } from "../runtimes/node.ts";
@@ -129,6 +129,31 @@ describe("of three upstreams", () => {
     const seen = hosts.flatMap((host) => host.seen);
     expect(new Set(seen).size).toBe(20);
     expect(seen).toHaveLength(20);
+  });
+
+  test("an upload of any length goes on from one that refuses it, byte for byte", async () => {
+    let sent = 0;
+    const chunks = Array.from({ length: 40 }, (_, n) => new Uint8Array(100_000).fill(n));
+    const received: Buffer[] = [];
+    await start(2, { policy: "first" });
+    hosts[0]?.kill();
+    const [, other] = hosts as [Host, Host];
+    other.server.removeAllListeners("request");
+    other.server.on("request", async (req: IncomingMessage, res: ServerResponse) => {
+      for await (const chunk of req) received.push(chunk as Buffer);
+      res.end("got it");
+    });
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        const next = sent < chunks.length ? chunks[sent++] : undefined;
+        if (next === undefined) controller.close();
+        else controller.enqueue(next);
+      },
+    });
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    const response = await proxy.fetch(new Request("http://proxy.test/", init));
+    expect([response.status, await response.text()]).toEqual([200, "got it"]);
+    expect(Buffer.concat(received).equals(Buffer.concat(chunks))).toBe(true);
   });
 
   test("one that closes connections fails no request that may be repeated", async () => {

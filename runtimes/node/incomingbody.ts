@@ -25,6 +25,7 @@ export const awaitingContinue: WeakSet<IncomingMessage> = new WeakSet();
 export class IncomingBody implements BodySource {
   readonly message: IncomingMessage;
   replay: Uint8Array | undefined;
+  isUntouched = true;
   #stop: (() => void) | undefined;
   /** The names that trailer fields must not have. */
   #dropped: NameSet | undefined;
@@ -75,6 +76,7 @@ export class IncomingBody implements BodySource {
     assertUnread(message);
     if (!isComplete(message)) return undefined;
     if (trailersOf(message).length > 2 * MAX_TRAILERS) throw tooManyTrailers();
+    this.isUntouched = false;
     const chunks: Uint8Array[] = [];
     // From Node 26 on, `read()` returns one buffered chunk instead of all of them.
     for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
@@ -85,6 +87,7 @@ export class IncomingBody implements BodySource {
   /** Writes the chunks to a sink as they arrive. */
   async pipeTo(sink: Sink): Promise<void> {
     const { message } = this;
+    this.isUntouched = false;
     try {
       assertUnread(message);
     } catch (error) {
@@ -141,6 +144,7 @@ export class IncomingBody implements BodySource {
 
   /** Reads the rest of the body and drops it, because the next request on the connection comes after this body. */
   cancel(): void {
+    this.isUntouched = false;
     if (this.#stop !== undefined) this.#stop();
     // Reading would ask the client for a body that nothing needs. Node closes the connection after the response.
     else if (!this.awaitsContinue) this.message.resume();

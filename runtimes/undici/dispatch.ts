@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
 import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
-import { type BodySource, hasArrived } from "../../src/body/source.ts";
+import type { BodySource } from "../../src/body/source.ts";
 import { badLength, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream, type HeaderList } from "../../src/fields/headers.ts";
 import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
@@ -149,7 +149,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       isStale: !this.#isResponding && hadReceived(thrown),
     });
     this.#error = error;
-    this.#cancelRequestBody();
+    this.#request = undefined;
+    this.#upload?.destroy();
     this.#scope.end();
     this.#reject(error);
     this.#body?.fail(error);
@@ -172,18 +173,6 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     if (bytes.byteLength === 0) return null;
     // Copy the bytes for an interceptor of the app, which may keep or change them: they may have to be sent again.
     return isOwn ? bytes : copyOf(bytes);
-  }
-
-  /**
-   * Cancels a request body that was not sent to its end. The server then reads the rest and drops it, because the client
-   * may not read the response before it has sent the whole request. A body that was not sent at all, and of which all
-   * bytes have arrived, is kept for another attempt.
-   */
-  #cancelRequestBody(): void {
-    const body = this.#request?.body;
-    this.#request = undefined;
-    if (this.#upload !== undefined) this.#upload.destroy();
-    else if (body && !hasArrived(body)) body.cancel();
   }
 
   // ── methods of `DispatchHandler`, which undici calls ──

@@ -6,8 +6,8 @@ import type { Scope } from "../../src/transport/scope.ts";
 /**
  * A request body that is still arriving, as a stream that undici reads.
  *
- * undici destroys the stream when the response is complete before the body, or when the request fails; that cancels the
- * body.
+ * undici destroys the stream when the response is complete before the body, or when the request fails; that cancels a body
+ * that it has begun to read.
  */
 export class UploadStream extends Readable implements Sink {
   readonly #source: BodySource;
@@ -75,7 +75,8 @@ export class UploadStream extends Readable implements Sink {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    if (!this.readableEnded) this.#source.cancel(error);
+    // A body of which nothing was read is left to another attempt.
+    if (this.#isPiped && !this.readableEnded) this.#source.cancel(error);
     // Call back a source that waits for room: it then finds that it was cancelled.
     this.#onDrain?.();
     callback(error);

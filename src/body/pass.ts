@@ -25,6 +25,10 @@ export abstract class PassBody implements BodySource {
     this.source.cancel(reason);
   }
 
+  get isUntouched(): boolean {
+    return this.source.isUntouched === true;
+  }
+
   get replay(): Uint8Array | undefined {
     return this.source.replay;
   }

@@ -124,6 +124,8 @@ export interface BodySource {
   measure?(): Promise<BodySource | null>;
   /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
   readonly awaitsContinue?: boolean;
+  /** Whether no code has begun to take the body, or has cancelled it. An attempt that fails before leaves it to another one. */
+  readonly isUntouched?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
   /** The length of the body in bytes, where it is known. */
@@ -157,15 +159,6 @@ export function pipe(body: BodySource, sink: Sink): void {
     if (piped !== undefined) piped.catch((thrown: unknown) => sink.fail(thrown));
   } catch (thrown) {
     sink.fail(thrown);
-  }
-}
-
-/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
-export function hasArrived(body: BodySource): boolean {
-  try {
-    return body.whole() !== undefined;
-  } catch {
-    return false;
   }
 }
 

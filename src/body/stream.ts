@@ -14,6 +14,8 @@ export class StreamBody implements BodySource {
   readonly length: number | undefined;
   /** The bytes of the whole body, if the first read returned all of them; otherwise undefined. */
   replay: Uint8Array | undefined;
+  /** Whether no code has begun to take the body, or has cancelled it. */
+  isUntouched = true;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;
   /** Whether the body was piped to its end, has failed, or was cancelled. */
@@ -33,6 +35,7 @@ export class StreamBody implements BodySource {
 
   /** Returns the stream itself, or a stream around it if an option is set. */
   stream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
+    this.isUntouched = false;
     const { onFail, quiet = false, flush = false } = options;
     // A web stream has no trailers: `onTrailers` needs no stream around it.
     const isAsIs = onFail === undefined && !quiet && !flush;
@@ -42,6 +45,7 @@ export class StreamBody implements BodySource {
   /** Reads the stream and writes its chunks to a sink. It waits before a chunk until the sink has room. */
   async pipeTo(sink: Sink): Promise<void> {
     if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
+    this.isUntouched = false;
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);
     try {
       // The constructor throws if other code is reading the stream.
@@ -89,6 +93,7 @@ export class StreamBody implements BodySource {
   /** Cancels the stream. */
   cancel(reason?: unknown): void {
     if (this.#isOver) return;
+    this.isUntouched = false;
     this.#isOver = true;
     if (this.#reader === undefined) this.#stream.cancel(reason).catch(() => {});
     else void cancelLater(this.#reader, reason);

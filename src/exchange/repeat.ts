@@ -87,7 +87,7 @@ export function mayRepeat(
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
   // The same upstream gets a request once more, on a new connection, and not again if that has failed as well.
   if (place === "same" && request.newConnection === true) return undefined;
-  const body = replayOf(request.body);
+  const body = request.body?.isUntouched === true ? request.body : replayOf(request.body);
   if (body === undefined) return undefined;
   // The upstream may have closed the other idle connections as well.
   const needsNew = place !== "another" && outcome !== "status";

@@ -1,7 +1,7 @@
 import { BytesBody } from "../body/bytes.ts";
 import { concat, type ReadMemory, type Release } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
-import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
+import { type BodySource, pipe, type Sink } from "../body/source.ts";
 import {
   badLength,
   badRequest,
@@ -33,7 +33,7 @@ const OWN_MEMORY: ChunkMemory = {};
 
 /**
  * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection, the pool calls
- * `sendOn` with it, and the connection calls `onHead`, `onChunk` and `onEnd` with the response. `fail` may be called at
+ * `join` with it, and `send` once it is established, and the connection calls `onHead`, `onChunk` and `onEnd` with the response. `fail` may be called at
  * any time.
  */
 export class Attempt implements Job, Inlet {
@@ -97,6 +97,11 @@ export class Attempt implements Job, Inlet {
     if (this.#connection?.socket === undefined) this.#scope.listenNow();
   }
 
+  join(connection: Connection): void {
+    this.#connection = connection;
+    this.#scope.connectionAssigned(connection);
+  }
+
   /** Stops the attempt, however far it has come. */
   fail(thrown: unknown): void {
     // After the end of this attempt, do nothing: its connection may carry another request by then.
@@ -107,7 +112,8 @@ export class Attempt implements Job, Inlet {
     const error = toSocketError(thrown, this.#isAnswered, isStale, isOpen);
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#connection?.destroy();
-    this.#leaveBody();
+    this.#request = undefined;
+    this.#stopUpload();
     this.#scope.end();
     this.#reject(error);
     this.#body?.fail(error);
@@ -115,9 +121,8 @@ export class Attempt implements Job, Inlet {
 
   // ── the request ──
 
-  /** Sends the request on a connection, which no other request uses until the response has ended. */
-  sendOn(connection: Connection): void {
-    this.#connection = connection;
+  send(): void {
+    const connection = this.#connection as Connection;
     const request = this.#request as UpstreamRequest;
     const { contentLength } = request;
     let { body } = request;
@@ -136,8 +141,7 @@ export class Attempt implements Job, Inlet {
     const length = piped === null ? (bytes?.byteLength ?? 0) : contentLength;
     const end = writeHeadEnd(this.#method, length, connection.keepAlive, request);
     this.#request = undefined;
-    connection.beginRequest(this, this.#method);
-    this.#scope.connectionAssigned(connection);
+    connection.beginRequest(this.#method);
     if (piped === null) return writeWhole(connection, request, end, bytes);
     const written = writeHead(connection.codec, request, end);
     const head = connection.codec.decode(written, 0, written.byteLength);
@@ -164,19 +168,12 @@ export class Attempt implements Job, Inlet {
 
   /**
    * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client
-   * may not read the response before it has sent the whole request. A body that was not sent at all, and of which all
-   * bytes have arrived, is kept for another attempt.
+   * may not read the response before it has sent the whole request. A body of which nothing was sent is left to another
+   * attempt.
    */
-  #leaveBody(): void {
-    const body = this.#request?.body;
-    this.#request = undefined;
-    if (body && !hasArrived(body)) body.cancel();
-    this.#stopUpload();
-  }
-
   #stopUpload(): void {
     if (this.#continueTimer !== undefined) this.#stopWaiting();
-    if (this.#writer?.isOver === false) this.#upload?.cancel();
+    else if (this.#writer?.isOver === false) this.#upload?.cancel();
     this.#upload = undefined;
   }
 

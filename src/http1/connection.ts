@@ -34,8 +34,10 @@ export interface Job extends Carried, Waiting {
   readonly connectTimeout: number | undefined;
   /** Stops the job, however far it has come. */
   fail(thrown: unknown): void;
-  /** Sends the request on a connection, which belongs to the job until the response has ended. */
-  sendOn(connection: Connection): void;
+  /** Takes a connection, which belongs to the job until the response has ended. It may not be established yet. */
+  join(connection: Connection): void;
+  /** Sends the request: the connection is established. */
+  send(): void;
 }
 
 /** The methods of a pool that its connections call. */
@@ -62,10 +64,7 @@ export interface ConnectionOptions {
   readonly maySwitch?: boolean;
 }
 
-/**
- * One connection, which carries one request at a time. The first request may begin while the connection is still being
- * established: the connection holds the bytes that are written until then.
- */
+/** One connection, which carries one request at a time. */
 export class Connection implements ResponseHandler, SocketHandler, PooledConnection {
   keepAlive: boolean;
   readonly openedAt: number = performance.now();
@@ -73,8 +72,6 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   connectDuration: number | undefined;
   /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
   idleUntil: number = Infinity;
-  /** The state of the connection until it is established. */
-  readonly opening: Opening = new Opening();
   /** The socket, once the connection is established. */
   socket: Socket | undefined;
   /** The upstream's IP address, once the connection is established. */
@@ -90,12 +87,15 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
   readonly #owner: ConnectionOwner;
+  /** Whether connecting was cancelled or has failed. A socket that the connector delivers afterwards is closed at once. */
+  #isCancelled = false;
+  #cancelConnecting: (() => void) | undefined;
   readonly #timeout: number;
   readonly #parser: ResponseParser;
   /** Whether the socket has no room for more bytes: a write has returned false, and `onDrain` has not followed. */
   #isFull = false;
   /** The callbacks that wait for room. */
-  #waiting: (() => void)[] = [];
+  #draining: (() => void)[] = [];
   /** The number of requests that the connection has carried, including the present one. */
   #requests = 0;
   /** Whether any byte has been received since the present request began. */
@@ -121,37 +121,54 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.#parser = new ResponseParser(this, codec, maySwitch);
   }
 
-  /** Takes the socket of the established connection, and sends the bytes that were held. */
+  // ── opening ──
+
+  /** Sets the callback that stops connecting. */
+  onCancel(cancel: () => void): void {
+    if (this.#isCancelled) cancel();
+    else this.#cancelConnecting = cancel;
+  }
+
+  /** Takes the socket of the established connection, and lets the job send its request. */
   open(socket: Socket): void {
-    if (this.opening.isCancelled) {
+    if (this.#isCancelled) {
       socket.destroy();
       return this.onClose();
     }
+    this.#cancelConnecting = undefined;
     this.connectDuration = performance.now() - this.openedAt;
     this.socket = socket;
     this.address = socket.remoteAddress;
     socket.attach(this);
     if (this.#timeout > 0) socket.setTimeout(this.#timeout);
     this.#owner.onOpen(this);
-    for (const { bytes, done } of this.opening.removeHeld()) this.write(bytes, done);
-    if (!this.#isFull) this.onDrain();
+    (this.job as Job | undefined)?.send();
   }
 
   /** Fails the request that waits for this connection, which cannot be established. */
   abandon(error: unknown): void {
-    this.opening.isCancelled = true;
+    this.#isCancelled = true;
     this.fail(error);
     this.onClose();
   }
 
   // ── the request ──
 
-  /** Begins a request: the connection belongs to the job until the response has ended. */
-  beginRequest(job: Job, method: string): void {
+  /**
+   * Gives the connection to a job, which sends its request once the connection is established. Until then, its request body is
+   * not read, so that it can go elsewhere.
+   */
+  take(job: Job): void {
     this.job = job;
+    this.#requests++;
+    job.join(this);
+    if (this.socket !== undefined) job.send();
+  }
+
+  /** Begins a request of the present job. */
+  beginRequest(method: string): void {
     this.keepAliveTimeout = Infinity;
     this.idleUntil = Infinity;
-    this.#requests++;
     this.#hasReceived = false;
     this.#isRequestComplete = false;
     this.#parser.expectResponse(method);
@@ -159,15 +176,13 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   }
 
   /**
-   * Sends bytes, or holds them until the connection is established.
+   * Sends bytes on the established connection.
    * @param done called when the bytes were sent, or will not be sent
    * @returns whether there is room for more
    */
   write(bytes: Uint8Array, done?: Release): boolean {
     this.#activity++;
-    const { socket } = this;
-    if (socket === undefined) return this.opening.hold(bytes, done);
-    const hasRoom = socket.write(bytes, done);
+    const hasRoom = (this.socket as Socket).write(bytes, done);
     if (!hasRoom) this.#isFull = true;
     return hasRoom;
   }
@@ -175,7 +190,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   /** Calls back once when there is room for more bytes, or when the connection is closed. */
   onceDrained(callback: () => void): void {
     if (this.destroyed) callback();
-    else this.#waiting.push(callback);
+    else this.#draining.push(callback);
   }
 
   /** Records that the last byte of the present request is being written: the connection may then be reused. */
@@ -195,7 +210,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   onDrain(): void {
     this.#isFull = false;
-    for (const resolve of this.#waiting.splice(0)) resolve();
+    for (const resolve of this.#draining.splice(0)) resolve();
   }
 
   // ── the response ──
@@ -284,7 +299,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   /** Whether the connection is closed, or will not be established. */
   get destroyed(): boolean {
-    return this.socket?.destroyed ?? this.opening.isCancelled;
+    return this.socket?.destroyed ?? this.#isCancelled;
   }
 
   /** Whether the connection has carried an earlier request. */
@@ -321,8 +336,10 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   /** Closes the connection, or stops connecting. */
   destroy(): void {
-    if (this.socket === undefined) this.opening.cancel();
-    else this.socket.destroy();
+    if (this.socket !== undefined) return this.socket.destroy();
+    this.#isCancelled = true;
+    this.#cancelConnecting?.();
+    this.#cancelConnecting = undefined;
   }
 
   /** The upstream has closed its direction of the connection, which may mark the end of the response body. */
@@ -344,7 +361,6 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   onClose(): void {
     this.job?.fail(new ProxyError("connection_terminated"));
-    this.opening.dropHeld();
     this.onDrain();
     this.#owner.onClose(this);
   }
@@ -361,60 +377,5 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   #finish(): void {
     if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
     if (this.socket?.allowHalfOpen === true) this.destroy();
-  }
-}
-
-interface HeldWrite {
-  readonly bytes: Uint8Array;
-  readonly done: Release | undefined;
-}
-
-/**
- * The state of a connection until it is established. It holds the bytes that are written meanwhile, and can be
- * cancelled.
- *
- * The request body is read before the connection is established. So if the upstream refuses the connection, a copy of a
- * small body exists already, and the body can be sent again.
- */
-class Opening {
-  /** Whether connecting was cancelled or has failed. A socket that the connector delivers afterwards is closed at once. */
-  isCancelled = false;
-  #cancel: (() => void) | undefined;
-  #writes: HeldWrite[] = [];
-  /** The number of bytes that are held. */
-  #length = 0;
-
-  /** Sets the callback that stops connecting. */
-  onCancel(cancel: () => void): void {
-    if (this.isCancelled) cancel();
-    else this.#cancel = cancel;
-  }
-
-  /** Stops connecting. */
-  cancel(): void {
-    this.isCancelled = true;
-    this.#cancel?.();
-    this.#cancel = undefined;
-  }
-
-  /**
-   * Holds bytes until the connection is established.
-   * @returns whether there is room for more
-   */
-  hold(bytes: Uint8Array, done: Release | undefined): boolean {
-    this.#writes.push({ bytes, done });
-    this.#length += bytes.byteLength;
-    return this.#length < HIGH_WATER_MARK;
-  }
-
-  /** Removes and returns the held writes. The caller sends or drops them. */
-  removeHeld(): HeldWrite[] {
-    this.#cancel = undefined;
-    return this.#writes.splice(0);
-  }
-
-  /** Drops the held bytes: there will be no connection. */
-  dropHeld(): void {
-    for (const { done } of this.removeHeld()) done?.();
   }
 }

@@ -75,7 +75,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     if (reused !== undefined) this.counters.requests++;
     this.counters.version++;
     if (this.balancer.size > 1) this.balancer.countRequest(connection.address);
-    job.sendOn(connection);
+    connection.take(job);
   }
 
   /** Sends the next waiting job on a new connection, if there is room for one. */
@@ -93,7 +93,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
         : { keepAlive: false, timeout: this.options.timeout, maySwitch: true };
     const connection = new Connection(options, this.#codec, this);
     this.connect(connection, {
-      onCancel: (cancel) => connection.opening.onCancel(cancel),
+      onCancel: (cancel) => connection.onCancel(cancel),
       connectTimeout,
     }).then(
       (socket) => connection.open(socket),

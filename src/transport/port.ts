@@ -64,7 +64,7 @@ export interface Transport {
    * `ResponseBody` into which the transport pushes chunks costs the least on every server.
    *
    * If the attempt ends before the whole request body was read, call `body.cancel()`; otherwise, the client cannot send
-   * its next request on the same connection.
+   * its next request on the same connection. But leave a body alone that was not begun: another attempt may send it.
    * @example
    * ```ts
    * // examples/transport/index.ts has all of it.

@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
-import { type BodySource, hasArrived, pipe, type Sink } from "../../../src/body/source.ts";
+import { type BodySource, pipe, type Sink } from "../../../src/body/source.ts";
 import {
   badLength,
   ProxyError,
@@ -176,7 +176,8 @@ export class StreamAttempt implements Waiting, Inlet {
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#closeStream();
-    this.#leaveBody();
+    this.#request = undefined;
+    this.#stopUpload();
     this.#scope.end();
     this.passOn();
     this.#reject(error);
@@ -292,12 +293,9 @@ export class StreamAttempt implements Waiting, Inlet {
 
   /**
    * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client may
-   * not read the response before it has sent the whole request.
+   * not read the response before it has sent the whole request. A body of which nothing was sent is left to another attempt.
    */
-  #leaveBody(): void {
-    const body = this.#request?.body;
-    this.#request = undefined;
-    if (body && !hasArrived(body)) body.cancel();
+  #stopUpload(): void {
     if (!this.#isUploaded) this.#upload?.cancel();
     this.#upload = undefined;
   }
@@ -404,7 +402,7 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#isOver = true;
     // The upstream needs no more of the request (RFC 9113 §8.1).
     if (!this.#isUploaded) this.#closeStream();
-    this.#leaveBody();
+    this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
     else this.#body.end(this.#trailers);
     this.passOn();
