@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import type { UpstreamResponse } from "../src/transport/message.ts";
-import { bytes, streamOf, textOf } from "./_fakes.ts";
+import { bytes, textOf } from "./_fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { type FakeSocket, settled } from "./_sockets.ts";
 

@@ -139,9 +139,9 @@ describe("of three upstreams", () => {
     hosts[0]?.kill();
     const [, other] = hosts as [Host, Host];
     other.server.removeAllListeners("request");
-    other.server.on("request", async (req: IncomingMessage, res: ServerResponse) => {
-      for await (const chunk of req) received.push(chunk as Buffer);
-      res.end("got it");
+    other.server.on("request", (req: IncomingMessage, res: ServerResponse) => {
+      req.on("data", (chunk: Buffer) => received.push(chunk));
+      req.on("end", () => res.end("got it"));
     });
     const body = new ReadableStream<Uint8Array>({
       pull(controller) {
