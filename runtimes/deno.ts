@@ -4,7 +4,7 @@
  */
 import { copyBytes } from "../src/body/memory.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
-import type { ChunkMemory } from "../src/http1/attempt.ts";
+import type { ChunkMemory } from "../src/http1/writebody.ts";
 import type { Codec } from "../src/http1/codec.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";

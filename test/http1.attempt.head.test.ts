@@ -1,7 +1,8 @@
 /** The request heads that the HTTP/1.1 client writes, and those that it refuses to write. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
-import { assertHead, takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
+import { takeWhole } from "../src/body/source.ts";
+import { assertHead, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
 import type { Codec } from "../src/http1/codec.ts";
 import { portableCodec } from "./_codec.ts";
 import type { ProxyError } from "../src/error.ts";

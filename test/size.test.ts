@@ -57,10 +57,10 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   every octet and layer, TRACE is refused or loses its secrets, and messages have credentials cut.
  * - 80 for both: the limit to connect belongs to a request, and a response that is never read ends.
  * - 185 for workerd, 135 for fetch: the layers. The code is 100 bytes longer, and in another order, which compresses less well.
- * - 290 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
+ * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
  *   sent is left to another attempt.
  */
-const LIMITS = { workerd: 29_790, fetch: 28_690 };
+const LIMITS = { workerd: 29_800, fetch: 28_700 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);

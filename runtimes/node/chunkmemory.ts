@@ -9,7 +9,7 @@
  * gets a chunk in memory of its own, which nothing frees.
  */
 import type { ReadMemory, Release } from "../../src/body/memory.ts";
-import type { ChunkMemory } from "../../src/http1/attempt.ts";
+import type { ChunkMemory } from "../../src/http1/writebody.ts";
 import { free } from "../sockets/buffercodec.ts";
 import type { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedSocket } from "./internals/wrapped.ts";

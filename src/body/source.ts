@@ -16,6 +16,7 @@
  * `stream()` pipes the body to a sink that is a web stream. Code depends only on these interfaces, and never tests the
  * class of a body or of a sink.
  */
+import { badLength } from "../error.ts";
 import type { NameSet, HeaderList } from "../fields/headers.ts";
 import type { Ownership, Release } from "./memory.ts";
 
@@ -160,6 +161,17 @@ export function pipe(body: BodySource, sink: Sink): void {
   } catch (thrown) {
     sink.fail(thrown);
   }
+}
+
+/**
+ * Returns the bytes of a body if all of them have arrived, and undefined if the body is still arriving.
+ * @throws ProxyError for a body that is not as long as its Content-Length, or has failed
+ */
+export function takeWhole(body: BodySource, contentLength?: number): Uint8Array | undefined {
+  const bytes = body.whole();
+  const isWrong = contentLength !== undefined && bytes?.byteLength !== contentLength;
+  if (bytes !== undefined && isWrong) throw badLength();
+  return bytes;
 }
 
 /** Returns the error of a body that is taken for the second time. */

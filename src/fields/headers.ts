@@ -1,3 +1,5 @@
+import { TOKEN, UNSENDABLE } from "./token.ts";
+
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
  * reading a `Headers` loses.
@@ -193,6 +195,11 @@ export function trimOws(value: string): string {
 
 function isOws(code: number): boolean {
   return code === 0x20 || code === 0x09;
+}
+
+/** Whether a field can be sent unchanged. */
+export function isSendable(name: string, value: string): boolean {
+  return TOKEN.test(name) && !UNSENDABLE.test(value);
 }
 
 /** Whether a response is an event stream, which may be silent for any length of time. */

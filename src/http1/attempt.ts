@@ -1,16 +1,9 @@
 import { BytesBody } from "../body/bytes.ts";
-import { concat, type ReadMemory, type Release } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
-import { type BodySource, pipe, type Sink } from "../body/source.ts";
-import {
-  badLength,
-  badRequest,
-  type ProxyError,
-  toRequestBodyError,
-  unsendable,
-} from "../error.ts";
-import { isEventStream, type HeaderList } from "../fields/headers.ts";
-import { TARGET, TOKEN, UNSENDABLE } from "../fields/token.ts";
+import { type BodySource, pipe, takeWhole } from "../body/source.ts";
+import { badRequest, type ProxyError, unsendable } from "../error.ts";
+import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
+import { TARGET, TOKEN } from "../fields/token.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
 import { toSocketError } from "../transport/socketerror.ts";
@@ -20,14 +13,13 @@ import type { OriginPool } from "./originpool.ts";
 import type { ResponseHead } from "./parser.ts";
 import type { Place } from "./queue.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
+import { BodyWriter, type ChunkMemory, SMALL } from "./writebody.ts";
 
-/** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
-export interface ChunkMemory {
-  /** The memory of response bodies. */
-  readonly readMemory?: ReadMemory | undefined;
-  /** Whether no code but the runtime's own sees the bytes that are written to a connection, so that they may be released. */
-  readonly mayRelease?: (connection: Connection) => boolean;
-}
+/**
+ * Milliseconds after which a body is sent without a 100 (Continue): not every upstream sends one, and a client must not
+ * wait indefinitely (RFC 9110 §10.1.1).
+ */
+const CONTINUE_TIMEOUT = 1_000;
 
 const OWN_MEMORY: ChunkMemory = {};
 
@@ -143,14 +135,13 @@ export class Attempt implements Job, Inlet {
     this.#request = undefined;
     connection.beginRequest(this.#method);
     if (piped === null) return writeWhole(connection, request, end, bytes);
-    const written = writeHead(connection.codec, request, end);
-    const head = connection.codec.decode(written, 0, written.byteLength);
     this.#upload = piped;
     const expects = piped.awaitsContinue === true;
-    const sent = expects ? "" : head;
-    this.#writer = new BodyWriter(connection, sent, length, this.#scope, this, this.#memory);
+    const head = writeHead(connection.codec, request, expects ? withExpectation(end) : end);
+    const later = expects ? undefined : head;
+    this.#writer = new BodyWriter(connection, later, length, this.#scope, this, this.#memory);
     if (!expects) return pipe(piped, this.#writer);
-    connection.write(connection.codec.encode(withExpectation(head)));
+    connection.write(head);
     this.#continueTimer = setTimeout(() => this.#continue(), CONTINUE_TIMEOUT);
   }
 
@@ -258,14 +249,11 @@ export function assertHead({ method, path, upstream, host, headers }: HeadStart)
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!TARGET.test(path)) throw badRequest("path");
-  assertField("Host", host ?? upstream.host);
+  if (!isSendable("Host", host ?? upstream.host)) throw badRequest("Host");
   for (let i = 0; i < headers.length; i += 2) {
-    assertField(headers[i] as string, headers[i + 1] as string);
+    const name = headers[i] as string;
+    if (!isSendable(name, headers[i + 1] as string)) throw badRequest(name);
   }
-}
-
-function assertField(name: string, value: string): void {
-  if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
 }
 
 const VERSION_AND_HOST = " HTTP/1.1\r\nHost: ";
@@ -338,47 +326,14 @@ export function writeHeadEnd(
   return framing + (keepAlive ? KEEP_ALIVE : CLOSE);
 }
 
-/**
- * Milliseconds after which a body is sent without a 100 (Continue): not every upstream sends one, and a client must not
- * wait indefinitely (RFC 9110 §10.1.1).
- */
-const CONTINUE_TIMEOUT = 1_000;
-
-/** Adds the expectation of a 100 (Continue) to a head. */
-function withExpectation(head: string): string {
-  return `${head.slice(0, -2)}Expect: 100-continue\r\n\r\n`;
-}
-
-function writeFields(list: HeaderList): string {
-  let lines = "";
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i] as string;
-    const value = list[i + 1] as string;
-    assertField(name, value);
-    lines += `${name}: ${value}\r\n`;
-  }
-  return lines;
+/** Adds the expectation of a 100 (Continue) to the end of a head. */
+function withExpectation(end: string): string {
+  return `${end.slice(0, -2)}Expect: 100-continue\r\n\r\n`;
 }
 
 function writeFraming(method: string, length: number | undefined): string {
   if (length === 0) return BODYLESS.test(method) ? "" : "Content-Length: 0\r\n";
   return length === undefined ? "Transfer-Encoding: chunked\r\n" : `Content-Length: ${length}\r\n`;
-}
-
-// ── the body of a request ──
-
-/** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
-const SMALL = 16_384;
-
-/**
- * Returns the bytes of a body if all of them have arrived, and undefined if the body is still arriving.
- * @throws ProxyError for a body that is not as long as its Content-Length, or has failed
- */
-export function takeWhole(body: BodySource, contentLength?: number): Uint8Array | undefined {
-  const bytes = body.whole();
-  const isWrong = contentLength !== undefined && bytes?.byteLength !== contentLength;
-  if (bytes !== undefined && isWrong) throw badLength();
-  return bytes;
 }
 
 /** Writes a request that has no body, or whose body has arrived as a whole. */
@@ -396,135 +351,4 @@ export function writeWhole(
   if (body !== undefined && room > 0) head.set(body, head.byteLength - room);
   connection.write(head);
   if (body !== undefined && room < length) connection.write(body);
-}
-
-/** Writes a request chunk by chunk: the head with the first chunk, and the body in its message framing. */
-export class BodyWriter implements Sink {
-  /** Whether all of the body has been written. */
-  isOver = false;
-  readonly #connection: Connection;
-  readonly #length: number | undefined;
-  readonly #scope: Scope;
-  readonly #attempt: Pick<Attempt, "fail">;
-  readonly #memory: ChunkMemory;
-  #head: string;
-  /** The number of bytes of the body that have been written. */
-  #written = 0;
-  /** Whether the source has ended the body: later chunks are dropped. */
-  #isEnded = false;
-
-  /**
-   * @param head the head, which is sent with the first chunk
-   * @param length the length that the head announces; undefined for the chunked coding
-   * @param attempt the attempt, which fails if the body cannot be sent as announced
-   */
-  constructor(
-    connection: Connection,
-    head: string,
-    length: number | undefined,
-    scope: Scope,
-    attempt: Pick<Attempt, "fail">,
-    memory: ChunkMemory,
-  ) {
-    this.#connection = connection;
-    this.#head = head;
-    this.#length = length;
-    this.#scope = scope;
-    this.#attempt = attempt;
-    this.#memory = memory;
-  }
-
-  get memory(): "borrowed" | "returned" {
-    return this.#memory.mayRelease === undefined ? "borrowed" : "returned";
-  }
-
-  flush(): void {
-    if (this.#head !== "") this.#writeText(this.#takeHead());
-  }
-
-  write(chunk: Uint8Array, release?: Release): boolean {
-    // In the chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and the upstream would take bytes after
-    // the end for the next request.
-    if (chunk.byteLength === 0 || this.#isEnded) {
-      release?.();
-      return true;
-    }
-    this.#scope.touch();
-    this.#written += chunk.byteLength;
-    let before = this.#takeHead();
-    let after = "";
-    if (this.#length === undefined) {
-      before += `${chunk.byteLength.toString(16)}\r\n`;
-      after = "\r\n";
-    } else if (this.#written > this.#length) {
-      // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
-      this.#attempt.fail(badLength());
-      release?.();
-      return true;
-    } else if (this.#written === this.#length) this.#finish();
-    return writeFramed(this.#connection, before, chunk, after, release && this.#guard(release));
-  }
-
-  /** Returns what a connection calls when it has sent a chunk. */
-  #guard(release: Release): Release {
-    const mayRelease = this.#memory.mayRelease?.(this.#connection) === true;
-    return mayRelease ? release : (error) => release(error ?? SEEN);
-  }
-
-  onDrain(callback: () => void): void {
-    this.#connection.onceDrained(callback);
-  }
-
-  end(trailers?: HeaderList): void {
-    if (this.isOver) return;
-    this.#isEnded = true;
-    if (this.#length !== undefined) return this.#attempt.fail(badLength());
-    let section = "";
-    try {
-      if (trailers !== undefined) section = writeFields(trailers);
-    } catch (error) {
-      return this.#attempt.fail(error);
-    }
-    this.#finish();
-    this.#writeText(`${this.#takeHead()}0\r\n${section}\r\n`);
-  }
-
-  fail(reason: unknown): void {
-    if (!this.isOver) this.#attempt.fail(toRequestBodyError(reason));
-  }
-
-  #writeText(text: string): void {
-    this.#connection.write(this.#connection.codec.encode(text));
-  }
-
-  #takeHead(): string {
-    const head = this.#head;
-    this.#head = "";
-    return head;
-  }
-
-  #finish(): void {
-    this.isOver = true;
-    this.#connection.markRequestComplete();
-  }
-}
-
-/** The reason why the memory of a chunk is not released. Nobody reports it. */
-const SEEN = new Error("other code may keep the chunk");
-
-/** Writes bytes between two texts. Up to `SMALL` bytes are copied, and sent together with the texts in one write. */
-function writeFramed(
-  connection: Connection,
-  before: string,
-  bytes: Uint8Array,
-  after: string,
-  release?: Release,
-): boolean {
-  const { codec } = connection;
-  if (before !== "" && bytes.byteLength <= SMALL) {
-    return connection.write(concat([codec.encode(before), bytes, codec.encode(after)]), release);
-  }
-  if (before !== "") connection.write(codec.encode(before));
-  const hasRoom = connection.write(bytes, release);
-  return after === "" ? hasRoom : connection.write(codec.encode(after));
 }

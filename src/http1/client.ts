@@ -11,7 +11,8 @@ import { ownTransports, type Capabilities, type Transport } from "../transport/p
 import type { Scope } from "../transport/scope.ts";
 import { addOrigin, Counters, type OriginStats, type PoolStats } from "../transport/stats.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
-import { Attempt, type ChunkMemory } from "./attempt.ts";
+import { Attempt } from "./attempt.ts";
+import type { ChunkMemory } from "./writebody.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { OriginPool } from "./originpool.ts";

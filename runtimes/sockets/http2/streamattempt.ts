@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
-import { type BodySource, pipe, type Sink } from "../../../src/body/source.ts";
+import { type BodySource, pipe, type Sink, takeWhole } from "../../../src/body/source.ts";
 import {
   badLength,
   ProxyError,
@@ -8,7 +8,7 @@ import {
   toRequestBodyError,
 } from "../../../src/error.ts";
 import { getHeader, isEventStream, type HeaderList } from "../../../src/fields/headers.ts";
-import { takeWhole } from "../../../src/http1/attempt.ts";
+
 import type { AttemptArguments } from "../../../src/http1/client.ts";
 import type { Place, Waiting } from "../../../src/http1/queue.ts";
 import { Deadline } from "../../../src/transport/deadline.ts";

@@ -2,7 +2,8 @@
 import { describe, expect, test, vi } from "vitest";
 import { portableCodec } from "./_codec.ts";
 import type { Connection } from "../src/http1/connection.ts";
-import { BodyWriter, type ChunkMemory, writeWhole } from "../src/http1/attempt.ts";
+import { BodyWriter, type ChunkMemory } from "../src/http1/writebody.ts";
+import { writeWhole } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeRequest, fakeScope, proxyError } from "./_fakes.ts";
 
@@ -48,7 +49,7 @@ function open(length?: number, memory: ChunkMemory = {}): Open {
   const touch = vi.spyOn(scope, "touch") as unknown as Open["touch"];
   const fail = vi.fn();
   const real = connection as unknown as Connection;
-  const writer = new BodyWriter(real, HEAD, length, scope, { fail }, memory);
+  const writer = new BodyWriter(real, bytes(HEAD), length, scope, { fail }, memory);
   return { connection, writer, touch, fail };
 }
 

@@ -1,0 +1,160 @@
+import { concat, type ReadMemory, type Release } from "../body/memory.ts";
+import type { Sink } from "../body/source.ts";
+import { badLength, badRequest, toRequestBodyError } from "../error.ts";
+import { type HeaderList, isSendable } from "../fields/headers.ts";
+import type { Scope } from "../transport/scope.ts";
+import type { Connection } from "./connection.ts";
+
+/** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
+export const SMALL = 16_384;
+
+/** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
+export interface ChunkMemory {
+  /** The memory of response bodies. */
+  readonly readMemory?: ReadMemory | undefined;
+  /** Whether no code but the runtime's own sees the bytes that are written to a connection, so that they may be released. */
+  readonly mayRelease?: (connection: Connection) => boolean;
+}
+
+/** What fails if a body cannot be sent as announced. */
+interface Failing {
+  fail(thrown: unknown): void;
+}
+
+/** Writes a request chunk by chunk: the head with the first chunk, and the body in its message framing. */
+export class BodyWriter implements Sink {
+  /** Whether all of the body has been written. */
+  isOver = false;
+  readonly #connection: Connection;
+  readonly #length: number | undefined;
+  readonly #scope: Pick<Scope, "touch">;
+  readonly #attempt: Failing;
+  readonly #memory: ChunkMemory;
+  /** The head, until it is sent. */
+  #head: Uint8Array | undefined;
+  /** The number of bytes of the body that have been written. */
+  #written = 0;
+  /** Whether the source has ended the body: later chunks are dropped. */
+  #isEnded = false;
+
+  /**
+   * @param head the head, which is sent with the first chunk; undefined if it was sent before
+   * @param length the length that the head announces; undefined for the chunked coding
+   */
+  constructor(
+    connection: Connection,
+    head: Uint8Array | undefined,
+    length: number | undefined,
+    scope: Pick<Scope, "touch">,
+    attempt: Failing,
+    memory: ChunkMemory,
+  ) {
+    this.#connection = connection;
+    this.#head = head;
+    this.#length = length;
+    this.#scope = scope;
+    this.#attempt = attempt;
+    this.#memory = memory;
+  }
+
+  get memory(): "borrowed" | "returned" {
+    return this.#memory.mayRelease === undefined ? "borrowed" : "returned";
+  }
+
+  flush(): void {
+    if (this.#head !== undefined) this.#connection.write(this.#afterHead(""));
+  }
+
+  write(chunk: Uint8Array, release?: Release): boolean {
+    // In the chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and the upstream would take bytes after
+    // the end for the next request.
+    if (chunk.byteLength === 0 || this.#isEnded) {
+      release?.();
+      return true;
+    }
+    this.#scope.touch();
+    const done = release && this.#guard(release);
+    if (this.#length === undefined) {
+      return this.#writeChunk(chunk, `${chunk.byteLength.toString(16)}\r\n`, "\r\n", done);
+    }
+    this.#written += chunk.byteLength;
+    if (this.#written > this.#length) {
+      // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
+      this.#attempt.fail(badLength());
+      release?.();
+      return true;
+    }
+    if (this.#written === this.#length) this.#finish();
+    return this.#writeChunk(chunk, "", "", done);
+  }
+
+  /** Returns what a connection calls when it has sent a chunk. */
+  #guard(release: Release): Release {
+    const mayRelease = this.#memory.mayRelease?.(this.#connection) === true;
+    return mayRelease ? release : (error) => release(error ?? SEEN);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#connection.onceDrained(callback);
+  }
+
+  end(trailers?: HeaderList): void {
+    if (this.isOver) return;
+    this.#isEnded = true;
+    if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    let section = "";
+    try {
+      if (trailers !== undefined) section = writeFields(trailers);
+    } catch (error) {
+      return this.#attempt.fail(error);
+    }
+    this.#finish();
+    this.#connection.write(this.#afterHead(`0\r\n${section}\r\n`));
+  }
+
+  fail(reason: unknown): void {
+    if (!this.isOver) this.#attempt.fail(toRequestBodyError(reason));
+  }
+
+  /** Writes bytes between two texts. Up to `SMALL` bytes are copied, and sent together with the texts in one write. */
+  #writeChunk(bytes: Uint8Array, before: string, after: string, release?: Release): boolean {
+    const connection = this.#connection;
+    const { codec } = connection;
+    const isAlone = before === "" && this.#head === undefined;
+    if (!isAlone && bytes.byteLength <= SMALL) {
+      const framed = [this.#afterHead(before), bytes, codec.encode(after)];
+      return connection.write(concat(framed), release);
+    }
+    if (!isAlone) connection.write(this.#afterHead(before));
+    const hasRoom = connection.write(bytes, release);
+    return after === "" ? hasRoom : connection.write(codec.encode(after));
+  }
+
+  /** Returns the bytes of a text, after those of the head if it was not sent yet. */
+  #afterHead(text: string): Uint8Array {
+    const head = this.#head;
+    this.#head = undefined;
+    const bytes = this.#connection.codec.encode(text);
+    if (head === undefined) return bytes;
+    return text === "" ? head : concat([head, bytes]);
+  }
+
+  #finish(): void {
+    this.isOver = true;
+    this.#connection.markRequestComplete();
+  }
+}
+
+function writeFields(list: HeaderList): string {
+  let lines = "";
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    const value = list[i + 1] as string;
+    if (!isSendable(name, value)) throw badRequest(name);
+    lines += `${name}: ${value}\r\n`;
+  }
+  return lines;
+}
+
+/** The reason why the memory of a chunk is not released. Nobody reports it. */
+const SEEN = new Error("other code may keep the chunk");
