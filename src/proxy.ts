@@ -1,4 +1,5 @@
-import { forward, type Respond, isFixed, isUpstreams } from "./forward.ts";
+import type { Respond } from "./pipeline/exchange.ts";
+import { forward, isFixed, isUpstreams } from "./pipeline/pipeline.ts";
 import { badOption } from "./misuse.ts";
 import type { Context } from "./options/forwardingoptions.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";

@@ -11,7 +11,8 @@ import {
   type FetchLike,
   STANDARD,
 } from "../src/fetch/fetchtransport.ts";
-import { forward, type Respond } from "../src/forward.ts";
+import type { Respond } from "../src/pipeline/exchange.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import type { Incoming } from "../src/request/incoming.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";

@@ -23,7 +23,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["exchange"],
   ["upstreams"],
   ["plan.ts"],
-  ["forward.ts"],
+  ["pipeline"],
   ["proxy.ts"],
   ["explain"],
   ["bodies.ts", "index.ts", "options.ts", "requests.ts", "transport.ts"],

@@ -99,7 +99,10 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
     /^src\/(?:options\/|schema\/|misuse)/,
   ],
   ["what the options compile to", /^src\/plan/],
-  ["the calls, and the order of all steps", /^src\/(?:proxy|forward|index)\.ts|^src\/upstreams\//],
+  [
+    "the calls, and the order of all steps",
+    /^src\/(?:proxy|index)\.ts|^src\/(?:pipeline|upstreams)\//,
+  ],
   [
     "`trustProxy`: ranges, and the chain of proxies",
     /^src\/(?:request\/(?:trust|chain)|target\/address|recentmap)/,

@@ -40,7 +40,7 @@ export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> 
 }
 
 /**
- * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/forward.ts`; undefined
+ * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`; undefined
  * without such a section.
  */
 export function readDocumentedWay(): string[] | undefined {

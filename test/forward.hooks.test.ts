@@ -14,7 +14,7 @@ import {
   TARGET,
   to,
 } from "./_fakes.ts";
-import { forward } from "../src/forward.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import { compile } from "../src/plan.ts";
 
 const exception = new Error("10.0.0.1 is secret");

@@ -1,6 +1,7 @@
 /** What becomes of an upgrade on its way through the core. */
 import { describe, expect, test, vi } from "vitest";
-import { type Respond, forward } from "../src/forward.ts";
+import type { Respond } from "../src/pipeline/exchange.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
 import { compile } from "../src/plan.ts";

@@ -14,7 +14,6 @@ import { REQUEST_DROPPED } from "../src/fields/hopbyhop.ts";
 import { countForwards } from "../src/request/maxforwards.ts";
 import { guardEscape, joinTarget, pathOf } from "../src/target/target.ts";
 import { compileTrust, type Trust } from "../src/request/trust.ts";
-import { fakeIncoming } from "./_fakes.ts";
 import {
   BUSY,
   attempt,
@@ -149,10 +148,7 @@ const cases: [string, Sized][] = [
       ["", "0"],
       ["1", " ", "x"],
     ],
-    (text) => {
-      const headers = ["Max-Forwards", text];
-      attempt(() => countForwards(fakeIncoming({ method: "TRACE", headers }), headers));
-    },
+    (text) => attempt(() => countForwards(["Max-Forwards", text])),
   ),
 ];
 

@@ -1,6 +1,6 @@
 /** The scopes of requests that are sent more than once, by an interceptor or because of an option. */
 import { describe, expect, test, vi } from "vitest";
-import { forward } from "../src/forward.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/plan.ts";
 import type { Interceptor } from "../src/transport/port.ts";

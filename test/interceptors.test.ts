@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
-import { forward } from "../src/forward.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/plan.ts";
 import type { Interceptor } from "../src/transport/port.ts";

@@ -59,8 +59,7 @@ describe.each(counted)("%s", (method) => {
   ])("%j is refused, because it cannot be decremented", async (headers) => {
     const sent = await send(method, headers);
     expect(sent).toMatchObject({ calls: 0, response: { status: 400 } });
-    const incoming = fakeIncoming({ method, headers });
-    const error = await errorOf(() => countForwards(incoming, headers));
+    const error = await errorOf(() => countForwards([...headers]));
     expect(error).toEqual(proxyError("http_request_error", 400));
   });
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import { forward } from "../src/forward.ts";
+import { forward } from "../src/pipeline/pipeline.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/plan.ts";
 import { fakeIncoming, FakeTransport, respond, run, TARGET } from "./_fakes.ts";

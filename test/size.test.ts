@@ -59,8 +59,9 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 185 for workerd, 135 for fetch: the layers. The code is 100 bytes longer, and in another order, which compresses less well.
  * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
  *   sent is left to another attempt.
+ * - 85 for both: one list of steps in place of two pipelines, which shared repeated text.
  */
-const LIMITS = { workerd: 29_800, fetch: 28_700 };
+const LIMITS = { workerd: 29_885, fetch: 28_785 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { assertReachable, parseTarget } from "../src/target/target.ts";
-import { isFixed } from "../src/forward.ts";
+import { isFixed } from "../src/pipeline/pipeline.ts";
 import { TARGET } from "./_fakes.ts";
 
 describe("an app", () => {

@@ -1,5 +1,5 @@
 import { addForwarded, addVia } from "../../src/request/outgoing.ts";
-import { forward } from "../../src/forward.ts";
+import { forward } from "../../src/pipeline/pipeline.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../../src/plan.ts";

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import { chooseProtocol } from "../../src/fields/protocols.ts";
-import { forward } from "../../src/forward.ts";
+import { forward } from "../../src/pipeline/pipeline.ts";
 import type { Plan } from "../../src/plan.ts";
 import type { Route } from "../../src/proxy.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { inProcess } from "../../src/fetch/standardapps.ts";
-import { forward } from "../../src/forward.ts";
+import { forward } from "../../src/pipeline/pipeline.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { Proxy, Route, Runtime } from "../../src/proxy.ts";
 import { addExplain } from "../sockets/explaining.ts";

@@ -2,7 +2,7 @@
 import { compose, checkInterceptor, limitBody } from "../exchange/interceptors.ts";
 import { chooseProtocol } from "../fields/protocols.ts";
 import { getHeader } from "../fields/headers.ts";
-import { forward } from "../forward.ts";
+import { forward } from "../pipeline/pipeline.ts";
 import { assertHead, writeHeadEnd } from "../http1/attempt.ts";
 import type { Context } from "../options/forwardingoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";

@@ -8,26 +8,10 @@ import type { Incoming } from "./incoming.ts";
 const FIELD = "max-forwards";
 
 /**
- * Counts down the field `Max-Forwards` of an OPTIONS or TRACE request. Other methods do not use it (RFC 9110 §7.6.2).
- * @param headers the header fields for the upstream, changed in place
- * @returns the final recipient's response if the request must not be forwarded; undefined if it may be
- * @throws ProxyError 400 for a value that cannot be counted down
- */
-export function countForwards(
-  incoming: Incoming,
-  headers: HeaderList,
-): UpstreamResponse | undefined {
-  const { method } = incoming;
-  if (method !== "OPTIONS" && method !== "TRACE") return undefined;
-  countDown(headers);
-  return respondAsRecipient(incoming);
-}
-
-/**
- * Counts `Max-Forwards` down by one, in place. 0 stays 0: `respondAsRecipient` answers that request.
+ * Counts `Max-Forwards` down by one, in place, for a method for which it has a meaning. 0 stays 0: `respondAsRecipient` answers that request.
  * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be counted down
  */
-function countDown(headers: HeaderList): void {
+export function countForwards(headers: HeaderList): void {
   let seen = false;
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== FIELD) continue;
@@ -55,10 +39,10 @@ export function withoutSecrets(headers: HeaderList): HeaderList {
 }
 
 /**
- * Returns the response of the final recipient to a request that must not be forwarded any further.
+ * Returns the response of the final recipient to an OPTIONS or TRACE request that must not be forwarded any further.
  * @returns undefined for a request that may be forwarded
  */
-function respondAsRecipient(incoming: Incoming): UpstreamResponse | undefined {
+export function respondAsRecipient(incoming: Incoming): UpstreamResponse | undefined {
   if (Number(getHeader(incoming.headers, FIELD) ?? 1) !== 0) return undefined;
   if (incoming.method !== "TRACE") return respondOk(["Content-Length", "0"], null);
   const bytes = reflectHead(incoming);

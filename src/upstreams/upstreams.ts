@@ -2,7 +2,7 @@ import type { ProxyError } from "../error.ts";
 import type { AttemptOptions } from "../exchange/repeat.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { type TargetAddress, type Upstream } from "../target/target.ts";
+import type { TargetAddress, Upstream } from "../target/target.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope } from "../transport/scope.ts";
 import type { UpstreamState } from "../transport/stats.ts";

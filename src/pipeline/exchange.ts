@@ -1,0 +1,57 @@
+import type { DraftedRequest } from "../exchange/hooks.ts";
+import type { Observation } from "../exchange/observation.ts";
+import type { Context } from "../options/forwardingoptions.ts";
+import type { Plan } from "../plan.ts";
+import type { Incoming } from "../request/incoming.ts";
+import type { Upstream } from "../target/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import type { Scope } from "../transport/scope.ts";
+import type { Target } from "../upstreams/upstreams.ts";
+
+/** A value, or a promise of it. Code that gets the value itself goes on at once, and allocates no promise. */
+export type MaybePromise<T> = T | Promise<T>;
+
+/**
+ * Makes the `Response` that the runtime's server sends to the client.
+ * @param request the request that the upstream has answered; undefined for a response of the proxy's own
+ */
+export type Respond = (
+  response: UpstreamResponse,
+  incoming: Incoming,
+  request?: UpstreamRequest,
+) => MaybePromise<Response>;
+
+/** One step of the pipeline. It returns undefined to go on, or a response that ends the exchange. */
+export type Step = (exchange: Exchange) => MaybePromise<Response | undefined>;
+
+/** The state of one exchange. A step reads what earlier steps have set. */
+export interface Exchange {
+  readonly incoming: Incoming;
+  readonly plan: Plan;
+  readonly context: Context;
+  readonly respond: Respond;
+  readonly observation: Observation | undefined;
+  /** Where the request goes; a function of the app until it is asked. */
+  target: Target;
+  /** Resolves when the earlier requests on the same connection are finished; undefined if they are. */
+  turn: Promise<void> | undefined;
+  /** Undefined until the deadline starts. */
+  scope: Scope | undefined;
+  upstream: Upstream | undefined;
+  path: string;
+  /** The request to the upstream. */
+  request: UpstreamRequest | undefined;
+  /** What `onRequest` may change. */
+  drafted: DraftedRequest | undefined;
+  /** The upstream's response, without what must not be forwarded. */
+  cleaned: UpstreamResponse | undefined;
+  /** The response to the client. */
+  response: Response | undefined;
+}
+
+/** An exchange whose deadline has started. */
+export type Started = Exchange & { scope: Scope };
+/** An exchange whose request is prepared. */
+export type Sendable = Started & { request: UpstreamRequest };
+/** An exchange with the response of an upstream. */
+export type Answered = Sendable & { cleaned: UpstreamResponse; response: Response };

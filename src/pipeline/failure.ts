@@ -1,0 +1,67 @@
+import { ProxyError, toProxyError } from "../error.ts";
+import { readHookResponse } from "../exchange/hooks.ts";
+import type { Plan } from "../plan.ts";
+import type { Incoming } from "../request/incoming.ts";
+import { discardResponse } from "../response/clean.ts";
+import { toErrorResponse } from "../response/errorresponse.ts";
+import { closeSwitched, discardBody } from "../transport/message.ts";
+import type { Exchange, Respond } from "./exchange.ts";
+
+/**
+ * Aborts what is left of an exchange, and makes the response for the client from the error. Rejects with what is thrown before
+ * the deadline starts, which is misuse.
+ */
+export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
+  const { incoming, plan, respond, observation, scope, cleaned, response } = exchange;
+  if (scope === undefined) return Promise.reject(thrown);
+  scope.lease?.release();
+  const abortError = scope.error;
+  const error = abortError ?? toProxyError(thrown);
+  // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
+  if (cleaned !== undefined) closeSwitched(cleaned);
+  if (response !== undefined) discardResponse(response);
+  else if (cleaned !== undefined) discardBody(cleaned);
+  // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
+  scope.abort(error);
+  // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
+  // response, and becomes an error response, although it may not be a `ProxyError`.
+  const isResponses = cleaned !== undefined && response === undefined;
+  // An exception of `onInformational` aborts the exchange: it is the cause of the error.
+  const isHooked = plan.options.onInformational !== undefined;
+  const exception = isHooked && isInternal(error) ? (error.cause ?? thrown) : thrown;
+  const isReason = abortError !== undefined && exception === thrown;
+  const reported = isReason || isResponses ? error : exception;
+  observation?.failed(reported);
+  return respondToError(error, reported, incoming, plan, respond);
+}
+
+/** Whether an error was made of an exception that is neither the network's nor the client's fault. */
+function isInternal(error: ProxyError): boolean {
+  return error.code === "proxy_internal_error";
+}
+
+/**
+ * Returns the response to a failed exchange: the response that `onError` returns, or else one that is made from the
+ * error.
+ * @param thrown the error itself, or the exception of a hook from which the error was made
+ * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
+ */
+export async function respondToError(
+  error: ProxyError,
+  thrown: unknown,
+  incoming: Incoming,
+  { options }: Plan,
+  respond: Respond,
+): Promise<Response> {
+  if (options.onError !== undefined) {
+    const returned = await options.onError(error, incoming.request());
+    const ownResponse = readHookResponse(returned, "onError");
+    if (ownResponse !== undefined) return ownResponse;
+  }
+  // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
+  if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
+  const response = toErrorResponse(error, incoming.method, options.via || undefined);
+  // The body of a refused request of HTTP/1.0 may end elsewhere than the server has seen (RFC 9112 §6.1).
+  if (incoming.version() === "1.0") response.headers.push("Connection", "close");
+  return respond(response, incoming);
+}

@@ -1,0 +1,485 @@
+/**
+ * The order of all that happens to a request:
+ *
+ *     PREPARE      Incoming → target → path → header fields → onRequest → body
+ *     plan.send    interceptors, body limit, redirects, attempts → transport
+ *     FINISH       header fields → Response → onResponse
+ *
+ * The steps stand below in the order in which they run.
+ */
+import type { BodySource } from "../body/source.ts";
+import { badRequest, toProxyError } from "../error.ts";
+import { DraftedRequest, observeInterim, readHookResponse } from "../exchange/hooks.ts";
+import { Observation } from "../exchange/observation.ts";
+import { isEventStream } from "../fields/headers.ts";
+import { isPromise } from "../misuse.ts";
+import type { Context } from "../options/forwardingoptions.ts";
+import type { RequestEnd } from "../options/observationoptions.ts";
+import type { Plan } from "../plan.ts";
+import type { Incoming } from "../request/incoming.ts";
+import { countForwards, respondAsRecipient } from "../request/maxforwards.ts";
+import { toUpstreamRequest } from "../request/outgoing.ts";
+import { cleanResponse, discardResponse } from "../response/clean.ts";
+import { isApp } from "../target/app.ts";
+import {
+  assertReachable,
+  badTarget,
+  guardEscape,
+  isAsterisk,
+  parseTarget,
+  type TargetAddress,
+  type Upstream,
+} from "../target/target.ts";
+import { closeSwitched, type UpstreamResponse } from "../transport/message.ts";
+import { type Lease, Scope } from "../transport/scope.ts";
+import type { AnyTarget, Target, Upstreams } from "../upstreams/upstreams.ts";
+import type {
+  Answered,
+  Exchange,
+  MaybePromise,
+  Respond,
+  Sendable,
+  Started,
+  Step,
+} from "./exchange.ts";
+import { fail, respondToError } from "./failure.ts";
+
+/** The steps before the request is sent. */
+const PREPARE: readonly Step[] = [
+  refuseFault,
+  resolveTarget,
+  startScope,
+  pickUpstream,
+  rewritePath,
+  buildRequest,
+  callOnRequest,
+  answerMaxForwards,
+  measureBody,
+  waitForTurn,
+  copyToMirror,
+];
+
+/** The steps after the response headers have arrived. The last one returns the response. */
+const FINISH: readonly Step[] = [cleanReceived, makeResponse, callOnResponse, completeUpgrade];
+
+/**
+ * Forwards one request. A network failure becomes a response. The promise rejects only in two cases: for misuse, with a
+ * TypeError that names the fix; and if a hook throws and `onError` returns no response, with the exception of the hook. The
+ * framework then reports that exception like any other exception of the app.
+ */
+export function forward(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+): Promise<Response> {
+  const { onRequestEnd, serverTiming } = plan.options;
+  const isTraced = plan.tracing?.channel.hasSubscribers === true;
+  if (onRequestEnd === undefined && !isTraced) {
+    const observation = serverTiming ? new Observation(incoming) : undefined;
+    return runExchange(begin(incoming, target, plan, context, respond, observation));
+  }
+  return observe(incoming, target, plan, context, respond, isTraced);
+}
+
+/** Forwards one request whose end is reported. It is apart, because its closure would cost every request some memory. */
+function observe(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+  isTraced: boolean,
+): Promise<Response> {
+  const { onRequestEnd, route } = plan.options;
+  const runObserved = (end?: (event: RequestEnd) => void): Promise<Response> => {
+    const observation = new Observation(incoming, route, onRequestEnd, end);
+    const exchange = begin(incoming, target, plan, context, respond, observation);
+    return observation.conclude(runExchange(exchange));
+  };
+  return isTraced && plan.tracing ? plan.tracing.trace(incoming, runObserved) : runObserved();
+}
+
+function begin(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+  observation: Observation | undefined,
+): Exchange {
+  return {
+    incoming,
+    plan,
+    context,
+    respond,
+    observation,
+    target,
+    turn: undefined,
+    scope: undefined,
+    upstream: undefined,
+    path: incoming.path,
+    request: undefined,
+    drafted: undefined,
+    cleaned: undefined,
+    response: undefined,
+  };
+}
+
+function runExchange(exchange: Exchange): Promise<Response> {
+  try {
+    const early = runSteps(exchange, PREPARE);
+    if (early === undefined) return sendPrepared(exchange as Sendable);
+    if (early instanceof Promise) return sendLater(exchange, early);
+    return Promise.resolve(leave(exchange, early));
+  } catch (thrown) {
+    return fail(exchange, thrown);
+  }
+}
+
+function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Promise<Response> {
+  return early.then(
+    (response) =>
+      response === undefined ? sendPrepared(exchange as Sendable) : leave(exchange, response),
+    (thrown: unknown) => fail(exchange, thrown),
+  );
+}
+
+/** Ends an exchange whose request is not sent. */
+function leave({ scope }: Exchange, response: Response): Response {
+  scope?.lease?.release();
+  scope?.end();
+  return response;
+}
+
+function sendPrepared(exchange: Sendable): Promise<Response> {
+  const { plan, scope, request } = exchange;
+  try {
+    if (scope.error !== undefined) throw scope.error;
+    return plan.send(request, scope).then(
+      (received) => conclude(exchange, received),
+      (thrown: unknown) => failSent(exchange, thrown),
+    );
+  } catch (thrown) {
+    return failSent(exchange, thrown);
+  }
+}
+
+/** An attempt has cancelled the body that it has begun to send; one of which nothing was sent is cancelled here. */
+function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
+  exchange.request.body?.cancel();
+  return fail(exchange, thrown);
+}
+
+/** Makes the response to the client from that of the upstream. */
+function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
+  // An interceptor may have answered without sending the request.
+  exchange.scope.lease?.release();
+  exchange.cleaned = received;
+  try {
+    const outcome = runSteps(exchange, FINISH) as MaybePromise<Response>;
+    return outcome instanceof Promise ? failLater(exchange, outcome) : outcome;
+  } catch (thrown) {
+    return fail(exchange, thrown);
+  }
+}
+
+function failLater(exchange: Exchange, outcome: Promise<Response>): Promise<Response> {
+  return outcome.catch((thrown: unknown) => fail(exchange, thrown));
+}
+
+/**
+ * Runs steps until one returns a response. It stays synchronous as long as no step waits; after a step that waits, it goes
+ * on with the next one. This is why the pipeline is a list, and not an async function, which keeps all of its variables in
+ * memory while it waits, and costs every request three promises.
+ */
+function runSteps(
+  exchange: Exchange,
+  steps: readonly Step[],
+  from = 0,
+): MaybePromise<Response | undefined> {
+  for (let at = from; at < steps.length; at++) {
+    const outcome = (steps[at] as Step)(exchange);
+    if (outcome === undefined) continue;
+    return outcome instanceof Promise ? runLater(exchange, steps, at + 1, outcome) : outcome;
+  }
+  return undefined;
+}
+
+/** It is apart, like all code with closures: V8 allocates the variables of closures when the function around them begins. */
+function runLater(
+  exchange: Exchange,
+  steps: readonly Step[],
+  from: number,
+  outcome: Promise<Response | undefined>,
+): Promise<Response | undefined> {
+  return outcome.then((response) => response ?? runSteps(exchange, steps, from));
+}
+
+/** Gives a value to the rest of a step: now if it is here, and otherwise when it is. */
+function settleStep<E extends Exchange, T>(
+  exchange: E,
+  value: T | PromiseLike<T>,
+  take: (exchange: E, value: T) => Response | undefined,
+): MaybePromise<Response | undefined> {
+  return isPromise(value) ? settleStepLater(exchange, value, take) : take(exchange, value);
+}
+
+function settleStepLater<E extends Exchange, T>(
+  exchange: E,
+  value: PromiseLike<T>,
+  take: (exchange: E, value: T) => Response | undefined,
+): Promise<Response | undefined> {
+  return Promise.resolve(value).then((settled) => take(exchange, settled));
+}
+
+// ── before the request is sent ──
+
+function refuseFault({ incoming, plan, respond, observation }: Exchange): ReturnType<Step> {
+  const { fault } = incoming;
+  if (fault === undefined) return undefined;
+  observation?.failed(fault);
+  return respondToError(fault, fault, incoming, plan, respond);
+}
+
+/** Finds out where the request goes. A malformed target is misuse: the call rejects. */
+function resolveTarget(exchange: Exchange): ReturnType<Step> {
+  const { incoming, target } = exchange;
+  // It is asked for once, and before anything waits.
+  exchange.turn = incoming.turn?.();
+  return isFixed(target) ? setTarget(exchange, target) : askForTarget(exchange, target);
+}
+
+function askForTarget(
+  exchange: Exchange,
+  target: Exclude<Target, AnyTarget>,
+): MaybePromise<Response | undefined> {
+  const { incoming, plan, respond, observation } = exchange;
+  const refuse = (thrown: unknown): Promise<Response> => {
+    // Some servers accept a malformed URL, and the app's target function may be the first code that parses it. The
+    // function then throws because of a bad request, not because of a bug.
+    const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
+    observation?.failed(thrown);
+    return respondToError(error, thrown, incoming, plan, respond);
+  };
+  let given: AnyTarget | PromiseLike<AnyTarget>;
+  try {
+    given = target(incoming.request());
+  } catch (thrown) {
+    return refuse(thrown);
+  }
+  if (!isPromise(given)) return setTarget(exchange, given);
+  return Promise.resolve(given).then((address) => setTarget(exchange, address), refuse);
+}
+
+function setTarget(exchange: Exchange, target: AnyTarget): undefined {
+  exchange.target = target;
+  if (!isUpstreams(target)) exchange.upstream = reach(target, exchange.plan);
+}
+
+/** Whether a target is one already, not a function that returns one. */
+export function isFixed(target: Target): target is AnyTarget {
+  return typeof target !== "function" || isApp(target);
+}
+
+/**
+ * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
+ * @throws TypeError for a target of the app's own that lacks `choose`
+ */
+export function isUpstreams(target: AnyTarget): target is Upstreams {
+  const upstreams = target as Partial<Upstreams> | null;
+  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
+  if (typeof upstreams.choose === "function") return true;
+  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
+}
+
+/**
+ * Parses a target.
+ * @throws TypeError for a target that the transport cannot reach
+ */
+function reach(address: TargetAddress, { transport, hostOption }: Plan): Upstream {
+  const upstream = parseTarget(address);
+  assertReachable(upstream, transport, hostOption);
+  return upstream;
+}
+
+/** Starts the deadline, and begins to listen for the client's disconnect. */
+function startScope(exchange: Exchange): undefined {
+  const { incoming, plan, observation } = exchange;
+  const { onInformational, signal, connectTimeout } = plan.options;
+  const client =
+    onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
+  const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal, connectTimeout);
+  if (observation !== undefined) scope.observer = observation;
+  exchange.scope = scope;
+}
+
+function pickUpstream(exchange: Exchange): ReturnType<Step> {
+  return exchange.upstream === undefined ? pickOne(exchange as Started) : undefined;
+}
+
+/** Picks one of several upstreams. It waits if all of them are busy. */
+function pickOne(exchange: Started): ReturnType<Step> {
+  const { incoming, plan, scope, target } = exchange;
+  if (!isFixed(target) || !isUpstreams(target)) return undefined;
+  const reachOne = (each: TargetAddress): Upstream => reach(each, plan);
+  const { transport, attempts } = plan;
+  const picked = target.choose(target, incoming, transport, scope, attempts, reachOne);
+  return settleStep(exchange, picked, setLease);
+}
+
+function setLease(exchange: Started, lease: Lease): undefined {
+  exchange.scope.lease = lease;
+  exchange.upstream = lease.upstream;
+}
+
+function rewritePath(exchange: Exchange): ReturnType<Step> {
+  const { incoming, plan } = exchange;
+  if (plan.rewrite === undefined || isAsterisk(incoming.path, incoming.method)) return undefined;
+  return rewriteOne(exchange, plan.rewrite);
+}
+
+function rewriteOne(exchange: Exchange, rewrite: NonNullable<Plan["rewrite"]>): ReturnType<Step> {
+  const { incoming } = exchange;
+  const path = rewrite(incoming.path, () => incoming.request());
+  return settleStep(exchange, path, setPath);
+}
+
+function setPath(exchange: Exchange, path: string): undefined {
+  guardEscape(path.split("?", 1)[0] as string);
+  exchange.path = path;
+}
+
+function buildRequest(exchange: Exchange): undefined {
+  const { incoming, plan, context, path } = exchange;
+  const upstream = exchange.upstream as Upstream;
+  const request = toUpstreamRequest(incoming, upstream, path, plan, context);
+  if (hasForwards(incoming.method)) countForwards(request.headers);
+  exchange.request = request;
+}
+
+function callOnRequest(exchange: Exchange): ReturnType<Step> {
+  const { onRequest } = exchange.plan.options;
+  if (onRequest === undefined) return undefined;
+  const { request, incoming } = exchange as Sendable;
+  const drafted = (exchange.drafted = new DraftedRequest(request));
+  return settleStep(exchange, onRequest(drafted.draft, incoming.request()), takeDrafted);
+}
+
+/** Takes the changes of `onRequest`, unless it has returned a response. */
+function takeDrafted(exchange: Exchange, returned: unknown): Response | undefined {
+  const ownResponse = readHookResponse(returned, "onRequest");
+  if (ownResponse === undefined) exchange.request = exchange.drafted?.finish();
+  return ownResponse;
+}
+
+/** Whether `Max-Forwards` has a meaning for a method (RFC 9110 §7.6.2). */
+function hasForwards(method: string): boolean {
+  return method === "OPTIONS" || method === "TRACE";
+}
+
+/** Answers a request that must go no further. `onRequest` comes first: it may refuse the request. */
+function answerMaxForwards({ incoming, respond }: Exchange): ReturnType<Step> {
+  const answer = hasForwards(incoming.method) ? respondAsRecipient(incoming) : undefined;
+  return answer && respond(answer, incoming);
+}
+
+/** Waits a moment for the end of a body without a length: none, bytes, or a stream. */
+function measureBody(exchange: Exchange): ReturnType<Step> {
+  const measuring = exchange.request?.body?.measure?.();
+  return measuring && setMeasured(exchange as Sendable, measuring);
+}
+
+async function setMeasured(
+  exchange: Sendable,
+  measuring: Promise<BodySource | null>,
+): Promise<undefined> {
+  const { scope, request } = exchange;
+  try {
+    exchange.request = { ...request, body: await scope.orAbort(measuring) };
+  } catch (thrown) {
+    request.body?.cancel();
+    throw thrown;
+  }
+}
+
+/** Waits until the earlier requests on the same connection are finished. */
+function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
+  return turn && pauseUntil(turn, scope as Scope);
+}
+
+/** The deadline is paused meanwhile, because the earlier requests have deadlines of their own. */
+async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined> {
+  scope.pauseIdle(true);
+  await scope.orAbort(turn);
+  scope.pauseIdle(false);
+}
+
+function copyToMirror(exchange: Exchange): undefined {
+  const { incoming, plan } = exchange;
+  const { request, scope } = exchange as Sendable;
+  if (plan.mirror === undefined || scope.error !== undefined) return;
+  exchange.request = plan.mirror.copy(request, incoming.waitUntil ?? plan.options.waitUntil);
+}
+
+// ── after the response headers have arrived ──
+
+function cleanReceived(exchange: Exchange): undefined {
+  const { incoming, plan, observation } = exchange;
+  let { cleaned: received, request, scope } = exchange as Answered;
+  // Until it is cleaned, it is not discarded by `fail`: `cleanResponse` does that.
+  exchange.cleaned = undefined;
+  if (observation !== undefined) {
+    received = observation.watch(received, plan.transport.handsBodiesThrough);
+  }
+  if (received?.upstream !== undefined) {
+    exchange.request = request = { ...request, upstream: received.upstream };
+  }
+  const { method } = incoming;
+  const cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+  exchange.cleaned = cleaned;
+  // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may have
+  // responded without a transport.
+  if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
+  if (plan.options.serverTiming) {
+    cleaned.headers.push("Server-Timing", observation?.serverTiming as string);
+  }
+  scope.endUnused(received.body !== null);
+}
+
+function makeResponse(exchange: Exchange): ReturnType<Step> {
+  const { cleaned, incoming, request, respond } = exchange as Answered;
+  const responding = respond(cleaned, incoming, request);
+  return responding instanceof Promise
+    ? settleStepLater(exchange, responding, setResponse)
+    : setResponse(exchange, responding);
+}
+
+function setResponse(exchange: Exchange, response: Response): undefined {
+  exchange.response = response;
+}
+
+function callOnResponse(exchange: Exchange): ReturnType<Step> {
+  const { incoming, plan, response } = exchange as Answered;
+  const { onResponse } = plan.options;
+  if (onResponse === undefined) return undefined;
+  return settleStep(exchange, onResponse(response, incoming.request()), takeHooked);
+}
+
+/** Ends the exchange with the response that `onResponse` has returned, if it is another one. */
+function takeHooked(exchange: Exchange, returned: unknown): Response | undefined {
+  const { response, cleaned } = exchange as Answered;
+  const ownResponse = readHookResponse(returned, "onResponse");
+  if (ownResponse === undefined || ownResponse === response) return undefined;
+  closeSwitched(cleaned);
+  discardResponse(response, ownResponse);
+  return ownResponse;
+}
+
+function completeUpgrade(exchange: Exchange): Response {
+  const { incoming, plan, cleaned, response } = exchange as Answered;
+  const { tunnel } = cleaned;
+  if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;
+  return incoming.completeUpgrade(response, tunnel, plan.tunnelTimeout);
+}
