@@ -427,7 +427,8 @@ function copyToMirror(exchange: Exchange): undefined {
 
 function cleanReceived(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
-  let { cleaned: received, request, scope } = exchange as Answered;
+  const { scope } = exchange as Answered;
+  let { cleaned: received, request } = exchange as Answered;
   // Until it is cleaned, it is not discarded by `fail`: `cleanResponse` does that.
   exchange.cleaned = undefined;
   if (observation !== undefined) {
