@@ -76,7 +76,7 @@ export interface Result {
 export interface StateChange {
   /** The text that identifies the upstream, as in `UpstreamState`. */
   readonly name: string;
-  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded; `down`: active checks fail. */
+  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded, or checks; `down`: active checks fail. */
   readonly state: "up" | "ejected" | "down";
   /** The state before. */
   readonly previous: "up" | "ejected" | "down";
