@@ -171,6 +171,7 @@ function sendToPicked(state: Exchange, lease: Lease, context: Context): Promise<
   try {
     state.scope.lease = lease;
     state.request = toUpstreamRequest(incoming, lease.upstream, incoming.path, plan, context);
+    lease.cut(state.request);
   } catch (thrown) {
     lease.release();
     return fail(state, thrown);
@@ -259,6 +260,7 @@ async function exchangeInSteps(
       guardEscape(path.split("?", 1)[0] as string);
     }
     let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context);
+    lease?.cut(request);
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
     const finalResponse = countForwards(incoming, request.headers);
     if (options.onRequest !== undefined) {
@@ -371,6 +373,7 @@ function finish(state: Exchange, answer: UpstreamResponse): Response | Promise<R
     const { method } = incoming;
     const cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
     state.cleaned = cleaned;
+    scope.lease?.keepClient(cleaned, request);
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));

@@ -59,8 +59,13 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 185 for workerd, 135 for fetch: the layers. The code is 100 bytes longer, and in another order, which compresses less well.
  * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
  *   sent is left to another attempt.
+ * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
  */
-const LIMITS = { workerd: 29_800, fetch: 28_700 };
+ * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
+ *   sent is left to another attempt.
+ * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
+ */
+const LIMITS = { workerd: 29_840, fetch: 28_740 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);

@@ -2,6 +2,7 @@
  * Several upstreams of a route. They stay plain data until the route is opened, so that a config file that is read again can
  * be compared with what runs.
  */
+import { readFileSync } from "node:fs";
 import type { CreateProxyOptions, TargetAddress } from "#fetchway";
 import { choice, text, toggle, type Kind, type Schema } from "#fetchway/options";
 import { parseTarget } from "#fetchway/transport";
@@ -26,6 +27,8 @@ export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
 /** The options of `balance` that have flags. */
 export interface BalanceFlags {
   policy?: PolicyName;
+  /** The file with the secret of the cookies. */
+  stickySecret?: string;
   check?: string;
   resolve?: boolean;
 }
@@ -37,11 +40,25 @@ const policies = [
   "ip_hash",
   "uri",
   "first",
+  "sticky",
 ] as const satisfies readonly PolicyName[];
 const policy: Kind<PolicyName> = choice(...policies);
+/** A file with a secret. */
+const secretFile: Kind<string> = {
+  name: "text",
+  check(value) {
+    try {
+      const isLong = readSecret(value as string).length >= 32;
+      return isLong ? undefined : "the file needs at least 32 random characters";
+    } catch (error) {
+      return `it cannot be read: ${(error as NodeJS.ErrnoException).code}`;
+    }
+  },
+};
 
 export const balanceSchema: Schema<BalanceFlags> = {
   policy: { kind: policy },
+  stickySecret: { kind: secretFile },
   check: { kind: text(/^\/[!-~]*$/, 'use a path such as "/health"') },
   resolve: { kind: toggle },
 };
@@ -50,14 +67,28 @@ export const balanceFlags: Flags<BalanceFlags> = {
   heading: "Several upstreams",
   flags: {
     policy: { value: "<name>", help: policies.join(", ") },
+    stickySecret: { value: "<file>", help: "the secret of the cookies of --policy sticky" },
     check: { value: "</path>", help: "ask each upstream for this path every 10 s" },
     resolve: "make one upstream of each address of a name",
   },
 };
 
 /** Returns the options of `balance` that flags have set. */
-export function readBalanceFlags({ check, ...rest }: BalanceFlags): BalanceOptions {
-  return check === undefined ? rest : { ...rest, check: { path: check } };
+export function readBalanceFlags({ check, stickySecret, ...rest }: BalanceFlags): BalanceOptions {
+  return {
+    ...rest,
+    ...(check !== undefined && { check: { path: check } }),
+    ...(stickySecret !== undefined && { cookie: { secret: readSecret(stickySecret) } }),
+  };
+}
+
+function readSecret(path: string): string {
+  return readFileSync(path, "utf8").trim();
+}
+
+/** Whether a policy keeps clients at their upstream by a cookie. */
+export function policyKeepsClients(given: BalanceOptions["policy"]): boolean {
+  return typeof given === "object" ? given.keepsClient !== undefined : given === "sticky";
 }
 
 /** Whether a target is a list of upstreams. */

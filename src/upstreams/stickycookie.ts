@@ -1,0 +1,145 @@
+import { isName, type HeaderList } from "../fields/headers.ts";
+import type { TargetAddress } from "../target/target.ts";
+import type { UpstreamResponse } from "../transport/message.ts";
+import type { BalancedMember } from "./member.ts";
+import { cutCookies, readCookies } from "./requestcookies.ts";
+import { hmac } from "./sha256.ts";
+import { mayShare } from "./sharedcaches.ts";
+import type { ClientKeeper, PickRequest } from "./upstreams.ts";
+
+/** The cookie by which clients stay with their upstream. */
+export interface CookieOptions {
+  /**
+   * The name. The app must use another one for its own cookies, and so must another target with such a cookie under the same
+   * host.
+   * @default "fetchway"
+   */
+  name?: string;
+  /**
+   * The secret from which the values are made: at least 32 characters, the same in all processes that have these upstreams,
+   * and after a restart. Who knows it can compute which upstream a cookie stands for. Without it, each target makes one for
+   * itself, and its cookies are worth nothing after a restart or in another process.
+   * @default a random one
+   */
+  secret?: string;
+  /**
+   * Called once, before the first cookie, if `secret` is missing: with the one that was made. Nothing else tells of it.
+   * @example (secret) => console.warn("clients lose their upstreams with the next restart")
+   */
+  onSecretMade?: (secret: string) => void;
+}
+
+/** The form of a value: 128 bits in base64url. */
+const VALUE = /^"?([\w-]{22})"?$/;
+
+/**
+ * Keeps clients at the upstream that has answered them, by a cookie whose value is a keyed hash of the upstream's name: it
+ * stays the same for the same name and secret, tells no address, and can only be had from the proxy.
+ */
+export class StickyCookie implements ClientKeeper {
+  readonly #name: string;
+  #secret: string | undefined;
+  readonly #onSecretMade: CookieOptions["onSecretMade"];
+  /** Whether a response to this request sets the cookie, if the request has none. */
+  readonly #isFor: (request: PickRequest) => boolean;
+  #key: Uint8Array | undefined;
+  readonly #byTarget: Map<TargetAddress, { readonly member: BalancedMember; value: string }> =
+    new Map();
+  readonly #byValue: Map<string, BalancedMember> = new Map();
+  /** Those whose values are not computed yet: Workers have no random numbers for a secret before their first request. */
+  #added: BalancedMember[] = [];
+
+  constructor(
+    { name = "fetchway", secret, onSecretMade }: CookieOptions,
+    isFor: (request: PickRequest) => boolean,
+  ) {
+    this.#name = name;
+    this.#secret = secret;
+    this.#onSecretMade = onSecretMade;
+    this.#isFor = isFor;
+  }
+
+  add(member: BalancedMember): void {
+    this.#added.push(member);
+  }
+
+  delete(member: BalancedMember): void {
+    this.#computeValues();
+    const known = this.#byTarget.get(member.target);
+    this.#byTarget.delete(member.target);
+    if (known !== undefined) this.#byValue.delete(known.value);
+  }
+
+  /** Returns the upstream of the client that sends a request; undefined if its cookies name none. */
+  find({ headers }: Pick<PickRequest, "headers">): BalancedMember | undefined {
+    const values = readCookies(headers, this.#name);
+    if (values.length === 0) return undefined;
+    this.#computeValues();
+    for (const value of values) {
+      const member = this.#byValue.get(VALUE.exec(value)?.[1] ?? "");
+      if (member !== undefined) return member;
+    }
+    return undefined;
+  }
+
+  cut(headers: HeaderList): void {
+    // A value of another form is a cookie of the app with the same name.
+    cutCookies(headers, this.#name, (value) => VALUE.test(value));
+  }
+
+  fieldsFor(
+    target: TargetAddress,
+    request: PickRequest,
+    { status, headers }: UpstreamResponse,
+    isSecure: boolean,
+  ): HeaderList {
+    this.#computeValues();
+    const known = this.#byTarget.get(target);
+    if (known === undefined || known.member.isDraining) return [];
+    // A client stays with no upstream that fails. A cache updates a stored response by the fields of a 304 and of a response
+    // to HEAD (RFC 9111 §4.3.4, §4.3.5).
+    if (status >= 500 || status === 304 || request.method === "HEAD") return [];
+    if (this.find(request) === known.member) return [];
+    const values = readCookies(request.headers, this.#name);
+    if (!this.#isFor(request) && !values.some((value) => VALUE.test(value))) return [];
+    if (sets(headers, this.#name)) return [];
+    const sharing = status === 101 ? "never" : mayShare(headers);
+    if (sharing === "as-it-says") return [];
+    const attributes = `Path=/; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`;
+    const fields = ["Set-Cookie", `${this.#name}=${known.value}; ${attributes}`];
+    return sharing === "never" ? fields : [...fields, "Cache-Control", "private"];
+  }
+
+  #computeValues(): void {
+    if (this.#added.length === 0) return;
+    const encoder = new TextEncoder();
+    this.#key ??= encoder.encode((this.#secret ??= this.#makeSecret()));
+    for (const member of this.#added) {
+      const value = toBase64Url(hmac(this.#key, encoder.encode(member.name)).subarray(0, 16));
+      this.#byTarget.set(member.target, { member, value });
+      this.#byValue.set(value, member);
+    }
+    this.#added = [];
+  }
+
+  #makeSecret(): string {
+    const secret = toBase64Url(crypto.getRandomValues(new Uint8Array(32)));
+    this.#onSecretMade?.(secret);
+    return secret;
+  }
+}
+
+/** Whether header fields of a response set a cookie of this name. */
+function sets(headers: HeaderList, name: string): boolean {
+  return headers.some(
+    (value, i) =>
+      i % 2 === 1 &&
+      isName(headers[i - 1] as string, "set-cookie") &&
+      value.split(/[=;]/, 1)[0]?.trim() === name,
+  );
+}
+
+function toBase64Url(bytes: Uint8Array): string {
+  const text = btoa(String.fromCharCode(...bytes));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
