@@ -311,6 +311,9 @@ describe("the cookie", () => {
       cookies: [],
     });
     expect(seen.at(-1)?.cookie).toBeUndefined();
+    // A cookie that another host of the site has set must not hide the one that works.
+    await target.remove(urls[0] as string);
+    expect(await ask(`${one}; ${other}`)).toMatchObject({ index: "1", cookies: [] });
     const many = Array.from({ length: 300 }, (_, n) => `c${n}=${n}`).join("; ");
     expect((await ask(`${many}; ${other}`)).index).toBe("1");
     expect(seen.at(-1)?.cookie).toBe(many);
@@ -349,6 +352,17 @@ describe("the cookie", () => {
     expect((await copied).cookie).toBe("a=1");
     expect(hooked).toEqual([expect.stringMatching(COOKIE)]);
     expect(kept[0]).not.toContain("Set-Cookie");
+  });
+
+  test("is cut and set also where the request is prepared in steps, and may wait", async () => {
+    await start(2, {}, { pathRewrite: { "^/x": "" } });
+    const { cookies, index } = await ask("a=1", "/x/y");
+    expect(cookies).toEqual([expect.stringMatching(COOKIE)]);
+    for (let n = 0; n < 5; n++) {
+      const next = await ask(`a=1; ${sendBack(cookies)}`, "/x/y");
+      expect(next).toMatchObject({ index, cookies: [] });
+    }
+    expect(new Set(seen.map(({ cookie }) => cookie))).toEqual(new Set(["a=1"]));
   });
 
   test("is kept from the upstream of a redirect that is followed", async () => {

@@ -101,12 +101,14 @@ export class Balancer implements Upstreams, Group {
   version = 0;
   /** The highest weight. */
   heaviest = 1;
-  /** The cookie by which clients stay with their upstream, if the policy asks for one. */
-  readonly keeper: StickyCookie | undefined;
+  /** Keeps clients at their upstream, if the policy asks for it. */
+  readonly keeper: ClientKeeper | undefined;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #byName: Map<string, BalancedMember> = new Map();
   readonly #policy: Policy;
+  /** The cookie by which clients stay with their upstream, if the policy asks for one. */
+  readonly #cookie: StickyCookie | undefined;
   readonly #onStateChange: BalanceOptions["onStateChange"];
   /** The number of requests that may wait for each upstream. */
   readonly #maxQueue: number;
@@ -150,7 +152,8 @@ export class Balancer implements Upstreams, Group {
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     const { keepsClient } = this.#policy;
     if (keepsClient !== undefined) {
-      this.keeper = new StickyCookie(options.cookie ?? {}, keepsClient.bind(this.#policy));
+      this.#cookie = new StickyCookie(options.cookie ?? {}, keepsClient.bind(this.#policy));
+      this.keeper = this.#cookie;
     }
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (health: Health, reason: string): void => {
@@ -261,7 +264,7 @@ export class Balancer implements Upstreams, Group {
       this.#members.push(member);
       this.#byTarget.set(target, member);
       this.#byName.set(member.name, member);
-      this.keeper?.add(member);
+      this.#cookie?.add(member);
     }
     member.share = weight;
     member.isDraining = false;
@@ -280,7 +283,7 @@ export class Balancer implements Upstreams, Group {
     this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
     this.#byName.delete(member.name);
-    this.keeper?.delete(member);
+    this.#cookie?.delete(member);
     this.#changed();
   }
 
@@ -404,7 +407,7 @@ export class Balancer implements Upstreams, Group {
 
   /** Whether a request waits for an upstream, although others may be free. */
   #isTied(request: PickRequest, member: BalancedMember): boolean {
-    return this.keeper?.find(request) === member || waits(this.#policy, request);
+    return this.#cookie?.names(member, request) === true || waits(this.#policy, request);
   }
 
   #mayWaitFor(member: BalancedMember): boolean {
@@ -433,8 +436,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
-    const kept = this.keeper?.find(request);
-    if (kept !== undefined && able.includes(kept)) return kept;
+    const kept = this.#cookie?.find(request, able);
+    if (kept !== undefined) return kept;
     const member = this.#policy.pick(able, request, this) as BalancedMember | undefined;
     if (member !== undefined && this.#byTarget.get(member.target) === member) return member;
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");

@@ -70,16 +70,26 @@ export class StickyCookie implements ClientKeeper {
     if (known !== undefined) this.#byValue.delete(known.value);
   }
 
-  /** Returns the upstream of the client that sends a request; undefined if its cookies name none. */
-  find({ headers }: Pick<PickRequest, "headers">): BalancedMember | undefined {
-    const values = readCookies(headers, this.#name);
+  /**
+   * Returns the upstream of the client that sends a request; undefined if its cookies name none of those that get requests.
+   * There may be several cookies, such as one that another host of the same site has set: the first of them must not hide
+   * the one that works.
+   */
+  find(request: PickRequest, able: readonly BalancedMember[]): BalancedMember | undefined {
+    const values = this.#read(request);
     if (values.length === 0) return undefined;
     this.#computeValues();
     for (const value of values) {
-      const member = this.#byValue.get(VALUE.exec(value)?.[1] ?? "");
-      if (member !== undefined) return member;
+      const member = this.#byValue.get(value);
+      if (member !== undefined && able.includes(member)) return member;
     }
     return undefined;
+  }
+
+  /** Whether a cookie of the client names this upstream. */
+  names({ target }: Pick<BalancedMember, "target">, request: PickRequest): boolean {
+    const value = this.#byTarget.get(target)?.value;
+    return value !== undefined && this.#read(request).includes(value);
   }
 
   cut(headers: HeaderList): void {
@@ -99,15 +109,20 @@ export class StickyCookie implements ClientKeeper {
     // A client stays with no upstream that fails. A cache updates a stored response by the fields of a 304 and of a response
     // to HEAD (RFC 9111 §4.3.4, §4.3.5).
     if (status >= 500 || status === 304 || request.method === "HEAD") return [];
-    if (this.find(request) === known.member) return [];
-    const values = readCookies(request.headers, this.#name);
-    if (!this.#isFor(request) && !values.some((value) => VALUE.test(value))) return [];
+    const values = this.#read(request);
+    if (values.includes(known.value)) return [];
+    if (values.length === 0 && !this.#isFor(request)) return [];
     if (sets(headers, this.#name)) return [];
     const sharing = status === 101 ? "never" : mayShare(headers);
     if (sharing === "as-it-says") return [];
     const attributes = `Path=/; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`;
     const fields = ["Set-Cookie", `${this.#name}=${known.value}; ${attributes}`];
     return sharing === "never" ? fields : [...fields, "Cache-Control", "private"];
+  }
+
+  /** Returns the values of the client's cookies that have the form of those that are set here. */
+  #read({ headers }: PickRequest): string[] {
+    return readCookies(headers, this.#name).flatMap((value) => VALUE.exec(value)?.[1] ?? []);
   }
 
   #computeValues(): void {
