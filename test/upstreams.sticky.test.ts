@@ -208,6 +208,20 @@ describe("a client", () => {
     expect(await waiting).toMatchObject({ index: "0", cookies: [] });
   });
 
+  test("gets no cookie of an upstream that is being removed", async () => {
+    await start(1);
+    const [own] = servers as [Server];
+    const held: (() => void)[] = [];
+    own.removeAllListeners("request");
+    own.on("request", (_, res) => void held.push(() => res.end("0")));
+    const running = ask();
+    await until(() => held.length === 1, "the request");
+    const removing = target.remove(urls[0] as string);
+    held[0]?.();
+    expect(await running).toMatchObject({ index: "0", cookies: [], control: null });
+    await removing;
+  });
+
   test("gets no cookie from an error of the proxy, of an upstream, or if all upstreams are gone", async () => {
     await start(1);
     answer = () => ({ status: 500 });
@@ -386,7 +400,10 @@ describe("the cookie", () => {
       await once(socket, "close");
       return text;
     };
-    const [, own = ""] = /^set-cookie: (\S+);/im.exec(await upgrade("a=1")) ?? [];
+    const first = await upgrade("a=1");
+    // Caches keep no 101.
+    expect(first).not.toMatch(/cache-control/i);
+    const [, own = ""] = /^set-cookie: (\S+);/im.exec(first) ?? [];
     expect(own).toMatch(/^fetchway=/);
     expect(seen.at(-1)?.cookie).toBe("a=1");
     const { index } = await ask(own);
@@ -471,7 +488,13 @@ describe("consistentHash", () => {
     const { index, cookies, control } = await ask(undefined, "/", ofUser);
     expect([cookies, control]).toEqual([[], null]);
     for (let n = 0; n < 5; n++) expect((await ask(undefined, "/", ofUser)).index).toBe(index);
-    expect((await ask()).cookies).toEqual([expect.stringMatching(COOKIE)]);
+    const without = await ask();
+    expect(without.cookies).toEqual([expect.stringMatching(COOKIE)]);
+    // A cookie whose upstream is gone is replaced, also beside a key: it would lead there again later.
+    await target.remove(urls[Number(without.index)] as string);
+    const moved = await ask(sendBack(without.cookies), "/", ofUser);
+    expect(moved.cookies).toEqual([expect.stringMatching(COOKIE)]);
+    expect(moved.cookies).not.toEqual(without.cookies);
   });
 
   test("sends all requests without a key to one upstream with `next: false`, and sets no cookie", async () => {

@@ -137,10 +137,8 @@ class UpstreamLease implements Lease {
     });
   }
 
-  cut({ headers, headersBeforeHooks }: UpstreamRequest): void {
-    const { keeper } = this.#context.upstreams;
-    keeper?.cut(headers);
-    if (headersBeforeHooks !== undefined) keeper?.cut(headersBeforeHooks);
+  cut({ headers }: UpstreamRequest): void {
+    this.#context.upstreams.keeper?.cut(headers);
   }
 
   /** Notes that the upstream has answered. */
