@@ -6,11 +6,10 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
-import { checkLine } from "../command/config/checkline.ts";
 import { toSettings } from "../command/config/settings.ts";
 import { fillCookies } from "../command/config/stickycookies.ts";
-import { parse } from "../command/flags/parse.ts";
-import { listening } from "./_command.ts";
+import { readRoute } from "../command/flags/routeflag.ts";
+import { command, listening } from "./_command.ts";
 import { startProgram } from "./_program.ts";
 import { listen } from "./_serve.ts";
 import { startUpstreams } from "./_upstreams.ts";
@@ -178,21 +177,27 @@ test("a route's cookie has a name and a secret of its own only where the config 
   expect(own?.options.balance?.cookie).toEqual({ name: "route", secret: "flag" });
 });
 
-test.each([
-  [join(folder, "none"), "it cannot be read: ENOENT"],
-  [folder, "it cannot be read: EISDIR"],
-  ["package.json", undefined],
-])("--sticky-secret %s: %s", (path, fix) => {
-  const { problems } = checkLine(parse(["4000", "4001", "--sticky-secret", path]));
-  expect(problems).toEqual(fix === undefined ? [] : [expect.stringContaining(fix)]);
-});
-
-test("a short secret is refused, and not shown", () => {
-  const path = join(folder, "short");
-  writeFileSync(path, "hunter2");
-  const { problems } = checkLine(parse(["4000", "4001", "--sticky-secret", path]));
-  expect(problems).toEqual([
-    expect.stringContaining("the file needs at least 32 random characters"),
-  ]);
-  expect(problems[0]).not.toContain("hunter2");
+test("a secret that cannot be read, or is short, is refused, and not shown", async () => {
+  const short = join(folder, "short");
+  writeFileSync(short, "hunter2");
+  const refused = [
+    [join(folder, "none"), "cannot be read: ENOENT"],
+    [short, "the file needs at least 32 random characters"],
+  ] as const;
+  for (const [path, fix] of refused) {
+    const flags = `--policy sticky --sticky-secret ${path}`;
+    const problems = [
+      await command(`4000 4001 ${flags}`).refusal(),
+      ...(readRoute(`/api=4000,4001 ${flags}`) as string[]),
+    ];
+    expect(problems).toHaveLength(2);
+    for (const problem of problems) {
+      expect(problem).toContain(`--sticky-secret "${path}"`);
+      expect(problem).toContain(fix);
+      expect(problem).not.toContain("hunter2");
+    }
+  }
+  expect(readRoute(`/api=4000,4001 --sticky-secret ${secretFile}`)).toMatchObject({
+    options: { balance: { cookie: { secret: "s".repeat(32) } } },
+  });
 });

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { CreateProxyOptions, TargetAddress } from "#fetchway";
-import { choice, text, toggle, type Kind, type Schema } from "#fetchway/options";
+import { choice, quoteInput, text, toggle, type Kind, type Schema } from "#fetchway/options";
 import { parseTarget } from "#fetchway/transport";
 import {
   balance,
@@ -13,6 +13,7 @@ import {
   type PolicyName,
 } from "#fetchway/upstreams";
 import type { Flags } from "./flagtable.ts";
+import { UsageError } from "./read.ts";
 
 /** Several upstreams, each perhaps with a weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
@@ -43,22 +44,9 @@ const policies = [
   "sticky",
 ] as const satisfies readonly PolicyName[];
 const policy: Kind<PolicyName> = choice(...policies);
-/** A file with a secret. */
-const secretFile: Kind<string> = {
-  name: "text",
-  check(value) {
-    try {
-      const isLong = readSecret(value as string).length >= 32;
-      return isLong ? undefined : "the file needs at least 32 random characters";
-    } catch (error) {
-      return `it cannot be read: ${(error as NodeJS.ErrnoException).code}`;
-    }
-  },
-};
-
 export const balanceSchema: Schema<BalanceFlags> = {
   policy: { kind: policy },
-  stickySecret: { kind: secretFile },
+  stickySecret: { kind: text(/./, 'use a file such as "secret.txt"') },
   check: { kind: text(/^\/[!-~]*$/, 'use a path such as "/health"') },
   resolve: { kind: toggle },
 };
@@ -66,14 +54,17 @@ export const balanceSchema: Schema<BalanceFlags> = {
 export const balanceFlags: Flags<BalanceFlags> = {
   heading: "Several upstreams",
   flags: {
-    policy: { value: "<name>", help: policies.join(", ") },
+    policy: { value: "<name>", help: policies.join("|") },
     stickySecret: { value: "<file>", help: "the secret of the cookies of --policy sticky" },
     check: { value: "</path>", help: "ask each upstream for this path every 10 s" },
     resolve: "make one upstream of each address of a name",
   },
 };
 
-/** Returns the options of `balance` that flags have set. */
+/**
+ * Returns the options of `balance` that flags have set.
+ * @throws UsageError if the file of the secret cannot be used
+ */
 export function readBalanceFlags({ check, stickySecret, ...rest }: BalanceFlags): BalanceOptions {
   return {
     ...rest,
@@ -83,7 +74,15 @@ export function readBalanceFlags({ check, stickySecret, ...rest }: BalanceFlags)
 }
 
 function readSecret(path: string): string {
-  return readFileSync(path, "utf8").trim();
+  const label = `--sticky-secret ${quoteInput(path)}`;
+  let secret: string;
+  try {
+    secret = readFileSync(path, "utf8").trim();
+  } catch (error) {
+    throw new UsageError(`${label} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+  if (secret.length >= 32) return secret;
+  throw new UsageError(`${label}: the file needs at least 32 random characters`);
 }
 
 /** Whether a policy keeps clients at their upstream by a cookie. */

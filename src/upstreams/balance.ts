@@ -149,11 +149,11 @@ export class Balancer implements Upstreams, Group {
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
     this.#limits = { maxRequests, slowStart, now: chance.now };
     this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
-    this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
-    const { keepsClient } = this.#policy;
-    if (keepsClient !== undefined) {
-      this.#cookie = new StickyCookie(options.cookie ?? {}, keepsClient.bind(this.#policy));
-      this.keeper = this.#cookie;
+    const own = typeof policy === "object" ? policy : POLICIES[policy](chance);
+    this.#policy = own;
+    if (own.keepsClient !== undefined) {
+      const isFor = (request: PickRequest): boolean => own.keepsClient?.(request) === true;
+      this.keeper = this.#cookie = new StickyCookie(options.cookie ?? {}, isFor);
     }
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (health: Health, reason: string): void => {

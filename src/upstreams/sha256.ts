@@ -4,6 +4,7 @@
  * @see https://www.rfc-editor.org/rfc/rfc2104
  * @see https://www.rfc-editor.org/rfc/rfc6234
  */
+import { concat } from "../body/memory.ts";
 
 const BLOCK = 64;
 
@@ -80,23 +81,6 @@ function mix(state: Int32Array, words: Int32Array): void {
 export function hmac(key: Uint8Array, message: Uint8Array): Uint8Array {
   const block = new Uint8Array(BLOCK);
   block.set(key.length > BLOCK ? sha256(key) : key);
-  const inner = sha256(
-    join(
-      block.map((byte) => byte ^ 0x36),
-      message,
-    ),
-  );
-  return sha256(
-    join(
-      block.map((byte) => byte ^ 0x5c),
-      inner,
-    ),
-  );
-}
-
-function join(one: Uint8Array, other: Uint8Array): Uint8Array {
-  const joined = new Uint8Array(one.length + other.length);
-  joined.set(one);
-  joined.set(other, one.length);
-  return joined;
+  const inner = sha256(concat([block.map((byte) => byte ^ 0x36), message]));
+  return sha256(concat([block.map((byte) => byte ^ 0x5c), inner]));
 }
