@@ -61,10 +61,6 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   sent is left to another attempt.
  * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
  */
- * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
- *   sent is left to another attempt.
- * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
- */
 const LIMITS = { workerd: 29_840, fetch: 28_740 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
