@@ -324,6 +324,10 @@ describe("an upstream that was ejected, and is checked", () => {
     first.health = "none";
     first.release();
     await until(() => target.states()[0]?.state === "starting", "the return");
+    first.health = "hangs";
+    first.fault = "500";
+    expect(await askMany(1)).toEqual({ 500: 1 });
+    expect(target.states()[0]?.state).toBe("ejected");
   });
 
   test("gets its share gradually after it was down, too", async () => {

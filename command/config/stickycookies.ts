@@ -1,4 +1,4 @@
-/** The cookies of sticky routes: what the command adds to them, so that they work without further options. */
+/** Completes the cookies of sticky routes, so that they work without further options. */
 import { createHash, randomBytes } from "node:crypto";
 import { policyKeepsClients } from "../flags/severalupstreams.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
@@ -9,8 +9,8 @@ export function makeSecret(): string {
 }
 
 /**
- * Gives each sticky route a secret, and a name of its own for the cookie: with the same name, the cookie of one route would
- * replace that of another.
+ * Gives the cookie of each sticky route a secret, and a separate name. With one name, the cookie of a route would replace the
+ * cookie of another route.
  * @param secret the same for all workers, and for a config file that is read again
  */
 export function fillCookies({ server, routes }: Settings, secret: string): Settings {
@@ -29,7 +29,7 @@ function fillCookie(route: RouteSettings, secret: string): RouteSettings {
   };
 }
 
-/** The name tells clients nothing of a route that they do not know. */
+/** Hashes the patterns of a route, so that its cookie does not reveal them. */
 function hashOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 8);
 }

@@ -44,6 +44,7 @@ const policies = [
   "sticky",
 ] as const satisfies readonly PolicyName[];
 const policy: Kind<PolicyName> = choice(...policies);
+
 export const balanceSchema: Schema<BalanceFlags> = {
   policy: { kind: policy },
   stickySecret: { kind: text(/./, 'use a file such as "secret.txt"') },

@@ -136,7 +136,6 @@ export class OutlierDetector {
       if (health.ejectedUntil === 0 || health.ejectedUntil > now) continue;
       health.ejectedUntil = 0;
       health.isHalfOpen = true;
-      health.consecutiveFailures = 0;
       this.#onChange(health, "the ejection is over");
     }
     if (now < this.#nextSweep) return;

@@ -1,6 +1,6 @@
 /**
- * HMAC with SHA-256, in one synchronous call: the one of Web Crypto returns a promise, and on Node it waits for a thread that
- * lookups of names may hold.
+ * HMAC with SHA-256 as a synchronous function. Web Crypto returns a promise, which waits on Node for a thread of a pool that
+ * slow lookups of names may occupy.
  * @see https://www.rfc-editor.org/rfc/rfc2104
  * @see https://www.rfc-editor.org/rfc/rfc6234
  */

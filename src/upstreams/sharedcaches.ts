@@ -1,12 +1,12 @@
 import { getHeaders, type HeaderList, trimOws } from "../fields/headers.ts";
 
-/** Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and the older one of theirs. */
+/** Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and their predecessor. */
 const TARGETED = /^(?:[\w-]+-cache-control|surrogate-control)$/i;
 
 /**
- * Whether shared caches may store a response (RFC 9111 §3). The answer is `"by-default"` for one that says neither that they
- * may nor that they must not: a cache may store and reuse it by a rule of its own (RFC 9111 §4.2.2), or store it for a later
- * validation, and `Cache-Control: private` keeps it from both.
+ * Whether shared caches may store a response (RFC 9111 §3). A response that neither allows nor forbids it is stored
+ * `"by-default"`: a cache may reuse it for a time that it chooses (RFC 9111 §4.2.2), or after a validation.
+ * `Cache-Control: private` prevents both.
  */
 export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-says" {
   for (let i = 0; i < headers.length; i += 2) {

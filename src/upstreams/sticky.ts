@@ -16,8 +16,8 @@ export interface StickyOptions {
 const schema: Schema<StickyOptions> = { next: { kind: next } };
 
 /**
- * Keeps each client at the upstream that has answered it first, by a cookie of the proxy's own: for apps that keep sessions in
- * memory. `balance` has the name and the secret of the cookie (`cookie`).
+ * Keeps each client at the upstream that has answered it first, by a cookie that the proxy sets, for apps that keep sessions
+ * in memory. The option `cookie` of `balance` has the name and the secret of the cookie.
  *
  * A request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. If its upstream is ejected,
  * down or removed, or too many requests wait for it, the client gets another one, and its cookie.

@@ -10,20 +10,20 @@ import type { ClientKeeper, PickRequest } from "./upstreams.ts";
 /** The cookie by which clients stay with their upstream. */
 export interface CookieOptions {
   /**
-   * The name. The app must use another one for its own cookies, and so must another target with such a cookie under the same
+   * The name of the cookie. The app's own cookies need other names, and so does the cookie of another target under the same
    * host.
    * @default "fetchway"
    */
   name?: string;
   /**
-   * The secret from which the values are made: at least 32 characters, the same in all processes that have these upstreams,
-   * and after a restart. Who knows it can compute which upstream a cookie stands for. Without it, each target makes one for
-   * itself, and its cookies are worth nothing after a restart or in another process.
+   * The key of the hash that makes the values: at least 32 random characters, the same in all processes with these
+   * upstreams, and after a restart. A client that knows it can compute the cookie of every upstream. Without it, each target
+   * makes a secret, and its cookies are not valid after a restart or in another process.
    * @default a random one
    */
   secret?: string;
   /**
-   * Called once, before the first cookie, if `secret` is missing: with the one that was made. Nothing else tells of it.
+   * Called once with the secret that was made, before the first cookie is set, if `secret` is missing. Nothing is printed.
    * @example (secret) => console.warn("clients lose their upstreams with the next restart")
    */
   onSecretMade?: (secret: string) => void;
@@ -33,8 +33,8 @@ export interface CookieOptions {
 const VALUE = /^"?([\w-]{22})"?$/;
 
 /**
- * Keeps clients at the upstream that has answered them, by a cookie whose value is a keyed hash of the upstream's name: it
- * stays the same for the same name and secret, tells no address, and can only be had from the proxy.
+ * Keeps clients at the upstream that has answered them, by a cookie. Its value is a keyed hash of the upstream's name: it
+ * stays the same for the same name and secret, reveals no address, and only the proxy can compute it.
  */
 export class StickyCookie implements ClientKeeper {
   readonly #name: string;
@@ -46,7 +46,7 @@ export class StickyCookie implements ClientKeeper {
   readonly #byTarget: Map<TargetAddress, { readonly member: BalancedMember; value: string }> =
     new Map();
   readonly #byValue: Map<string, BalancedMember> = new Map();
-  /** Those whose values are not computed yet: Workers have no random numbers for a secret before their first request. */
+  /** The upstreams without a value. Workers have no random numbers for a secret before their first request. */
   #added: BalancedMember[] = [];
 
   constructor(
@@ -72,8 +72,8 @@ export class StickyCookie implements ClientKeeper {
 
   /**
    * Returns the upstream of the client that sends a request; undefined if its cookies name none of those that get requests.
-   * There may be several cookies, such as one that another host of the same site has set: the first of them must not hide
-   * the one that works.
+   * A client may send several cookies, for example one that another host of the same site has set. A cookie whose upstream
+   * gets no requests does not hide a later one.
    */
   find(request: PickRequest, able: readonly BalancedMember[]): BalancedMember | undefined {
     const values = this.#read(request);
@@ -120,7 +120,7 @@ export class StickyCookie implements ClientKeeper {
     return sharing === "never" ? fields : [...fields, "Cache-Control", "private"];
   }
 
-  /** Returns the values of the client's cookies that have the form of those that are set here. */
+  /** Returns the values of the client's cookies with this name, if they have the form of the proxy's values. */
   #read({ headers }: PickRequest): string[] {
     return readCookies(headers, this.#name).flatMap((value) => VALUE.exec(value)?.[1] ?? []);
   }
