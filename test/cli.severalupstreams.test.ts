@@ -93,8 +93,8 @@ describe("a config file", () => {
 });
 
 test("--inspect tells which upstream is chosen, how, and sends nothing", async () => {
-  const ask = async (config: Config): Promise<string> => {
-    const inspected = readInspected("GET http://shop.example/x", []);
+  const ask = async (config: Config, fields: string[] = []): Promise<string> => {
+    const inspected = readInspected("GET http://shop.example/x", fields);
     return renderInspection(inspected, await capture(inspected, toSettings(NONE, config)));
   };
   await using upstreams = await startUpstreams(2);
@@ -104,6 +104,14 @@ test("--inspect tells which upstream is chosen, how, and sends nothing", async (
   expect(text).toContain(`route / → ${one}, chosen by first of ${one}, ${other}\n`);
   const least = await ask({ target: upstreams.urls });
   expect(least).toContain("chosen by least_conn of");
+  const sticky: Config = { target: upstreams.urls, balance: { policy: "sticky" } };
+  const own = "fetchway=AAAAAAAAAAAAAAAAAAAAAA";
+  expect(await ask(sticky, [`cookie: ${own}`])).toMatch(
+    /not forwarded\n[^]*cookie: fetchway=A+ +names the upstream of the client, for this proxy/,
+  );
+  expect(await ask(sticky, [`cookie: a=1; ${own}`])).toMatch(
+    /\n +cookie: a=1 +the client's, without the cookie that names its upstream/,
+  );
   expect(upstreams.paths).toEqual([]);
 });
 

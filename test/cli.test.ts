@@ -148,6 +148,7 @@ describe("describes itself", () => {
       ...[
         "route",
         "policy",
+        "sticky-secret",
         "check",
         "resolve",
         "config",

@@ -16,6 +16,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vi
 import { WebSocket } from "ws";
 import { createProxy, type NodeProxy, proxyFetch } from "../runtimes/node.ts";
 import type { Interceptor } from "../src/transport.ts";
+import type { Balancer } from "../src/upstreams/balance.ts";
 import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, sayHello } from "./_handshake.ts";
@@ -463,6 +464,19 @@ test("upstreams: several are one target, and are checked", async () => {
   });
   expect((await ask()).status).toBe(200);
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toContain("/health");
+});
+
+test("upstreams: a client stays with its upstream by a cookie", async () => {
+  upstream.script = (call) => call.reply(200);
+  await importBlock("docs/upstreams.md: Sessions", {
+    "http://10.0.0.1:4000": upstream.url,
+    "http://10.0.0.2:4000": upstream.url.replace("127.0.0.1", "localhost"),
+    "const target": "globalThis.target",
+  });
+  const { target } = globalThis as unknown as { target: Balancer };
+  const proxy = createProxy({ target });
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect(response.headers.get("set-cookie")).toMatch(/^route=[\w-]{22}; /);
 });
 
 test("upstreams: a mirror gets a copy", async () => {

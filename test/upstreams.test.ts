@@ -13,6 +13,8 @@ type Fault = "none" | "hangs" | "500" | "flaps";
 /** An upstream that can be told to fail. */
 class Host {
   fault: Fault = "none";
+  /** How it answers health checks, where that is not as it answers requests. */
+  health: Fault | undefined;
   readonly seen: string[] = [];
   readonly #sockets: Set<Socket> = new Set();
   #held: ServerResponse[] = [];
@@ -22,9 +24,10 @@ class Host {
   constructor() {
     this.server = createServer((req, res) => {
       this.seen.push(`${req.method} ${req.url}`);
-      if (this.fault === "hangs") return void this.#held.push(res);
-      if (this.fault === "flaps" && this.seen.length % 2 === 0) return void req.socket.destroy();
-      res.writeHead(this.fault === "500" ? 500 : 200).end(String(this.port));
+      const fault = (req.url === "/health" && this.health) || this.fault;
+      if (fault === "hangs") return void this.#held.push(res);
+      if (fault === "flaps" && this.seen.length % 2 === 0) return void req.socket.destroy();
+      res.writeHead(fault === "500" ? 500 : 200).end(String(this.port));
     });
     this.server.on("connection", (socket) => {
       this.#sockets.add(socket);
@@ -241,6 +244,114 @@ test("if all upstreams are down, the client gets 503 with Retry-After", async ()
   for (const host of hosts) host.fault = "none";
   await until(() => target.states().every(({ state }) => state !== "down"), "both up");
   expect(await askMany(4)).toEqual({ 200: 4 });
+});
+
+describe("an upstream that was ejected, and is checked", () => {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  const outliers = { consecutiveFailures: 2, ejectionTime: 1_000 };
+  const check = { path: "/health", interval: 5, timeout: 60_000 };
+  const told: string[] = [];
+  const onStateChange: BalanceOptions["onStateChange"] = ({ previous, state, reason }) =>
+    void told.push(`${previous} → ${state}: ${reason}`);
+  const options: BalanceOptions = { policy: "first", outliers, check, onStateChange };
+
+  afterEach(() => {
+    told.length = 0;
+    clock.now = 0;
+  });
+
+  /** Makes the first upstream fail requests until it is ejected. Its checks hang. */
+  async function eject(target: Balancer): Promise<void> {
+    const [first] = hosts as [Host];
+    first.health = "hangs";
+    first.fault = "500";
+    expect(await askMany(2)).toEqual({ 500: 2 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    first.fault = "none";
+  }
+
+  test("returns with its checks, gets its share gradually, and its next ejection takes longer", async () => {
+    const target = await start(2, options, {}, chance);
+    await eject(target);
+    const [first] = hosts as [Host];
+    first.health = "none";
+    first.release();
+    // The clock stands still, so that the ejection would never be over.
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    expect(target.members[0]?.weight).toBe(0.1);
+    await until(() => told.length === 2, "the changes");
+    expect(told).toEqual(["up → ejected: 2 failures in a row", "ejected → up: 2 checks succeeded"]);
+    // The checks may be wrong: one failure ejects it again, as long as no request has succeeded.
+    first.health = "hangs";
+    first.fault = "500";
+    await (await ask()).text();
+    expect(target.states()[0]?.state).toBe("ejected");
+    // The second ejection takes twice the time of the first.
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("ejected");
+    clock.now = 2_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+  });
+
+  test("does not return because of a check that began before the ejection", async () => {
+    const target = await start(
+      2,
+      { ...options, check: { ...check, healthyThreshold: 1 } },
+      {},
+      chance,
+    );
+    const [first] = hosts as [Host];
+    const checks = (): number => first.seen.filter((each) => each === "GET /health").length;
+    first.health = "hangs";
+    await until(() => checks() === 1, "a check");
+    await eject(target);
+    first.release();
+    await until(() => checks() === 2, "the next check");
+    expect(target.states()[0]?.state).toBe("ejected");
+    first.release();
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    await until(() => told.length === 2, "the changes");
+    expect(told[1]).toBe("ejected → up: a check succeeded");
+  });
+
+  test("returns from a half-open circuit as well, before a request has tried it", async () => {
+    const target = await start(2, options, {}, chance);
+    await eject(target);
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+    const [first] = hosts as [Host];
+    first.health = "none";
+    first.release();
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    first.health = "hangs";
+    first.fault = "500";
+    expect(await askMany(1)).toEqual({ 500: 1 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("gets its share gradually after it was down, too", async () => {
+    const target = await start(2, { ...options, outliers: false }, {}, chance);
+    const [first] = hosts as [Host];
+    first.health = "500";
+    await until(() => target.states()[0]?.state === "down", "failed checks");
+    first.health = "none";
+    await until(() => target.states()[0]?.state !== "down", "good checks");
+    expect(target.states()[0]?.state).toBe("starting");
+    expect(target.members[0]?.weight).toBe(0.1);
+    clock.now = 5_000;
+    expect(target.members[0]?.weight).toBe(0.5);
+  });
+
+  test("stays out without checks until its time is over", async () => {
+    const { check: _, ...unchecked } = options;
+    const target = await start(2, unchecked, {}, chance);
+    await eject(target);
+    expect(await askMany(20)).toEqual({ 200: 20 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+  });
 });
 
 test("requests above maxRequests wait, and those above maxQueue get 503", async () => {

@@ -117,6 +117,41 @@ test("several upstreams work without checks and lookups, which are refused by na
   );
 });
 
+test("clients keep their upstream, by a secret that is made for the first request", async () => {
+  await using upstreams = await startUpstreams(3);
+  const contents = `import { createProxy } from "./runtimes/workerd.ts";
+    import { balance } from "./src/upstreams/balance.ts";
+    let made = 0;
+    const cookie = { onSecretMade: () => void made++ };
+    const target = balance(${JSON.stringify(upstreams.urls)}, { policy: "sticky", cookie });
+    const proxy = createProxy({ target });
+    export default {
+      fetch: (request) =>
+        request.url.endsWith("/made") ? new Response(String(made)) : proxy.fetch(request),
+    };`;
+  await using program = await startWorker("sticky", contents, forWorkers);
+  const [, port] = await program.printed(/"port":\s*(\d+)/);
+  const ask = (cookie: string): Promise<Response> =>
+    fetch(`http://127.0.0.1:${port}/x`, { headers: { cookie } });
+  const indexes = new Set<string>();
+  for (let client = 0; client < 10; client++) {
+    const first = await ask("a=1");
+    const [set = ""] = first.headers.getSetCookie();
+    expect(set).toMatch(/^fetchway=[\w-]{22}; Path=\/; HttpOnly; SameSite=Lax$/);
+    expect(first.headers.get("cache-control")).toBe("private");
+    const index = await first.text();
+    indexes.add(index);
+    for (let n = 0; n < 3; n++) {
+      const next = await ask(`a=1; ${set.split(";", 1)[0]}; b=2`);
+      expect([await next.text(), next.headers.getSetCookie()]).toEqual([index, []]);
+    }
+  }
+  expect(indexes.size).toBeGreaterThan(1);
+  expect(await (await get(program, "/made")).text()).toBe("1");
+  const cookies = new Set(upstreams.requests.map(({ headers }) => headers.cookie));
+  expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
+});
+
 test("a request that waits for an upstream is sent when the request of another event is over", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";

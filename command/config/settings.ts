@@ -73,13 +73,15 @@ export function toSettings(
 }
 
 /**
- * Merges options; later ones take precedence. The options of the pool and of several upstreams are merged one by one, all
- * others as a whole.
+ * Merges options; later ones take precedence. The options of the pool, of several upstreams and of their cookie are merged one
+ * by one, all others as a whole.
  * @param base the defaults of the command for pools
  */
 function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): RouteOptions {
   const merged = Object.assign({}, ...layers) as RouteOptions;
   const spread = Object.assign({}, ...layers.map((layer) => layer.balance)) as BalanceOptions;
+  const cookie = Object.assign({}, ...layers.map((layer) => layer.balance?.cookie)) as object;
+  if (Object.keys(cookie).length > 0) spread.cookie = cookie;
   if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
   // A transport has connections of its own, so that the options of a pool are refused beside it.

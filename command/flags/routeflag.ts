@@ -1,8 +1,10 @@
 /** The value of the flag `--route`: `/api=http://127.0.0.1:4001 --strip-prefix /api`. */
 import { cutCredentials, quoteInput } from "#fetchway/options";
+import type { BalanceOptions } from "#fetchway/upstreams";
 import { findProblems, findTargetProblems } from "../config/problems.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { parse } from "./parse.ts";
+import { UsageError } from "./read.ts";
 import { readBalanceFlags, type RouteOptions } from "./severalupstreams.ts";
 import { expandTarget, isTargetText } from "./shorttarget.ts";
 
@@ -39,12 +41,19 @@ export function readRoute(text: string): GivenRoute | string[] {
       found.push(`--${flag.name} is not an option of one route; write it outside of the quotes`);
     }
   }
+  let spread: BalanceOptions = {};
+  try {
+    spread = readBalanceFlags(balance);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    found.push(error.message);
+  }
   problems.push(...found.map((problem) => `${label}: ${problem}`));
   if (problems.length > 0) return problems;
   const options = {
     ...proxy,
     ...(Object.keys(pool).length > 0 && { pool }),
-    ...(Object.keys(balance).length > 0 && { balance: readBalanceFlags(balance) }),
+    ...(Object.keys(spread).length > 0 && { balance: spread }),
     target: targets.length > 1 ? targets : (targets[0] as string),
   };
   return { match: match.map(normalizePattern), options: options };

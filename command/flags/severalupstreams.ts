@@ -2,8 +2,9 @@
  * Several upstreams of a route. They stay plain data until the route is opened, so that a config file that is read again can
  * be compared with what runs.
  */
+import { readFileSync } from "node:fs";
 import type { CreateProxyOptions, TargetAddress } from "#fetchway";
-import { choice, text, toggle, type Kind, type Schema } from "#fetchway/options";
+import { choice, quoteInput, text, toggle, type Kind, type Schema } from "#fetchway/options";
 import { parseTarget } from "#fetchway/transport";
 import {
   balance,
@@ -12,6 +13,7 @@ import {
   type PolicyName,
 } from "#fetchway/upstreams";
 import type { Flags } from "./flagtable.ts";
+import { UsageError } from "./read.ts";
 
 /** Several upstreams, each perhaps with a weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
@@ -26,6 +28,8 @@ export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
 /** The options of `balance` that have flags. */
 export interface BalanceFlags {
   policy?: PolicyName;
+  /** The file with the secret of the cookies. */
+  stickySecret?: string;
   check?: string;
   resolve?: boolean;
 }
@@ -37,11 +41,13 @@ const policies = [
   "ip_hash",
   "uri",
   "first",
+  "sticky",
 ] as const satisfies readonly PolicyName[];
 const policy: Kind<PolicyName> = choice(...policies);
 
 export const balanceSchema: Schema<BalanceFlags> = {
   policy: { kind: policy },
+  stickySecret: { kind: text(/./, 'use a file such as "secret.txt"') },
   check: { kind: text(/^\/[!-~]*$/, 'use a path such as "/health"') },
   resolve: { kind: toggle },
 };
@@ -49,15 +55,40 @@ export const balanceSchema: Schema<BalanceFlags> = {
 export const balanceFlags: Flags<BalanceFlags> = {
   heading: "Several upstreams",
   flags: {
-    policy: { value: "<name>", help: policies.join(", ") },
+    policy: { value: "<name>", help: policies.join("|") },
+    stickySecret: { value: "<file>", help: "the secret of the cookies of --policy sticky" },
     check: { value: "</path>", help: "ask each upstream for this path every 10 s" },
     resolve: "make one upstream of each address of a name",
   },
 };
 
-/** Returns the options of `balance` that flags have set. */
-export function readBalanceFlags({ check, ...rest }: BalanceFlags): BalanceOptions {
-  return check === undefined ? rest : { ...rest, check: { path: check } };
+/**
+ * Returns the options of `balance` that flags have set.
+ * @throws UsageError if the file of the secret cannot be used
+ */
+export function readBalanceFlags({ check, stickySecret, ...rest }: BalanceFlags): BalanceOptions {
+  return {
+    ...rest,
+    ...(check !== undefined && { check: { path: check } }),
+    ...(stickySecret !== undefined && { cookie: { secret: readSecret(stickySecret) } }),
+  };
+}
+
+function readSecret(path: string): string {
+  const label = `--sticky-secret ${quoteInput(path)}`;
+  let secret: string;
+  try {
+    secret = readFileSync(path, "utf8").trim();
+  } catch (error) {
+    throw new UsageError(`${label} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+  if (secret.length >= 32) return secret;
+  throw new UsageError(`${label}: the file needs at least 32 random characters`);
+}
+
+/** Whether a policy keeps clients at their upstream by a cookie. */
+export function policyKeepsClients(given: BalanceOptions["policy"]): boolean {
+  return typeof given === "object" ? given.keepsClient !== undefined : given === "sticky";
 }
 
 /** Whether a target is a list of upstreams. */

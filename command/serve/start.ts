@@ -5,6 +5,7 @@ import type { Config } from "../config.ts";
 import { readConfig } from "../config/loadconfig.ts";
 import { assertRouted, reloadConfig } from "../config/reload.ts";
 import { type Settings, toSettings } from "../config/settings.ts";
+import { describeMadeSecret, fillCookies, makeSecret } from "../config/stickycookies.ts";
 import type { LineSettings } from "../flags/commandoptions.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
@@ -38,13 +39,15 @@ export async function start(
   const spread = Object.keys(balance).length === 0 ? {} : { balance };
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
+  const secret = worker?.begin.secret ?? makeSecret();
   const compose = (file: Config): Settings => {
     const tls = readTrust({ ...file.server, ...given.server });
     const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);
     // The demo takes the requests that no route takes.
     const isDemo = demo !== undefined && !takesAll(composed);
-    return isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
+    const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
+    return fillCookies(full, secret);
   };
   const file = path === undefined ? {} : await readConfig(path);
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
@@ -60,7 +63,7 @@ export async function start(
   if (server.log === "json") keepStdoutForLog();
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
-    return startWorkers(settings, path, demo);
+    return startWorkers(settings, path, demo, secret);
   }
   const observers = new Observers(server);
   const router = new Router(settings.routes, observers.prepare, observers.rescue);
@@ -85,6 +88,8 @@ export async function start(
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
   tell(renderBanner(addressOf(front), settings, demo));
+  const made = describeMadeSecret(settings, secret);
+  if (made !== undefined) tell(made);
   if (status !== undefined) tell(`  status page: ${status}/`);
 }
 

@@ -24,6 +24,8 @@ export interface Begin {
   readonly log: LogForm;
   /** The origin of the demo upstream, which runs in the parent. */
   readonly demo: string | undefined;
+  /** The secret of the sticky cookies which have none. */
+  readonly secret: string;
 }
 
 /** A message to a worker. */

@@ -3,6 +3,7 @@ import cluster from "node:cluster";
 import { basename } from "node:path";
 import process from "node:process";
 import type { Settings } from "../config/settings.ts";
+import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchConfig } from "../config/watchconfig.ts";
 import { UsageError } from "../flags/read.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
@@ -24,11 +25,13 @@ const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "st
  * Starts the workers, and serves the status page for all of them.
  * @param path the config file
  * @param demo the origin of the demo upstream
+ * @param secret that of the sticky cookies which have none
  */
 export async function startWorkers(
   settings: Settings,
   path: string | undefined,
   demo: string | undefined,
+  secret: string,
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
@@ -41,7 +44,7 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor(
-    { port, host, count, log, demo },
+    { port, host, count, log, demo, secret },
     stopTimeout,
     server.workerTimeout,
   );
@@ -105,6 +108,8 @@ export async function startWorkers(
   if (path === undefined) process.on("SIGHUP", runAgain(replace));
   else watchConfig(path, replace);
   tell(renderBanner(origin, settings, demo));
+  const made = describeMadeSecret(settings, secret);
+  if (made !== undefined) tell(made);
   tell(`  ${count} workers`);
   if (status !== undefined) tell(`  status page: ${status}/`);
 }

@@ -36,6 +36,10 @@ export const DROPPED_REASONS: Readonly<Record<string, string>> = {
   "proxy-authorization": "meant for this proxy (RFC 9110 §11.7.2); forwardHeaders forwards it",
 };
 
+/** Why a cookie is dropped, or a part of the field: no other rule does so. */
+const OWN_COOKIE = "names the upstream of the client, for this proxy (policy sticky)";
+const KEPT = "the client's, without the cookie that names its upstream (policy sticky)";
+
 const OF_CONNECTION = new NameSet(HOP_BY_HOP);
 const NONE = new NameSet([]);
 const FORWARDED = new NameSet(["forwarded"]);
@@ -146,6 +150,7 @@ function explainSent(
     if (isTrusted && before !== undefined && REQUEST_ASSERTIONS.has(name)) {
       return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
     }
+    if (name === "cookie" && hooks.length === 0) return { reason: KEPT, keeps: true };
     return hooks.length === 0
       ? { reason: "unknown" }
       : { reason: "set", option: hooks.join(" or ") };
@@ -198,6 +203,7 @@ function explainDropped(
   if (isPartly) {
     return { reason: "no trusted proxy has written it, or it is malformed; see trustProxy" };
   }
+  if (name === "cookie" && hooks.length === 0) return { reason: OWN_COOKIE };
   return hooks.length === 0
     ? { reason: "unknown" }
     : { reason: "deleted", option: hooks.join(" or ") };

@@ -352,9 +352,10 @@ function setPath(exchange: Exchange, path: string): undefined {
 }
 
 function buildRequest(exchange: Exchange): undefined {
-  const { incoming, plan, context, path } = exchange;
+  const { incoming, plan, context, path, scope } = exchange as Started;
   const upstream = exchange.upstream as Upstream;
   const request = toUpstreamRequest(incoming, upstream, path, plan, context);
+  scope.lease?.cut(request);
   if (hasForwards(incoming.method)) countForwards(request.headers);
   exchange.request = request;
 }
@@ -440,6 +441,7 @@ function cleanReceived(exchange: Exchange): undefined {
   const { method } = incoming;
   const cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
   exchange.cleaned = cleaned;
+  scope.lease?.keepClient(cleaned, request);
   // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may have
   // responded without a transport.
   if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));

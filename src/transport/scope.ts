@@ -74,6 +74,10 @@ export interface Lease {
   readonly isUsed: boolean;
   /** Gives the place back, unless an attempt has taken it. */
   release(): void;
+  /** Removes from the fields of a request, in place, what no upstream must get. */
+  cut(request: UpstreamRequest): void;
+  /** Adds to the response for the client, in place, what keeps the client at the upstream that has answered. */
+  keepClient(response: UpstreamResponse, request: UpstreamRequest): void;
   /** Sends the request to the upstream, and to others if it fails. */
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
 }

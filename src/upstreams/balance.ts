@@ -44,9 +44,19 @@ import {
   tellsOfUpstream,
 } from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
-import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
+import { type Chance, type Group, type Member, type Policy, realChance, waits } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { Choose, PickRequest, Result, StateChange, Upstreams } from "./upstreams.ts";
+import type { SpreadName } from "./spread.ts";
+import { sticky, type StickyOptions } from "./sticky.ts";
+import { type CookieOptions, StickyCookie } from "./stickycookie.ts";
+import type {
+  Choose,
+  ClientKeeper,
+  PickRequest,
+  Result,
+  StateChange,
+  Upstreams,
+} from "./upstreams.ts";
 
 export {
   byAddress,
@@ -57,11 +67,15 @@ export {
   consistentHash,
   type HashKey,
   type HashOptions,
+  sticky,
+  type StickyOptions,
 };
 export type {
   BalancedTarget,
   BalanceOptions,
   CheckOptions,
+  ClientKeeper,
+  CookieOptions,
   Group,
   Member,
   OutlierOptions,
@@ -70,6 +84,7 @@ export type {
   PolicyName,
   ResolveOptions,
   RetryBudgetOptions,
+  SpreadName,
 };
 export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
@@ -86,10 +101,14 @@ export class Balancer implements Upstreams, Group {
   version = 0;
   /** The highest weight. */
   heaviest = 1;
+  /** Keeps clients at their upstream, if the policy asks for it. */
+  readonly keeper: ClientKeeper | undefined;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #byName: Map<string, BalancedMember> = new Map();
   readonly #policy: Policy;
+  /** The cookie by which clients stay with their upstream, if the policy asks for one. */
+  readonly #cookie: StickyCookie | undefined;
   readonly #onStateChange: BalanceOptions["onStateChange"];
   /** The number of requests that may wait for each upstream. */
   readonly #maxQueue: number;
@@ -130,7 +149,12 @@ export class Balancer implements Upstreams, Group {
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
     this.#limits = { maxRequests, slowStart, now: chance.now };
     this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
-    this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
+    const own = typeof policy === "object" ? policy : POLICIES[policy](chance);
+    this.#policy = own;
+    if (own.keepsClient !== undefined) {
+      const isFor = (request: PickRequest): boolean => own.keepsClient?.(request) === true;
+      this.keeper = this.#cookie = new StickyCookie(options.cookie ?? {}, isFor);
+    }
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (health: Health, reason: string): void => {
       this.#able = undefined;
@@ -240,6 +264,7 @@ export class Balancer implements Upstreams, Group {
       this.#members.push(member);
       this.#byTarget.set(target, member);
       this.#byName.set(member.name, member);
+      this.#cookie?.add(member);
     }
     member.share = weight;
     member.isDraining = false;
@@ -258,6 +283,7 @@ export class Balancer implements Upstreams, Group {
     this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
     this.#byName.delete(member.name);
+    this.#cookie?.delete(member);
     this.#changed();
   }
 
@@ -364,7 +390,7 @@ export class Balancer implements Upstreams, Group {
     else if (able.length > 0) member = this.#ask(able, request);
     if (member === undefined) return undefined;
     if (member.isBusy) {
-      if (this.#policy.isSticky === true && member.isFull && this.#mayWaitFor(member)) {
+      if (member.isFull && this.#isTied(request, member) && this.#mayWaitFor(member)) {
         return new Busy(member);
       }
       member = this.#askAmong(able, request, tried, isFree);
@@ -377,6 +403,11 @@ export class Balancer implements Upstreams, Group {
     member.active++;
     this.active++;
     return member;
+  }
+
+  /** Whether a request waits for an upstream, although others may be free. */
+  #isTied(request: PickRequest, member: BalancedMember): boolean {
+    return this.#cookie?.names(member, request) === true || waits(this.#policy, request);
   }
 
   #mayWaitFor(member: BalancedMember): boolean {
@@ -405,6 +436,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
+    const kept = this.#cookie?.find(request, able);
+    if (kept !== undefined) return kept;
     const member = this.#policy.pick(able, request, this) as BalancedMember | undefined;
     if (member !== undefined && this.#byTarget.get(member.target) === member) return member;
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");

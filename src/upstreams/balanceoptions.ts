@@ -16,15 +16,14 @@ import {
 import { findWrong, isRecord, type Kind, type Schema } from "../schema/schema.ts";
 import type { TargetAddress } from "../target/target.ts";
 import { byAddress, byUri, consistentHash } from "./consistenthash.ts";
-import { first } from "./first.ts";
 import type { CheckOptions } from "./healthchecks.ts";
 import type { ResolveOptions } from "./hostnames.ts";
-import { leastConnections } from "./leastconnections.ts";
 import type { OutlierOptions } from "./outliers.ts";
-import { peakEwma } from "./peakewma.ts";
 import type { Chance, Policy } from "./policy.ts";
 import type { RetryBudgetOptions } from "./retrybudget.ts";
-import { roundRobin } from "./roundrobin.ts";
+import { isPolicy, SPREADS, type SpreadName } from "./spread.ts";
+import { stickyByName } from "./sticky.ts";
+import type { CookieOptions } from "./stickycookie.ts";
 import type { StateChange } from "./upstreams.ts";
 
 /** An upstream with its share. */
@@ -39,7 +38,7 @@ export interface BalancedTarget {
 }
 
 /** The names of the policies. */
-export type PolicyName = "least_conn" | "peak_ewma" | "round_robin" | "ip_hash" | "uri" | "first";
+export type PolicyName = SpreadName | "ip_hash" | "uri" | "sticky";
 
 /** How requests are spread over upstreams. */
 export interface BalanceOptions {
@@ -51,10 +50,13 @@ export interface BalanceOptions {
    * - `"round_robin"`: the upstreams in turn.
    * - `"ip_hash"`, `"uri"`: the same one for the same client address, or for the same path and query.
    * - `"first"`: the first one that works; the others are standbys.
-   * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `consistentHash(byCookie("session"))`.
+   * - `"sticky"`: the one that has answered the client before, by a cookie of the proxy's own.
+   * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `sticky({ next: "round_robin" })`.
    * @default "least_conn"
    */
   policy?: PolicyName | Policy;
+  /** The cookie of the policy `"sticky"`, which needs its `secret`. */
+  cookie?: CookieOptions;
   /** When an upstream that fails gets no more requests; `false` for never. */
   outliers?: OutlierOptions | false;
   /** Requests of the proxy that look whether an upstream works. None by default. */
@@ -99,12 +101,10 @@ export interface BalanceOptions {
 }
 
 export const POLICIES: Readonly<Record<PolicyName, (chance: Chance) => Policy>> = {
-  least_conn: leastConnections,
-  peak_ewma: peakEwma,
-  round_robin: roundRobin,
+  ...SPREADS,
   ip_hash: () => consistentHash(byAddress),
   uri: () => consistentHash(byUri),
-  first,
+  sticky: stickyByName,
 };
 
 /** A number in a range, both ends included. */
@@ -150,18 +150,20 @@ const budgetSchema: Schema<RetryBudgetOptions> = {
   perSecond: { kind: between(0, Infinity) },
 };
 
-const isFunction = (value: unknown): boolean => typeof value === "function";
+const cookieSchema: Schema<CookieOptions> = {
+  name: { kind: text(/^[\w!#$%&'*+.^`|~-]+$/, 'use the name of a cookie, such as "route"') },
+  secret: { kind: text(/^.{32,}$/s, "use at least 32 random characters") },
+  onSecretMade: { kind: callback },
+};
 
 const schema: Schema<BalanceOptions> = {
   policy: {
     kind: object(
-      (value) =>
-        typeof value === "string"
-          ? Object.hasOwn(POLICIES, value)
-          : isFunction((value as Partial<Policy> | null)?.pick),
+      (value) => (typeof value === "string" ? Object.hasOwn(POLICIES, value) : isPolicy(value)),
       `use ${Object.keys(POLICIES).join(", ")}, or an object with a method pick`,
     ),
   },
+  cookie: { kind: record(cookieSchema, 'use an object such as { secret: "…" }') },
   outliers: {
     kind: either(
       "use false, or an object such as { consecutiveFailures: 5 }",

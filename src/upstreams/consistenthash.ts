@@ -1,8 +1,10 @@
 import { getHeader } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
-import { toggle } from "../schema/kinds.ts";
+import { either, off, toggle } from "../schema/kinds.ts";
 import { findWrong, type Schema } from "../schema/schema.ts";
-import type { Group, Member, Policy } from "./policy.ts";
+import { type Group, type Member, type Policy, waits } from "./policy.ts";
+import { readCookies } from "./requestcookies.ts";
+import { next, type SpreadName, toPolicy } from "./spread.ts";
 import type { PickRequest } from "./upstreams.ts";
 
 /** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
@@ -12,7 +14,7 @@ const BOUND = 1.25;
 /** The number of places that are looked up before the upstream with the fewest requests is taken. */
 const MAX_JUMPS = 32;
 
-/** What requests with the same upstream have in common. */
+/** What requests with the same upstream have in common; `""` for a request without it. */
 export type HashKey = (request: PickRequest) => string;
 
 /**
@@ -30,13 +32,7 @@ export function byHeader(name: string): HashKey {
 
 /** The key is the value of a cookie. */
 export function byCookie(name: string): HashKey {
-  return ({ headers }) => {
-    for (const pair of (getHeader(headers, "cookie") ?? "").split(";")) {
-      const [key = "", ...value] = pair.trim().split("=");
-      if (key === name) return value.join("=");
-    }
-    return "";
-  };
+  return ({ headers }) => readCookies(headers, name)[0] ?? "";
 }
 
 /** How strictly requests with the same key go to the same upstream. */
@@ -45,12 +41,24 @@ export interface HashOptions {
    * Whether a request never goes to another upstream because its own has many requests, for upstreams that keep sessions in
    * memory. It waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. One popular key can
    * then overload an upstream. A request still goes to another one if its own is ejected, down or removed.
+   *
+   * The client of a request without a key stays with the upstream that answers it, by the cookie of `sticky`: the key that
+   * the app then gives it belongs to another upstream in most cases.
    * @default false
    */
   sticky?: boolean;
+  /**
+   * The policy for requests without a key, or the name of one; `false` for none: all of them then go to the same upstream, as
+   * if their key were the same, and no cookie is set.
+   * @default "least_conn"
+   */
+  next?: SpreadName | Policy | false;
 }
 
-const hashSchema: Schema<HashOptions> = { sticky: { kind: toggle } };
+const hashSchema: Schema<HashOptions> = {
+  sticky: { kind: toggle },
+  next: { kind: either(`${next.check(undefined)}, or false`, off, next) },
+};
 
 /**
  * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys change theirs. An
@@ -63,16 +71,22 @@ export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Polic
   const wrong = findWrong(options, hashSchema);
   if (wrong !== undefined) throw badOption(...wrong);
   const { sticky = false } = options;
+  const other = options.next === false ? undefined : toPolicy(options.next);
   // Several balanced targets may have the same policy.
   const lookups = new WeakMap<Group, Lookup>();
   return {
-    isSticky: sticky,
+    ...(sticky && other !== undefined && { keepsClient: (request) => keyOf(request) === "" }),
+    isSticky(request) {
+      return other === undefined || keyOf(request) !== "" ? sticky : waits(other, request);
+    },
+    observe: (member, latency) => other?.observe?.(member, latency),
     pick(members, request, group) {
+      const key = keyOf(request);
+      if (key === "" && other !== undefined) return other.pick(members, request, group);
       let lookup = lookups.get(group);
       if (lookup === undefined) lookups.set(group, (lookup = new Lookup()));
       lookup.update(members, group);
       const { table, total } = lookup;
-      const key = keyOf(request);
       for (let jump = 0; jump < MAX_JUMPS; jump++) {
         const place = hash(key, jump) % TABLE_SIZE;
         const member = group.members[table[place] as number] as Member;

@@ -10,7 +10,7 @@ import {
   type Repetition,
 } from "../exchange/repeat.ts";
 import { pause } from "../exchange/send.ts";
-import type { HeaderList } from "../fields/headers.ts";
+import { getHeader, type HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
@@ -28,6 +28,8 @@ interface FailoverContext {
   readonly client: Incoming;
   readonly options: AttemptOptions;
   readonly reach: Reach;
+  /** The place of the attempt whose response came last. It is set only for a target that keeps clients. */
+  answered?: UpstreamLease;
 }
 
 /** The targets that the first attempt of a request has been sent to before. */
@@ -133,6 +135,23 @@ class UpstreamLease implements Lease {
       isOver: true,
       isSent: false,
     });
+  }
+
+  cut({ headers }: UpstreamRequest): void {
+    this.#context.upstreams.keeper?.cut(headers);
+  }
+
+  /** Notes that the upstream has answered. */
+  noteResponse(): void {
+    if (this.#context.upstreams.keeper !== undefined) this.#context.answered = this;
+  }
+
+  keepClient(response: UpstreamResponse, request: UpstreamRequest): void {
+    const { answered, client, upstreams } = this.#context;
+    if (answered === undefined) return;
+    const secure = isSecure(request, client);
+    const fields = upstreams.keeper?.fieldsFor(answered.#target, answered.#query, response, secure);
+    if (fields !== undefined) response.headers.push(...fields);
   }
 
   /** Reports what became of the attempt. Nothing follows the final report. The parameters are those of `Result`. */
@@ -248,6 +267,18 @@ function unavailable(upstreams: Upstreams): ProxyError {
 }
 
 /**
+ * Whether the client's connection has TLS, by the fields that tell the upstream so: they have what a trusted proxy has told.
+ */
+function isSecure({ headers }: UpstreamRequest, client: Incoming): boolean {
+  const scheme =
+    getHeader(headers, "x-forwarded-proto") ??
+    /^(?:"(?:[^"\\]|\\.)*"|[^",])*?\bproto="?(\w+)/i.exec(
+      getHeader(headers, "forwarded") ?? "",
+    )?.[1];
+  return scheme === undefined ? client.secure : /^[\t ]*(?:https|wss)\b/i.test(scheme);
+}
+
+/**
  * Reports to several upstreams what becomes of each attempt, and sends the request again where the rule in repeat.ts allows it:
  * to the same upstream on a new connection, and otherwise to another one if the upstreams' budget allows that, too.
  *
@@ -348,6 +379,7 @@ class LeasedAttempt {
     scope: Scope,
   ): UpstreamResponse | Promise<UpstreamResponse> {
     const { handsBodiesThrough } = this.#options;
+    this.#lease.noteResponse();
     const latency = this.#settle(received.status, undefined, false);
     const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
     const response = watch(received, this.#lease, latency, handsBodiesThrough, upstream);

@@ -32,7 +32,8 @@ export interface CheckOptions {
   /** Header fields of the request. */
   headers?: Readonly<Record<string, string>>;
   /**
-   * Checks in a row that must succeed before an upstream gets requests again.
+   * Checks in a row that must succeed before an upstream that is down, or was ejected, gets requests again. For one that was
+   * ejected, only checks count that have begun since; its ejection also ends when its time is over, as without checks.
    * @default 2
    */
   healthyThreshold?: number;
@@ -49,7 +50,22 @@ const MAX_BODY = 65_536;
 /** What a check finds out about. */
 export interface Checked {
   readonly target: TargetAddress;
+  /** Whether it works. */
   isUp: boolean;
+  /** The number of the ejection that it is in; 0 if it is not ejected. */
+  readonly ejection: number;
+  /** Lets it get requests again after an ejection. */
+  endEjection(): void;
+}
+
+/** The checks in a row that speak for a change of an upstream. */
+interface Streak {
+  /** How many have found the opposite of `isUp`. */
+  turns: number;
+  /** The ejection in which the last one began; 0 for none. */
+  readonly ejection: number;
+  /** How many have succeeded that began in this ejection. */
+  readonly successes: number;
 }
 
 /** Checks upstreams at an interval. Its timers do not keep the process alive. */
@@ -58,7 +74,7 @@ export class HealthChecks {
   readonly #timers: Map<Checked, ReturnType<typeof setTimeout>> = new Map();
   /** The scopes of the checks that run. */
   readonly #running: Set<Scope> = new Set();
-  readonly #streaks: WeakMap<Checked, number> = new WeakMap();
+  readonly #streaks: WeakMap<Checked, Streak> = new WeakMap();
   #transport: Transport | undefined;
   #onChange: (checked: Checked, reason: string) => void = () => {};
 
@@ -107,6 +123,7 @@ export class HealthChecks {
     if (transport === undefined) return;
     const timer = this.#timers.get(checked);
     const { timeout = 5_000 } = this.#options;
+    const { ejection } = checked;
     // The scope's own deadline would end with the response headers; a body that comes slowly must end in time as well.
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
@@ -117,16 +134,32 @@ export class HealthChecks {
     scope.end();
     // The checks were ended, and perhaps begun again, in the meantime.
     if (timer === undefined || this.#timers.get(checked) !== timer) return;
-    const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
-    const streak = isHealthy === checked.isUp ? 0 : (this.#streaks.get(checked) ?? 0) + 1;
-    this.#streaks.set(checked, streak);
-    if (streak >= (isHealthy ? healthyThreshold : unhealthyThreshold)) {
-      checked.isUp = isHealthy;
-      this.#streaks.set(checked, 0);
-      const checks = streak === 1 ? "a check" : `${streak} checks`;
-      this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
-    }
+    this.#count(checked, isHealthy, ejection);
     this.#wait(checked, 1);
+  }
+
+  /** @param ejection the ejection in which the check began: one that began before the ejection says nothing about its end */
+  #count(checked: Checked, isHealthy: boolean, ejection: number): void {
+    const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
+    const before = this.#streaks.get(checked);
+    const streak: Streak = {
+      turns: isHealthy === checked.isUp ? 0 : (before?.turns ?? 0) + 1,
+      ejection,
+      successes: isHealthy ? ((before?.ejection === ejection && before.successes) || 0) + 1 : 0,
+    };
+    this.#streaks.set(checked, streak);
+    const isTurned = streak.turns >= (isHealthy ? healthyThreshold : unhealthyThreshold);
+    const isOfEjection = ejection !== 0 && ejection === checked.ejection;
+    const isReturned = isOfEjection && streak.successes >= healthyThreshold;
+    if (!isTurned && !isReturned) return;
+    const count = isTurned ? streak.turns : streak.successes;
+    if (isReturned) checked.endEjection();
+    if (isTurned) {
+      checked.isUp = isHealthy;
+      streak.turns = 0;
+    }
+    const checks = count === 1 ? "a check" : `${count} checks`;
+    this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
   }
 
   /** Sends one request. Resolves to whether its response is that of an upstream that works. */

@@ -1,5 +1,6 @@
 import { parseTarget, type TargetAddress } from "../target/target.ts";
 import type { UpstreamState } from "../transport/stats.ts";
+import type { Checked } from "./healthchecks.ts";
 import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
 import type { PickRequest, StateChange } from "./upstreams.ts";
@@ -18,12 +19,10 @@ export interface MemberLimits {
 }
 
 /** One upstream of a balanced target: its weight, its health, and the requests that it has. */
-export class BalancedMember implements Member {
+export class BalancedMember implements Member, Checked {
   readonly target: TargetAddress;
   readonly name: string;
   readonly health: Health = new Health();
-  /** Whether active checks have found it working. */
-  isUp = true;
   /** Whether it takes no new requests, because it is being removed. */
   isDraining = false;
   active = 0;
@@ -43,6 +42,7 @@ export class BalancedMember implements Member {
   onIdle: (() => void)[] = [];
   /** The weight that was set. */
   share: number;
+  #isUp = true;
   readonly #limits: MemberLimits;
 
   constructor(target: TargetAddress, share: number, limits: MemberLimits) {
@@ -50,6 +50,26 @@ export class BalancedMember implements Member {
     this.name = nameOf(target);
     this.share = share;
     this.#limits = limits;
+  }
+
+  /** Whether active checks have found it working. */
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
+  /** It gets its share gradually once checks find it working again, as after an ejection. */
+  set isUp(isUp: boolean) {
+    if (isUp && !this.#isUp) this.health.returnedAt = this.#limits.now();
+    this.#isUp = isUp;
+  }
+
+  get ejection(): number {
+    return this.health.isOut ? this.health.lastEjection : 0;
+  }
+
+  endEjection(): void {
+    this.health.comeBack(this.#limits.now());
+    this.probe = undefined;
   }
 
   /** Whether it has as many requests as it may have. */
@@ -107,7 +127,7 @@ export function isFree({ isBusy }: BalancedMember): boolean {
 /** Returns the state of an upstream as `onStateChange` tells it. */
 export function outageOf({ isUp, health }: BalancedMember): StateChange["state"] {
   if (!isUp) return "down";
-  return health.ejectedUntil > 0 || health.isHalfOpen ? "ejected" : "up";
+  return health.isOut ? "ejected" : "up";
 }
 
 /** Returns the name of the state of an upstream. */

@@ -64,9 +64,26 @@ export class Health {
   returnedAt: number = -Infinity;
   /** How often it was ejected, less one for each interval since it has returned. */
   ejections = 0;
+  /** The number of its last ejection, which no other one has; 0 before the first. */
+  lastEjection = 0;
   consecutiveFailures = 0;
   successes = 0;
   failures = 0;
+
+  /** Whether it is ejected, or was and has not answered a request since. */
+  get isOut(): boolean {
+    return this.ejectedUntil > 0 || this.isHalfOpen;
+  }
+
+  /**
+   * Ends an ejection: the upstream gets its share gradually. Its failures in a row stay counted, so that one more ejects it
+   * again, unless a request has succeeded before.
+   */
+  comeBack(now: number): void {
+    this.ejectedUntil = 0;
+    this.isHalfOpen = false;
+    this.returnedAt = now;
+  }
 }
 
 /** Decides which upstreams are ejected, by the results of their requests. */
@@ -108,8 +125,7 @@ export class OutlierDetector {
     health.successes++;
     health.consecutiveFailures = 0;
     if (!health.isHalfOpen || !isProbe) return;
-    health.isHalfOpen = false;
-    health.returnedAt = this.#chance.now();
+    health.comeBack(this.#chance.now());
     this.#onChange(health, "a request succeeded");
   }
 
@@ -120,7 +136,6 @@ export class OutlierDetector {
       if (health.ejectedUntil === 0 || health.ejectedUntil > now) continue;
       health.ejectedUntil = 0;
       health.isHalfOpen = true;
-      health.consecutiveFailures = 0;
       this.#onChange(health, "the ejection is over");
     }
     if (now < this.#nextSweep) return;
@@ -132,9 +147,8 @@ export class OutlierDetector {
     this.#ejectByRate(all);
     for (const health of all) {
       health.successes = health.failures = 0;
-      const isClosed = health.ejectedUntil === 0 && !health.isHalfOpen;
       const ended = Math.ceil((end - Math.max(lastEnd, health.returnedAt)) / interval);
-      if (isClosed && ended > 0) health.ejections = Math.max(0, health.ejections - ended);
+      if (!health.isOut && ended > 0) health.ejections = Math.max(0, health.ejections - ended);
     }
   }
 
@@ -174,6 +188,7 @@ export class OutlierDetector {
     // A half-open upstream was ejected until now; as long as its probes fail, it takes no place of another.
     if (ejected >= allowed) return;
     health.ejections++;
+    health.lastEjection++;
     health.isHalfOpen = false;
     const time = Math.min(maxEjectionTime, ejectionTime * health.ejections);
     health.ejectedUntil = this.#chance.now() + time;

@@ -47,9 +47,19 @@ export interface Policy {
    * Whether a request waits for the upstream that `pick` returns while that one has `maxRequests`, although another one has
    * fewer; left out for false.
    */
-  readonly isSticky?: boolean;
+  readonly isSticky?: boolean | ((request: PickRequest) => boolean);
+  /**
+   * Whether the client of a request stays with the upstream that answers it, by a cookie of the proxy (`cookie` of `balance`).
+   * A request with the cookie of an upstream that takes requests goes there, and `pick` is not called.
+   */
+  keepsClient?(request: PickRequest): boolean;
   /** Takes the milliseconds that an upstream needed for its response headers. */
   observe?(member: Member, latency: number): void;
+}
+
+/** Whether a request waits for the upstream that a policy has picked. */
+export function waits({ isSticky = false }: Policy, request: PickRequest): boolean {
+  return typeof isSticky === "function" ? isSticky(request) : isSticky;
 }
 
 /** Where policies and health take time and chance from, so that tests can set both. */

@@ -3,6 +3,7 @@ import type { AttemptOptions } from "../exchange/repeat.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import type { Incoming } from "../request/incoming.ts";
 import type { TargetAddress, Upstream } from "../target/target.ts";
+import type { UpstreamResponse } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope } from "../transport/scope.ts";
 import type { UpstreamState } from "../transport/stats.ts";
@@ -72,11 +73,30 @@ export interface Result {
   readonly isSent?: boolean;
 }
 
+/** Keeps clients at the upstream that has answered them, by a field that they send back, such as a cookie. */
+export interface ClientKeeper {
+  /** Removes from the fields of a request, in place, what no upstream must get. */
+  cut(headers: HeaderList): void;
+  /**
+   * Returns the fields that the response to a client gets in addition.
+   * @param target the target that has answered
+   * @param request what `pick` was called with for it
+   * @param response the response, as the client would get it
+   * @param isSecure whether the client's connection is, as far as trusted proxies tell
+   */
+  fieldsFor(
+    target: TargetAddress,
+    request: PickRequest,
+    response: UpstreamResponse,
+    isSecure: boolean,
+  ): HeaderList;
+}
+
 /** An upstream that gets no requests any more, or gets them again. */
 export interface StateChange {
   /** The text that identifies the upstream, as in `UpstreamState`. */
   readonly name: string;
-  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded; `down`: active checks fail. */
+  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded, or checks; `down`: active checks fail. */
   readonly state: "up" | "ejected" | "down";
   /** The state before. */
   readonly previous: "up" | "ejected" | "down";
@@ -113,6 +133,8 @@ export interface Upstreams {
   ): TargetAddress | undefined | Promise<TargetAddress | undefined>;
   /** Takes the result of an attempt. */
   report?(result: Result): void;
+  /** Keeps clients at their upstream. */
+  readonly keeper?: ClientKeeper | undefined;
   /** Whether one more attempt may be made for a request that failed: false stops retries during an outage. */
   mayRetry?(): boolean;
   /** Seconds after which a client that got 503 may try again. */

@@ -1,0 +1,44 @@
+/** Completes the cookies of sticky routes, so that they work without further options. */
+import { createHash, randomBytes } from "node:crypto";
+import { policyKeepsClients } from "../flags/severalupstreams.ts";
+import type { RouteSettings, Settings } from "./settings.ts";
+
+/** Makes the secret of all routes that have none. */
+export function makeSecret(): string {
+  return randomBytes(32).toString("base64url");
+}
+
+/**
+ * Gives the cookie of each sticky route a secret, and a separate name. With one name, the cookie of a route would replace the
+ * cookie of another route.
+ * @param secret the same for all workers, and for a config file that is read again
+ */
+export function fillCookies({ server, routes }: Settings, secret: string): Settings {
+  return { server, routes: routes.map((route) => fillCookie(route, secret)) };
+}
+
+function fillCookie(route: RouteSettings, secret: string): RouteSettings {
+  const { match, options } = route;
+  const { balance } = options;
+  if (balance === undefined || !policyKeepsClients(balance.policy)) return route;
+  const isAll = match.join() === "/";
+  const own = isAll ? {} : { name: `fetchway-${hashOf(match.toSorted().join())}` };
+  return {
+    match,
+    options: { ...options, balance: { ...balance, cookie: { ...own, secret, ...balance.cookie } } },
+  };
+}
+
+/** Hashes the patterns of a route, so that its cookie does not reveal them. */
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("base64url").slice(0, 8);
+}
+
+/** Returns what to say of the sticky routes at the start; undefined if they have a secret. */
+export function describeMadeSecret({ routes }: Settings, secret: string): string | undefined {
+  if (!routes.some(({ options }) => options.balance?.cookie?.secret === secret)) return undefined;
+  return (
+    "  sticky cookies hold until the command restarts: " +
+    "it has made their secret, because --sticky-secret is not set"
+  );
+}

@@ -1,0 +1,43 @@
+import { getHeaders, type HeaderList, trimOws } from "../fields/headers.ts";
+
+/** Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and their predecessor. */
+const TARGETED = /^(?:[\w-]+-cache-control|surrogate-control)$/i;
+
+/**
+ * Whether shared caches may store a response (RFC 9111 §3). A response that neither allows nor forbids it is stored
+ * `"by-default"`: a cache may reuse it for a time that it chooses (RFC 9111 §4.2.2), or after a validation.
+ * `Cache-Control: private` prevents both.
+ */
+export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-says" {
+  for (let i = 0; i < headers.length; i += 2) {
+    if (!TARGETED.test(headers[i] as string)) continue;
+    if (!isForbidden(readDirectives([headers[i + 1] as string]))) return "as-it-says";
+  }
+  const directives = readDirectives(getHeaders(headers, "cache-control"));
+  if (isForbidden(directives)) return "never";
+  if (directives.has("public")) return "as-it-says";
+  const age = directives.get("s-maxage") ?? directives.get("max-age");
+  if (age !== undefined) return /^0+$/.test(age) ? "by-default" : "as-it-says";
+  // What is no date, such as `0` or `-1`, is a time in the past (RFC 9111 §5.3).
+  const isFresh = getHeaders(headers, "expires").some((date) => Date.parse(date) > Date.now());
+  return isFresh ? "as-it-says" : "by-default";
+}
+
+/** Whether shared caches must not store a response with these directives. */
+function isForbidden(directives: ReadonlyMap<string, string>): boolean {
+  // A cache that knows the status ignores `no-store` beside `must-understand` (RFC 9111 §5.2.2.3).
+  if (directives.has("no-store") && !directives.has("must-understand")) return true;
+  // With names behind it, `private` is about these fields only (RFC 9111 §5.2.2.7).
+  return directives.get("private") === "";
+}
+
+/** Returns the arguments of the directives, by name; `""` for none. A quoted argument is returned as its quotes. */
+function readDirectives(values: readonly string[]): ReadonlyMap<string, string> {
+  const directives = new Map<string, string>();
+  const unquoted = values.join(",").replaceAll(/"(?:[^"\\]|\\.)*"?/g, '""');
+  for (const each of unquoted.split(",")) {
+    const [name = "", argument = ""] = each.split("=");
+    directives.set(trimOws(name).toLowerCase(), trimOws(argument));
+  }
+  return directives;
+}

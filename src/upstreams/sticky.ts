@@ -1,0 +1,43 @@
+import { badOption } from "../misuse.ts";
+import { findWrong, type Schema } from "../schema/schema.ts";
+import { type Chance, type Policy, waits } from "./policy.ts";
+import { next, type SpreadName, toPolicy } from "./spread.ts";
+
+/** What decides where a client has no upstream yet. */
+export interface StickyOptions {
+  /**
+   * The policy for requests without the cookie, and for those whose upstream gets no requests: a policy, such as
+   * `consistentHash(byAddress)`, or the name of one.
+   * @default "least_conn"
+   */
+  next?: SpreadName | Policy;
+}
+
+const schema: Schema<StickyOptions> = { next: { kind: next } };
+
+/**
+ * Keeps each client at the upstream that has answered it first, by a cookie that the proxy sets, for apps that keep sessions
+ * in memory. The option `cookie` of `balance` has the name and the secret of the cookie.
+ *
+ * A request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. If its upstream is ejected,
+ * down or removed, or too many requests wait for it, the client gets another one, and its cookie.
+ */
+export function sticky(options: StickyOptions = {}): Policy {
+  const wrong = findWrong(options, schema);
+  if (wrong !== undefined) throw badOption(...wrong);
+  return keepClients(toPolicy(options.next));
+}
+
+/** The policy with the default options, for `balance`. */
+export function stickyByName(chance: Chance): Policy {
+  return keepClients(toPolicy("least_conn", chance));
+}
+
+function keepClients(other: Policy): Policy {
+  return {
+    keepsClient: () => true,
+    isSticky: (request) => waits(other, request),
+    pick: (able, request, group) => other.pick(able, request, group),
+    observe: (member, latency) => other.observe?.(member, latency),
+  };
+}
