@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { DROPPED_REASONS, explainFields } from "../src/explain/explainfields.ts";
+import { DROPPED_REASONS, explainFields } from "../src/explain/decidingoptions.ts";
 import type { ExplainedField } from "../src/proxy.ts";
 import { capture, renderInspection } from "../command/inspect/inspect.ts";
 import { readInspected } from "../command/inspect/inspectedrequest.ts";
@@ -282,13 +282,14 @@ test("what is said of each field is what the core does, and the option that is n
         return; // a loop in Via is refused
       }
       const plan = compile(given, () => new FakeTransport());
-      const explained = explainFields(received, sent, {
-        plan,
-        isTrusted: plan.trusts?.("127.0.0.1") ?? false,
-        hooks: [],
-      });
+      const explained = explainFields(
+        ["Host", "a.test", ...received],
+        sent,
+        (changed) => send(received, { ...given, ...changed } as ProxyOptions),
+        { options: given, isTrusted: plan.trusts?.("127.0.0.1") ?? false, hooks: [] },
+      );
       // Each field that is sent has one row, in the same order; each of the client's that is not has one, too.
-      expect(explained.sent.flatMap(({ name, value }) => [name, value])).toEqual(sent);
+      expect(explained.fields.flatMap(({ name, value }) => [name, value])).toEqual(sent);
       const gone = new Set(NAMES.filter((name) => valuesOf(sent, name).length === 0));
       const names = explained.dropped.map(({ name }) => name);
       for (const name of gone) {
@@ -296,7 +297,7 @@ test("what is said of each field is what the core does, and the option that is n
       }
       // What is dropped is not among what is sent.
       for (const { name } of explained.dropped) {
-        const row = explained.sent.find((each) => each.name.toLowerCase() === name.toLowerCase());
+        const row = explained.fields.find((each) => each.name.toLowerCase() === name.toLowerCase());
         expect([name, row?.reason]).not.toEqual([name, "the client's"]);
       }
       const check = ({ name, reason, option }: ExplainedField): void => {
@@ -314,7 +315,7 @@ test("what is said of each field is what the core does, and the option that is n
           valuesOf(sent, name),
         ]);
       };
-      explained.sent.forEach(check);
+      explained.fields.forEach(check);
       explained.dropped.forEach(check);
     }),
     { numRuns: 1000 },

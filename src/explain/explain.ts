@@ -6,13 +6,14 @@ import { forward } from "../pipeline/pipeline.ts";
 import { assertHead, writeHeadEnd } from "../http1/attempt.ts";
 import type { Context } from "../options/forwardingoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";
-import { compileRewrite, type Plan } from "../plan.ts";
+import { compile, compileRewrite, type Plan } from "../plan.ts";
 import type { ExplainedField, Explanation, Route, Runtime } from "../proxy.ts";
 import type { Incoming } from "../request/incoming.ts";
+import { toUpstreamRequest } from "../request/outgoing.ts";
 import { joinTarget } from "../target/target.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
 import type { Send } from "../transport/scope.ts";
-import { explainFields } from "./explainfields.ts";
+import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
  * Explains what would become of a request. It passes everything that it would pass on its way to the upstream, hooks and
@@ -49,8 +50,15 @@ export async function explainRequest(
   const hooks = nameHooks(plan);
   const address = plan.clientAddress?.(request, context) ?? incoming.address;
   const isTrusted = plan.trusts?.(incoming.address ?? address) ?? false;
-  const facts = { plan, isTrusted, hooks };
-  const { sent, dropped } = explainFields(incoming.headers, captured.headers, facts);
+  const { upstream } = captured;
+  const { transport: _, fetch: __, mirror: ___, ...options } = plan.options;
+  const make: MakeFields = (changed) => {
+    const others = { ...options, startTrace: false, ...changed };
+    const rules = compile(others, () => plan.transport);
+    return toUpstreamRequest(incoming, upstream, "/", rules, context).headers;
+  };
+  const facts = { options, isTrusted, hooks };
+  const { fields, dropped } = explainFields(incoming.headers, captured.headers, make, facts);
   return {
     request: captured,
     response: undefined,
@@ -58,7 +66,7 @@ export async function explainRequest(
     path: await explainPath(incoming, captured, plan, hooks),
     fields: [
       explainHost(captured, plan, hooks),
-      ...sent,
+      ...fields,
       ...(hasOwnClient(captured, plan) ? explainFraming(captured, pool?.keepAlive !== false) : []),
     ],
     dropped,

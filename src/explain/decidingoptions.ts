@@ -1,0 +1,236 @@
+/**
+ * Explains what becomes of the header fields of a request. Which option decides about a field is found by making the fields again
+ * without it: the core's own functions say why.
+ */
+import { foldName, type HeaderList, NameSet } from "../fields/headers.ts";
+import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
+import { defaults, type ProxyOptions } from "../options/proxyoptions.ts";
+import type { ExplainedField, Explanation } from "../proxy.ts";
+
+/**
+ * The options that decide about fields. Of those without which a field would be another, the first one is named. `startTrace` is
+ * not among them: each trace is another.
+ */
+const DECIDING = [
+  "headers",
+  "filterHeaders",
+  "forwardHeaders",
+  "trustProxy",
+  "via",
+  "xfwd",
+] as const;
+type Deciding = (typeof DECIDING)[number];
+
+/** Makes the fields for the upstream with other values of these options, and without a new trace. */
+export type MakeFields = (changed: Partial<Pick<ProxyOptions, Deciding>>) => HeaderList;
+
+/** What is known about a request beside its fields. */
+export interface Facts {
+  readonly options: ProxyOptions;
+  /** Whether `trustProxy` trusts the peer. */
+  readonly isTrusted: boolean;
+  /** The hooks that may have changed fields, such as "onRequest". */
+  readonly hooks: readonly string[];
+}
+
+type Reason = Pick<ExplainedField, "reason" | "option"> & {
+  /** Whether what is sent contains the client's value. */
+  readonly keeps?: boolean;
+};
+
+/** Why each field is dropped that `REQUEST_DROPPED` names beside those of `HOP_BY_HOP`. */
+export const DROPPED_REASONS: Readonly<Record<string, string>> = {
+  "content-length": "the framing follows the body (RFC 9112 §6.3)",
+  expect: "meant for this proxy, which expects by itself (RFC 9110 §10.1.1)",
+  host: "replaced (RFC 9110 §7.2)",
+  proxy: "CGI-like upstreams take it for HTTP_PROXY (CVE-2016-5385); forwardHeaders forwards it",
+  "proxy-authorization": "meant for this proxy (RFC 9110 §11.7.2); forwardHeaders forwards it",
+};
+
+const OF_CONNECTION = new NameSet(HOP_BY_HOP);
+
+/**
+ * Explains what becomes of the header fields of a request. To find the option that decides about a field, it lets the core make
+ * the fields again without each option.
+ * @param received the client's fields
+ * @param sent the fields that the upstream would get, without `Host` and the message framing
+ */
+export function explainFields(
+  received: HeaderList,
+  sent: HeaderList,
+  make: MakeFields,
+  facts: Facts,
+): Pick<Explanation, "fields" | "dropped"> {
+  const explained = new ExplainedFields(received, sent, make, facts);
+  return {
+    fields: toRows(sent, (name) => explained.explainSent(name)),
+    dropped: toRows(received, (name) =>
+      explained.keeps(name) ? undefined : explained.explainDropped(name),
+    ),
+  };
+}
+
+class ExplainedFields {
+  readonly #received: ReadonlyMap<string, string>;
+  readonly #sent: ReadonlyMap<string, string>;
+  /** The fields before hooks. */
+  readonly #made: ReadonlyMap<string, string>;
+  /** The fields without each option that is set. */
+  readonly #without: ReadonlyMap<Deciding, ReadonlyMap<string, string>>;
+  readonly #nominated: NameSet;
+  readonly #facts: Facts;
+
+  constructor(received: HeaderList, sent: HeaderList, make: MakeFields, facts: Facts) {
+    this.#received = joinFields(received);
+    this.#sent = joinFields(sent);
+    this.#made = joinFields(make({}));
+    const set = DECIDING.filter((name) => facts.options[name] ?? defaults[name as "xfwd"]);
+    this.#without = new Map(
+      set.map((name) => [name, joinFields(make({ [name]: name === "xfwd" ? false : undefined }))]),
+    );
+    const connection = this.#received.get("connection") ?? "";
+    this.#nominated = new NameSet(connection.split(",").map((name) => name.trim()));
+    this.#facts = facts;
+  }
+
+  /** Whether what is sent contains the client's value. */
+  keeps(name: string): boolean {
+    return this.#sent.has(name) && this.explainSent(name).keeps === true;
+  }
+
+  explainSent(name: string): Reason {
+    const before = this.#received.get(name);
+    const after = this.#sent.get(name);
+    const { options } = this.#facts;
+    if (after !== this.#made.get(name)) return this.#explainLate(name, "set");
+    const deciding = this.#decidingOn(name);
+    if (deciding.includes("headers")) return { reason: "set", option: "headers" };
+    // Without this option, the field would have been dropped.
+    const allowing = deciding.find((each) => each === "trustProxy" || each === "forwardHeaders");
+    if (after === before) return { reason: "the client's", option: allowing, keeps: true };
+    if (deciding.includes("via")) {
+      const reason = before === undefined ? "names this proxy" : "the client's, and this proxy";
+      return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
+    }
+    if (deciding.includes("xfwd")) {
+      // The client's part stands before this proxy's own, unless none of it was trusted.
+      return this.#without.get("xfwd")?.has(name) === true
+        ? { reason: "what is trusted of it, and the client", option: allowing, keeps: true }
+        : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };
+    }
+    if (allowing !== undefined) {
+      return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
+    }
+    if (
+      after === "identity" &&
+      findCovering(Object.keys(options.headers ?? {}), name) === undefined
+    )
+      return { reason: "the client decodes other codings, which would change the body" };
+    const several = this.#listOptions(name);
+    return {
+      reason: several === "" ? "unknown" : `set; see ${several}`,
+      keeps: before !== undefined,
+    };
+  }
+
+  explainDropped(name: string): Reason {
+    const { options, isTrusted } = this.#facts;
+    if (OF_CONNECTION.has(name)) return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
+    if (this.#nominated.has(name)) return { reason: "named in Connection (RFC 9110 §7.6.1)" };
+    if (this.#made.get(name) !== this.#sent.get(name)) return this.#explainLate(name, "deleted");
+    const { headers = {} } = options;
+    const set = findCovering(Object.keys(headers), name);
+    const verb = set === undefined ? "dropped" : headers[set] === null ? "deleted" : "replaced";
+    const [option] = this.#decidingOn(name);
+    if (option === "headers" || option === "filterHeaders") return { reason: verb, option };
+    if (option === "xfwd" && isTrusted && !this.#sent.has(name)) {
+      return { reason: "the other style could contradict it", option };
+    }
+    const isAssertion = REQUEST_ASSERTIONS.has(name);
+    if (isTrusted && isAssertion && foldName(name) !== name) {
+      return { reason: "some upstreams read it as the name with - (CVE-2026-30851)" };
+    }
+    // The rules for all requests come before the options, which would change nothing then.
+    if (findCovering(options.forwardHeaders ?? [], name) === undefined) {
+      const own = DROPPED_REASONS[name];
+      if (own !== undefined) return { reason: own };
+      if (isAssertion && !isTrusted) {
+        return {
+          reason: "a client could forge it (RFC 7239 §8.1); see trustProxy, forwardHeaders",
+        };
+      }
+    }
+    const several = this.#listOptions(name);
+    if (several !== "") return { reason: `${verb}; see ${several}` };
+    if (isAssertion) {
+      return { reason: "no trusted proxy has written it, or it is malformed; see trustProxy" };
+    }
+    return { reason: this.#sent.has(name) ? "replaced" : "unknown" };
+  }
+
+  /** Explains a field that was changed after the core had made it. */
+  #explainLate(name: string, verb: string): Reason {
+    const { options, hooks } = this.#facts;
+    if (hooks.length > 0) return { reason: verb, option: hooks.join(" or ") };
+    if (options.startTrace === true && /^trace(?:parent|state)$/.test(name)) {
+      const reason = this.#sent.has(name) ? "starts a trace" : "has no valid traceparent";
+      return { reason, option: "startTrace" };
+    }
+    const isKept = this.#sent.has(name);
+    if (name !== "cookie") return { reason: "unknown" };
+    return isKept
+      ? {
+          reason: "the client's, without the cookie that names its upstream (policy sticky)",
+          keeps: true,
+        }
+      : { reason: "names the upstream of the client, for this proxy (policy sticky)" };
+  }
+
+  /** Returns the options without each of which the field would be another. */
+  #decidingOn(name: string): Deciding[] {
+    const made = this.#made.get(name);
+    return [...this.#without].flatMap(([option, fields]) =>
+      fields.get(name) === made ? [] : [option],
+    );
+  }
+
+  /** Lists the options that have the same effect on a field, so that none of them decides alone. */
+  #listOptions(name: string): string {
+    const { headers = {}, filterHeaders = [] } = this.#facts.options;
+    const isAssertion = this.#facts.isTrusted && REQUEST_ASSERTIONS.has(name);
+    return [
+      ...(findCovering(Object.keys(headers), name) === undefined ? [] : ["headers"]),
+      ...(findCovering(filterHeaders, name) === undefined ? [] : ["filterHeaders"]),
+      ...(isAssertion ? ["trustProxy", "xfwd"] : []),
+    ].join(", ");
+  }
+}
+
+function toRows(list: HeaderList, explain: (name: string) => Reason | undefined): ExplainedField[] {
+  const rows: ExplainedField[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [list[i] as string, list[i + 1] as string];
+    const explained = explain(name.toLowerCase());
+    if (explained !== undefined) {
+      rows.push({ name, value, reason: explained.reason, option: explained.option });
+    }
+  }
+  return rows;
+}
+
+/** Returns the values by name in lower case; some servers show several lines as one. */
+function joinFields(list: HeaderList): Map<string, string> {
+  const groups = new Map<string, string>();
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [(list[i] as string).toLowerCase(), list[i + 1] as string];
+    const other = groups.get(name);
+    const separator = name === "cookie" ? "; " : ", ";
+    groups.set(name, other === undefined ? value : other + separator + value);
+  }
+  return groups;
+}
+
+/** Finds the name in a list that stands for this field, as the core compares names. */
+function findCovering(names: readonly string[], name: string): string | undefined {
+  return names.find((each) => new NameSet([each]).has(name));
+}
