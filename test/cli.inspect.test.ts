@@ -285,7 +285,7 @@ test("what is said of each field is what the core does, and the option that is n
       const explained = explainFields(
         ["Host", "a.test", ...received],
         sent,
-        (changed) => send(received, { ...given, ...changed } as ProxyOptions),
+        (changed) => send(received, { ...given, ...changed }),
         { options: given, isTrusted: plan.trusts?.("127.0.0.1") ?? false, hooks: [] },
       );
       // Each field that is sent has one row, in the same order; each of the client's that is not has one, too.
