@@ -7,7 +7,7 @@ import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
-import { atOnce, badOption } from "./misuse.ts";
+import { atOnce, badOption, isPromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
 import { mirrorDefaults } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -15,6 +15,7 @@ import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { fillIn } from "./schema/schema.ts";
+import { unmapAddress } from "./target/address.ts";
 import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { Send } from "./transport/scope.ts";
@@ -250,7 +251,8 @@ type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
 function compileAddress(tell: ClientAddress): ClientAddress {
   return (request, context) => {
     const address = atOnce(tell(request, context), "clientAddress");
-    return typeof address === "string" && /^[\w.:%[\]-]+$/.test(address) ? address : undefined;
+    const isOne = typeof address === "string" && /^[\w.:%[\]-]+$/.test(address);
+    return isOne ? unmapAddress(address) : undefined;
   };
 }
 
@@ -266,7 +268,13 @@ export function compileRewrite({
   const strip = prefix ? (path: string): string => stripped(path, prefix) : undefined;
   if (pathRewrite === undefined) return strip;
   if (typeof pathRewrite === "function") {
-    return (path, request) => pathRewrite(strip ? strip(path) : path, request());
+    return (path, request) => {
+      const given = strip ? strip(path) : path;
+      const rewritten = pathRewrite(given, request());
+      return isPromise(rewritten)
+        ? Promise.resolve(rewritten).then((late) => readPath(late, given))
+        : readPath(rewritten, given);
+    };
   }
   const rules = Object.entries(pathRewrite).map(
     ([pattern, replacement]) => [new RegExp(pattern), replacement] as const,
@@ -274,8 +282,20 @@ export function compileRewrite({
   return (path) => {
     let result = strip ? strip(path) : path;
     for (const [pattern, replacement] of rules) result = result.replace(pattern, replacement);
-    return result;
+    return withSlash(result);
   };
+}
+
+/** Returns the path that `pathRewrite` has returned, or the one that it was given if it has returned nothing. */
+function readPath(returned: unknown, given: string): string {
+  if (returned === undefined || returned === null) return given;
+  if (typeof returned === "string") return withSlash(returned);
+  throw badOption("pathRewrite", "return a path, or nothing to leave it as it is");
+}
+
+/** A rule such as `{ "^/api": "" }` may take the slash at the beginning with it. */
+function withSlash(path: string): string {
+  return path.startsWith("/") ? path : `/${path}`;
 }
 
 /** Returns the prefix without a slash at its end; `""` for none. */

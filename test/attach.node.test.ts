@@ -11,6 +11,7 @@ import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, handshake, offer, sayHello } from "./_handshake.ts";
 import { until } from "./_wait.ts";
+import { accept } from "./_websocket.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
@@ -351,4 +352,45 @@ test("protocols of the option `upgrades` are carried, and others are not", async
   expect((await client.rest()).toString()).toBe("any bytes");
   const answer = await apps.ask(port, request("GET", "/", handshake));
   expect(answer.text).toBe("the app's GET ");
+});
+
+test("Docker asks for `tcp` by POST, and Java for WebSockets with a length of 0", async () => {
+  upstream.script = async (call) => {
+    if (call.get("upgrade") === "websocket") return void (await accept(call));
+    call.link.takeOver();
+    call.reply("101 Switching Protocols", offer("tcp"), null);
+  };
+  const { server, port } = await serveApp();
+  createProxy({ target: upstream.url, upgrades: ["websocket", "tcp"] }).attach(server);
+  const empty: [string, string][] = [["Content-Length", "0"]];
+  for (const [method, fields] of [
+    ["POST", [...offer("tcp"), ...empty]],
+    ["POST", offer("tcp")],
+    ["GET", [...empty, ...handshake]],
+  ] as const) {
+    const client = await apps.connect(port);
+    client.send(`${method} / HTTP/1.1\r\nHost: a\r\n`);
+    client.send(`${fields.map(([name, value]) => `${name}: ${value}`).join("\r\n")}\r\n\r\n`);
+    const head = await client.readHead();
+    expect(head.status).toBe(101);
+    expect(upstream.calls.at(-1)?.method).toBe(method);
+    client.socket.destroy();
+  }
+});
+
+test("`signal` ends a tunnel on both sides, and leaves no listener behind", async () => {
+  const controller = new AbortController();
+  const add = vi.spyOn(controller.signal, "addEventListener");
+  const remove = vi.spyOn(controller.signal, "removeEventListener");
+  const sockets = echoMessages(upstream);
+  const { server, port } = await serveApp();
+  createProxy({ target: upstream.url, signal: controller.signal }).attach(server);
+  expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
+  await until(() => remove.mock.calls.length >= add.mock.calls.length, "no listener");
+
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
+  await once(socket, "open");
+  const ends = [socket, sockets[1] as WebSocket].map((each) => once(each, "close"));
+  controller.abort();
+  await Promise.all(ends);
 });

@@ -75,6 +75,18 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   });
 });
 
+test("a function in place of fetch may return a copy of the response, whose body is decoded", async () => {
+  const copying = async (url: string, init: RequestInit): Promise<Response> => {
+    const fetched = await fetch(url, init);
+    const copy = new Response(fetched.body, fetched);
+    copy.headers.set("x-copied", "1");
+    return copy;
+  };
+  const response = await createProxy({ target, fetch: copying }).fetch(ask("/always"));
+  expect(response.headers.get("x-copied")).toBe("1");
+  expect(await tell(response)).toEqual(undone);
+});
+
 test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
   expect(await tell(await proxy.fetch(ask()))).toEqual([
@@ -105,8 +117,9 @@ describe("an app in the same process", () => {
     expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that encodes anyway keeps its encoded body and fields", async () => {
+  test("that encodes anyway keeps its encoded body and fields as the target", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
-    expect(await tell(await fetch(ask("/coded")))).toEqual(coded);
+    const proxy = createProxy({ target: app });
+    expect(await tell(await proxy.fetch(ask("/coded")))).toEqual(coded);
   });
 });

@@ -125,9 +125,10 @@ describe("the response", () => {
     expect("content-length" in left).toBe(!undone);
   });
 
-  test("a Response that a script made of encoded bytes keeps its content coding", async () => {
+  test("a Response that an app made of encoded bytes keeps its content coding", async () => {
     const headers = { "content-encoding": "gzip", "content-length": "3", etag: '"x"' };
-    const reply = await send(() => new Response("abc", { headers }));
+    const answer = (): Response => new Response("abc", { headers });
+    const reply = await send(answer, {}, fakeScope(), { constructsResponses: true });
     expect(
       Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers),
     ).toMatchObject(headers);

@@ -195,15 +195,32 @@ describe("the path", () => {
     [{}, TARGET, "*"],
     [{}, `${TARGET}/base`, "/../a"],
     [{ stripPrefix: "/api" }, TARGET, "/api/../a"],
-    [{ pathRewrite: () => "relative" }, TARGET, "/"],
     [{ pathRewrite: { "^": "/.%2e" } }, TARGET, "/a"],
-    [{ pathRewrite: async () => "http://evil.test/" }, TARGET, "/"],
   ])("%j, %s: %s becomes 400, and nothing is sent", async (options, target, path) => {
     const transport = new FakeTransport();
     const response = await run({ path }, { options, target, transport });
     expect(response.status).toBe(400);
     expect(await response.text()).toBe("Bad Request: http_request_error\n");
     expect(transport.hops).toHaveLength(0);
+  });
+
+  test.each<[NonNullable<ProxyOptions["pathRewrite"]>, string, string]>([
+    [{ "^/api": "" }, "/api", "/"],
+    [{ "^/api": "" }, "/api?x=1", "/?x=1"],
+    [{ "^/api/": "" }, "/api/a", "/a"],
+    [() => "", "/a", "/"],
+    [() => "relative", "/a", "/relative"],
+    [async () => "http://evil.test/", "/a", "/http://evil.test/"],
+    [() => undefined, "/a?b", "/a?b"],
+    [async () => {}, "/a?b", "/a?b"],
+  ])("%o makes of %s: %s", async (pathRewrite, path, expected) => {
+    const hop = await hopOf({ path }, { pathRewrite });
+    expect(hop).toMatchObject({ path: expected, upstream: { host: "up.test:4000" } });
+  });
+
+  test("a pathRewrite that returns no path is named", async () => {
+    const options = { pathRewrite: () => 1 as never };
+    await expect(run({ path: "/a" }, { options })).rejects.toThrow(/bad option `pathRewrite`/);
   });
 
   test.each(["//evil.test/a", "/\\evil.test", "/@evil.test", "/a?http://evil.test"])(

@@ -57,6 +57,17 @@ test("a copy has the method, path, fields and body that the target gets", async 
   expect(named("host")).toEqual([mirror.authority, upstream.authority]);
 });
 
+test.each([{ changeOrigin: false }, { host: "shop.example" }])(
+  "with %j, the copy has the same Host as the request",
+  async (options) => {
+    const origin = await serve({ mirror: mirror.url, ...options });
+    expect(await post(`${origin}/`, "x")).toBe("200 x");
+    const [copy, sent] = [await mirror.call(), await upstream.call()];
+    expect(copy.get("host")).toBe(sent.get("host"));
+    expect(copy.get("host")).not.toBe(mirror.authority);
+  },
+);
+
 test("a request without a body, and one whose body comes in chunks, are copied", async () => {
   const origin = await serve({ mirror: { target: mirror.url } });
   expect((await fetch(`${origin}/a`)).status).toBe(200);

@@ -136,6 +136,10 @@ describe("clientAddress", () => {
     },
   );
 
+  test("loses the prefix of an IPv4 address that is written as IPv6", () => {
+    expect(told("::ffff:192.0.2.7")).toBe("192.0.2.7");
+  });
+
   test("is undefined by default", () => {
     expect(plan({}).clientAddress).toBeUndefined();
   });

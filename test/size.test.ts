@@ -61,8 +61,10 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   sent is left to another attempt.
  * - 85 for both: one list of steps in place of two pipelines, which shared repeated text.
  * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
+ * - 215 for both: paths that `pathRewrite` leaves without a slash, or does not return; a signal that ends a tunnel; a length of 0
+ *   beside `Upgrade`, and upgrades by other methods than GET.
  */
-const LIMITS = { workerd: 29_925, fetch: 28_825 };
+const LIMITS = { workerd: 30_140, fetch: 29_040 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);

@@ -55,9 +55,31 @@ test("without a server that hands it over, the request gets 501, with a reason f
 });
 
 test.each(["Content-Length", "transfer-encoding"])("an upgrade with %s gets 400", (name) => {
-  const headers = [...connection("Upgrade"), name, name === "Content-Length" ? "0" : "chunked"];
+  const headers = [...connection("Upgrade"), name, name === "Content-Length" ? "1" : "chunked"];
   expect(() => read({ headers })).toThrow(proxyError("http_request_error", 400));
   expect(() => read({ headers, upgrade: "websocket" })).toThrow(
     proxyError("http_request_error", 400),
   );
+});
+
+test("Java's WebSocket client sends a length of 0, which is no body", () => {
+  const headers = [...connection("Upgrade"), "Content-Length", "0"];
+  expect(read({ headers, upgrade: "websocket" })).toBe("websocket");
+  for (const length of ["00", "0, 0", " 0"]) {
+    const other = [...connection("Upgrade"), "Content-Length", length];
+    expect(() => read({ headers: other, upgrade: "websocket" })).toThrow(/Content-Length/);
+  }
+});
+
+test.each([
+  ["GET", "websocket", [], "websocket"],
+  ["POST", "websocket", [], undefined],
+  ["POST", "tcp", [], "tcp"],
+  ["POST", "tcp", ["Content-Length", "0"], "tcp"],
+  ["POST", "tcp", ["Content-Length", "5"], undefined],
+  ["POST", "tcp", ["Transfer-Encoding", "chunked"], undefined],
+])("%s asks for %s with %j: %s", (method, protocol, fields, expected) => {
+  const headers = ["Connection", "Upgrade", "Upgrade", protocol, ...fields];
+  const incoming = fakeIncoming({ method, headers, upgrade: protocol });
+  expect(readUpgrade(incoming, protocol, ["websocket", "tcp"])).toBe(expected);
 });

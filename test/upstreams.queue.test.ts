@@ -269,11 +269,15 @@ test("a further attempt that waited for a place in vain is paid from the retry b
   const [url = ""] = upstreams.urls;
   let asked = 0;
   let paid = 0;
+  let paidThen: number | undefined;
   const target: Upstreams = {
     choose,
     pick: (request, tried) => {
       if (tried.length === 0) return "http://127.0.0.1:9";
-      if (++asked > 1) return url;
+      if (++asked > 1) {
+        paidThen ??= paid;
+        return url;
+      }
       // No place, until the first attempt fails by itself.
       return new Promise((resolve) => (request.leave = () => resolve(undefined)));
     },
@@ -295,6 +299,7 @@ test("a further attempt that waited for a place in vain is paid from the retry b
   await until(() => asked === 1, "the attempt that waits");
   fail?.();
   expect(await (await answer).text()).toBe("0");
-  expect([asked, paid]).toEqual([2, 1]);
+  // A slow second attempt may ask once more.
+  expect(paidThen).toBe(1);
   await proxy.close();
 });

@@ -5,6 +5,7 @@ import { chooseProtocol } from "../../src/fields/protocols.ts";
 import { forward } from "../../src/pipeline/pipeline.ts";
 import type { Plan } from "../../src/plan.ts";
 import type { Route } from "../../src/proxy.ts";
+import { mayAsk } from "../../src/request/upgrade.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";
 import { discardBody } from "../../src/transport/message.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -81,8 +82,11 @@ export function protocolOf(
   { method, httpVersion, headers }: IncomingMessage,
   { upgrades }: Plan,
 ): string | undefined {
-  if (method !== "GET" || httpVersion !== "1.1" || headers.upgrade === undefined) return undefined;
-  return chooseProtocol(headers.upgrade, upgrades);
+  if (httpVersion !== "1.1" || headers.upgrade === undefined) return undefined;
+  const protocol = chooseProtocol(headers.upgrade, upgrades);
+  const { "content-length": length, "transfer-encoding": coding } = headers;
+  const isAsked = protocol !== undefined && mayAsk(protocol, method, length, coding);
+  return isAsked ? protocol : undefined;
 }
 
 /** Returns the listener for `upgrade` that forwards requests by a route. */

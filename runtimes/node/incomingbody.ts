@@ -173,8 +173,12 @@ export function alreadyRead(): TypeError {
   );
 }
 
-/** Throws if other code has read from the body: the upstream would take the rest for the whole body. */
+/**
+ * Throws if other code has read from the body, because the upstream would take the rest for the whole body, or has called
+ * `setEncoding`.
+ */
 function assertUnread(message: IncomingMessage): void {
+  if (message.readableEncoding !== null) throw readAsText();
   if (!message.readableDidRead) return;
   throw new ProxyError("proxy_internal_error", {
     message:

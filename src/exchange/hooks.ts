@@ -95,7 +95,7 @@ export class DraftedRequest {
     const request = this.#request;
     const { method, path, body } = this.draft;
     if (!isAsterisk(path, method)) assertSendable(path);
-    if (request.upgrade !== undefined && (method !== "GET" || body)) {
+    if (request.upgrade !== undefined && (method !== request.method || body)) {
       throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
     }
     const changed = { ...request, ...this.#readHeaders(), method, path };

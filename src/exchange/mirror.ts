@@ -69,7 +69,7 @@ export class Mirror {
   }
 
   #start(
-    { method, path, headers, hints }: UpstreamRequest,
+    { method, path, headers, host, hints }: UpstreamRequest,
     body: BodySource | null,
     waitUntil: WaitUntil | undefined,
   ): void {
@@ -82,7 +82,7 @@ export class Mirror {
       path,
       headers: [...headers],
       hints,
-      host: undefined,
+      host,
       body,
       contentLength: body?.length,
     };

@@ -53,6 +53,11 @@ export interface FetchClient extends StreamClient {
    * it. When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
    */
   readonly watchesBodies?: boolean;
+  /**
+   * Whether the body of a response without a URL was not decoded: an app has constructed it. A function in place of `fetch` decodes
+   * each body, also if it returns a copy of the response, which has no URL either.
+   */
+  readonly constructsResponses?: boolean;
   /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */
   readonly takeWebSocket?: (response: Response) => HandedSocket | undefined;
   /**
@@ -188,8 +193,10 @@ function toUpstreamResponse(
     const hints = { fields: { headers: response.headers, list: headers } };
     return { status, statusText, headers, body: null, webSocket, hints };
   }
-  // A response that an app constructed has no URL, and its body was not decoded. Read the URL last: it is a new string.
-  const isDecoded = wasDecoded(client.capabilities.decodes, headers) && response.url !== "";
+  // Read the URL last: it is a new string.
+  const isDecoded =
+    wasDecoded(client.capabilities.decodes, headers) &&
+    !(client.constructsResponses === true && response.url === "");
   // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.
   const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
   const isEvents = isEventStream(headers);

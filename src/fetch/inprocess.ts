@@ -38,6 +38,7 @@ export function createInProcessTransport(
       let misuse: MisuseError | undefined;
       const transport = createFetchTransport({
         capabilities: STANDARD,
+        constructsResponses: true,
         ...client,
         name,
         async fetch(url, init) {

@@ -4,14 +4,18 @@ import type { Transport } from "../transport/port.ts";
 
 /** The options that choose what sends the requests, and the signal that aborts them. */
 export interface ClientOptions {
-  /** Aborts the upstream request when the signal fires, in the same way as a client that disconnects. */
+  /**
+   * Aborts the upstream request when the signal fires, in the same way as a client that disconnects; it also ends a tunnel, but
+   * not a WebSocket on Workers.
+   */
   signal?: AbortSignal;
   /**
    * A function with the interface of `fetch` that sends the requests instead of the runtime's own transport.
    *
    * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names
-   * that field. The proxy assumes that it decodes responses from the network, and no others. Bind a method to its
-   * object. To call an app in this process, pass the app as `target` instead; such a target takes precedence.
+   * that field. The proxy assumes that it decodes every body, as `fetch` does. Bind a method to its object. To call an app in
+   * this process, pass the app as `target` instead: the body of a response that an app constructs is not decoded, and stays as it
+   * is. Such a target takes precedence.
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

@@ -1,6 +1,10 @@
 import { callback, either, patterns, text } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
+/** A path and query; nothing to leave them as they are. */
+// oxlint-disable-next-line typescript/no-invalid-void-type
+type PathResult = string | undefined | void;
+
 /** The options about the path of the upstream request. */
 export interface PathOptions {
   /**
@@ -14,12 +18,13 @@ export interface PathOptions {
    * Rewrites path and query before the target's base path is prepended: a map of regular expressions to replacements,
    * which are all applied in order, or a function.
    *
-   * A result that would leave the target's base path gets 400.
+   * A result without a slash at its beginning gets one, so that `{ "^/api": "" }` makes `/` of `/api`. A function that returns
+   * nothing leaves the path as it is. A result that would leave the target's base path gets 400.
    * @example { "^/old/": "/new/" }
    */
   pathRewrite?:
     | Readonly<Record<string, string>>
-    | ((path: string, request: Request) => string | Promise<string>);
+    | ((path: string, request: Request) => PathResult | Promise<PathResult>);
 }
 
 export const pathSchema: Schema<PathOptions> = {

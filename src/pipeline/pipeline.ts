@@ -32,6 +32,7 @@ import {
 } from "../target/target.ts";
 import { closeSwitched, type UpstreamResponse } from "../transport/message.ts";
 import { type Lease, Scope } from "../transport/scope.ts";
+import type { Tunnel } from "../transport/tunnel.ts";
 import type { AnyTarget, Target, Upstreams } from "../upstreams/upstreams.ts";
 import type {
   Answered,
@@ -439,16 +440,29 @@ function cleanReceived(exchange: Exchange): undefined {
     exchange.request = request = { ...request, upstream: received.upstream };
   }
   const { method } = incoming;
-  const cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+  let cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+  const { signal, serverTiming } = plan.options;
+  if (signal !== undefined && cleaned.tunnel !== undefined) {
+    cleaned = { ...cleaned, tunnel: endWithSignal(cleaned.tunnel, signal, incoming) };
+  }
   exchange.cleaned = cleaned;
   scope.lease?.keepClient(cleaned, request);
   // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may have
   // responded without a transport.
   if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
-  if (plan.options.serverTiming) {
+  if (serverTiming) {
     cleaned.headers.push("Server-Timing", observation?.serverTiming as string);
   }
   scope.endUnused(received.body !== null);
+}
+
+/** Lets the signal of the caller end a tunnel, as a client that disconnects does. */
+function endWithSignal(tunnel: Tunnel, signal: AbortSignal, incoming: Incoming): Tunnel {
+  const end = (): void => tunnel.destroy();
+  if (signal.aborted) end();
+  else signal.addEventListener("abort", end);
+  const forget = (): void => signal.removeEventListener("abort", end);
+  return incoming.watchTunnel?.(tunnel, forget) ?? tunnel;
 }
 
 function makeResponse(exchange: Exchange): ReturnType<Step> {

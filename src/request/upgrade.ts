@@ -20,11 +20,16 @@ export function readUpgrade(
   hint: string = "",
 ): string | undefined {
   const protocol = chooseProtocol(upgrade, carried);
-  if (protocol === undefined || !mayUpgrade(incoming)) return undefined;
-  const { headers } = incoming;
+  const { method, headers } = incoming;
+  const length = getHeader(headers, "content-length");
+  const coding = getHeader(headers, "transfer-encoding");
+  const isAsked = protocol !== undefined && mayAsk(protocol, method, length, coding);
+  if (!isAsked || !hasEffect(incoming)) return undefined;
   // A body would stand between the request and the bytes of the new protocol, and servers differ about its end.
-  for (const name of ["content-length", "transfer-encoding"]) {
-    if (getHeader(headers, name) !== undefined) throw badRequest(`${name} beside Upgrade`);
+  if (announcesBody(length, coding)) {
+    throw badRequest(
+      `${coding === undefined ? "Content-Length" : "Transfer-Encoding"} beside Upgrade`,
+    );
   }
   if (incoming.upgrade !== undefined) return protocol;
   throw new ProxyError("http_request_error", {
@@ -33,9 +38,28 @@ export function readUpgrade(
   });
 }
 
+/**
+ * Whether a request may ask for a protocol: for WebSockets by GET only (RFC 6455 §4.1), and for other protocols by any method
+ * without a body. Docker asks for `tcp` by POST.
+ * @param length the value of Content-Length
+ * @param coding the value of Transfer-Encoding
+ */
+export function mayAsk(
+  protocol: string,
+  method: string | undefined,
+  length: string | undefined,
+  coding: string | undefined,
+): boolean {
+  return method === "GET" || (protocol !== "websocket" && !announcesBody(length, coding));
+}
+
+/** Whether fields announce a body. A length of 0, which Java's WebSocket client sends, is none. */
+function announcesBody(length: string | undefined, coding: string | undefined): boolean {
+  return coding !== undefined || (length !== undefined && length !== "0");
+}
+
 /** Whether `Upgrade` has an effect: it has none in HTTP/1.0, nor if `Connection` does not name it (RFC 9110 §7.8). */
-function mayUpgrade(incoming: Incoming): boolean {
-  if (incoming.method !== "GET") return false;
+function hasEffect(incoming: Incoming): boolean {
   // A server that can switch the connection has read the version and `Connection` itself, and may not show them.
   if (incoming.upgrade !== undefined) return true;
   return incoming.version() === "1.1" && nominatesUpgrade(incoming.headers);

@@ -195,6 +195,11 @@ class UpstreamLease implements Lease {
     return picked instanceof Promise ? picked.then((other) => this.#fit(other)) : this.#fit(picked);
   }
 
+  /** Whether the request has been sent to another place's upstream before. */
+  hasTried(other: UpstreamLease): boolean {
+    return other.#target === this.#target || this.#before.includes(other.#target);
+  }
+
   /** Picks an upstream for another request of the same client, such as one that an interceptor makes. */
   async pickAgain(scope: Scope): Promise<UpstreamLease> {
     return pickFirst(this.#context, scope);
@@ -461,8 +466,14 @@ class LeasedAttempt {
     const again = scope.again();
     const following = await settle(picked, this.#options.retry.delay, again, query);
     if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
+    // A target of the app's own may pick an upstream again. That counts, or the request would be sent without end.
+    const isCounted = repetition.left < this.#left || lease.hasTried(following);
+    if (isCounted && this.#left === 0) {
+      following.release();
+      throw thrown;
+    }
     following.use();
-    const { left } = repetition;
+    const left = isCounted ? this.#left - 1 : this.#left;
     const request = { ...repetition.request, upstream: following.upstream };
     return new LeasedAttempt(this.#next, request, following, left, true).send(again);
   }
