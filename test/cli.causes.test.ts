@@ -91,12 +91,15 @@ describe("a failure", () => {
     );
   });
 
-  test("of too many open files names the limit, although no error type does", () => {
-    const cause = Object.assign(new Error("connect EMFILE"), { code: "EMFILE" });
-    expect(explained(new ProxyError("proxy_internal_error", { cause }), "http://a")).toBe(
-      "proxy_internal_error: this process has too many open files (raise the limit by ulimit -n, or lower --max-sockets)",
-    );
-  });
+  test.each(["connection_limit_reached", "proxy_internal_error"] as const)(
+    "of too many open files names the limit: %s",
+    (code) => {
+      const cause = Object.assign(new Error("connect EMFILE"), { code: "EMFILE" });
+      expect(explained(new ProxyError(code, { cause }), "http://a")).toBe(
+        `${code}: this process has too many open files (raise the limit by ulimit -n, or lower --max-sockets)`,
+      );
+    },
+  );
 
   test("cannot put a control character on the terminal", () => {
     const text = explained(new TypeError("\u001b[2J\u009b1m\r\n\u202eevil"));

@@ -229,6 +229,7 @@ test("the counters of several proxies are added up", () => {
     requests: 5 * n,
     requestsPerSocket: 5,
     tunnels: n + 4,
+    maxSockets: 10 * n,
     version: n + 5,
     origins,
   });
@@ -245,6 +246,7 @@ test("the counters of several proxies are added up", () => {
     requests: 20,
     requestsPerSocket: 5,
     tunnels: 12,
+    maxSockets: 30,
     version: 14,
     origins: {
       "http://a": { inUse: 2, free: 4, waiting: 6, tunnels: 8 },

@@ -179,7 +179,11 @@ describe("describes itself", () => {
       const value = typeof preset === "object" ? "true" : `${preset ?? false}`;
       expected.set(name ?? kebab, Array.isArray(preset) ? preset.join(",") : value);
     };
-    const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
+    const { timeout, ...pool } = {
+      ...poolDefaults,
+      maxSockets: "by ulimit -n",
+      socketPath: undefined,
+    };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
     for (const option of ["cert", "key", "ca", "insecure", "cors", "corsOrigin"])

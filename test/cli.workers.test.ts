@@ -707,3 +707,19 @@ test("each worker has its share of the limits for connections", () => {
   expect(shareLimits(limits, 3)).toEqual({ ...limits, maxConnections: 334 });
   expect(shareLimits(limits)).toEqual(limits);
 });
+
+test.each([
+  [256, 1, 108],
+  [1024, 1, 616],
+  [1024, 4, 616],
+  [20_000, 1, 14_768],
+  [65_536, 1, 16_384],
+  [20_000, 4, 4096],
+  [64, 1, 1],
+  [Infinity, 1, 16_384],
+])("with %s open files, one of %s workers has %s connections", (files, workers, expected) => {
+  const limits = defaultsOf(clientLimitSchema);
+  const { maxConnections, openFiles } = shareLimits(limits, workers, files);
+  expect(maxConnections).toBe(expected);
+  expect(openFiles).toBe(expected === 16_384 / workers ? undefined : files);
+});

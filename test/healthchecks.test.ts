@@ -6,6 +6,7 @@ import { StreamBody } from "../src/body/stream.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { Scope } from "../src/transport/scope.ts";
 import type { Transport } from "../src/transport/port.ts";
+import { toSocketError } from "../src/transport/socketerror.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport/message.ts";
 import { balance, type Balancer } from "../src/upstreams/balance.ts";
 import { startProgram } from "./_program.ts";
@@ -46,6 +47,19 @@ test("ask for the path with the header fields, and look for a text in the body",
   expect(told).toEqual(["down: a check failed"]);
   text = "well";
   await until(() => statesOf(target)[0] !== "down", "a good check");
+  target.close();
+});
+
+test("a check without a descriptor for its connection says nothing of the upstream", async () => {
+  const target = balance(["http://a.test"], { check });
+  let asked = 0;
+  const transport = transportOf(() => {
+    asked++;
+    return Promise.reject(toSocketError({ code: "EMFILE" }, false, false));
+  });
+  createProxy({ target, transport });
+  await until(() => asked > 2, "three checks");
+  expect(statesOf(target)).toEqual(["up"]);
   target.close();
 });
 

@@ -260,6 +260,14 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(2);
   });
 
+  test("a GOAWAY with ENHANCE_YOUR_CALM is no head that is too long", async () => {
+    await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 11))));
+    expect(await ask(url, "/", "body")).toMatchObject({
+      status: 502,
+      text: "connection_terminated",
+    });
+  });
+
   test("a GOAWAY with an error during an upload is no fault of the client's", async () => {
     await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 2))));
     for (let i = 0; i < 20; i++) {

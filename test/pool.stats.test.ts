@@ -20,6 +20,7 @@ describe("stats", () => {
       requests: 0,
       requestsPerSocket: 0,
       tunnels: 0,
+      maxSockets: 1,
       version: 0,
       origins: {},
     });

@@ -440,6 +440,7 @@ describe("what it loads", () => {
     "runtimes/sockets/buffercodec.ts",
     "runtimes/sockets/explaining.ts",
     "runtimes/sockets/http2/lostsessions.ts",
+    "runtimes/sockets/openfiles.ts",
     "runtimes/sockets/requestchannel.ts",
     "runtimes/sockets/tlsnames.ts",
   ];

@@ -187,10 +187,13 @@ export interface ClientLimits {
   maxHeadersCount?: number;
   /**
    * Connections of clients at the same time. Beyond it, the connection that has been idle longest is closed for a new one; if
-   * none is idle, the new one is. `Infinity` for no limit.
-   * @default 16384
+   * none is idle, the first request of the new one gets 503 with `Retry-After`. `Infinity` for no limit.
+   *
+   * `"auto"` is 16384, or about two thirds of the limit of open files (`ulimit -n`), if that is less: a quarter is for
+   * upstreams, and the rest for the process itself and for the connections that get 503.
+   * @default "auto"
    */
-  maxConnections?: number;
+  maxConnections?: number | "auto";
   /**
    * Connections of one client address at the same time, by the same rule; of IPv6, the addresses of a network of 64 bits count
    * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
@@ -206,7 +209,14 @@ export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
   keepAliveTimeout: { kind: milliseconds, default: 75_000 },
   maxHeaderSize: { kind: bytes, default: 16_384 },
   maxHeadersCount: { kind: whole(1, "use a whole number from 1", 10_000), default: 256 },
-  maxConnections: { kind: limitFrom(1), default: 16_384 },
+  maxConnections: {
+    kind: either(
+      "use a whole number from 1, Infinity, or auto for what ulimit -n allows",
+      limitFrom(1),
+      choice("auto"),
+    ),
+    default: "auto",
+  },
   maxPerAddress: { kind: limitFrom(1), default: 2048 },
 };
 

@@ -21,6 +21,8 @@ export interface FlagText {
   readonly short?: string;
   /** The placeholder for the value in the help, where it does not follow from the kind. */
   readonly value?: string;
+  /** The default as the help shows it, where it depends on the machine. */
+  readonly fallback?: string;
   /** The values that may follow a flag that needs none. */
   readonly optional?: readonly string[];
 }

@@ -77,7 +77,7 @@ export const pathFlags: Flags<PathOptions> = {
 export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
   heading: "Connections",
   flags: {
-    maxSockets: "connections to the target at the same time",
+    maxSockets: { help: "connections to the target", fallback: "by ulimit -n" },
     maxFreeSockets: "idle connections that are kept",
     maxTotalFreeSockets: "idle connections kept in all",
     freeSocketTimeout: "how long an idle connection is kept",

@@ -15,6 +15,12 @@ export interface ClientConnection {
   session: ServerHttp2Session | undefined;
   /** What the limit for each address counts by; undefined for an address that is exempt from it. */
   readonly group: string | undefined;
+  /** When it was accepted, on the clock of `performance.now()`. */
+  readonly openedAt: number;
+  /** Whether it is beyond the limits: its first request gets 503, and then it is closed. */
+  isTurnedAway: boolean;
+  /** Whether it was idle when it was turned away: it counts as evicted, and as refused only if a request comes. */
+  wasIdle: boolean;
   /** The number of requests that are not answered. */
   requests: number;
   /** The number of requests so far. */
@@ -32,6 +38,8 @@ type Message = IncomingMessage | Http2ServerRequest;
 export interface ConnectionLimits {
   readonly maxConnections: number;
   readonly maxPerAddress: number;
+  /** The limit of open files, if `maxConnections` follows from it. */
+  readonly openFiles?: number | undefined;
 }
 
 /** The connections of clients, in numbers. */
@@ -39,7 +47,7 @@ export interface ClientStats {
   readonly connections: number;
   /** Connections that carry another protocol, such as WebSockets. */
   readonly tunnels: number;
-  /** New connections that were closed at a limit. */
+  /** New connections that were refused at a limit. */
   readonly refused: number;
   /** Idle connections that were closed at a limit. */
   readonly evicted: number;
@@ -51,7 +59,7 @@ export interface ClientStats {
 
 /** How many connections were closed at the limits. */
 export interface ConnectionCounts {
-  /** New connections that were closed because all others were in use. */
+  /** New connections that were refused because all others were in use. */
   refused: number;
   /** Idle connections that were closed for new ones. */
   evicted: number;
@@ -61,13 +69,16 @@ export interface ConnectionCounts {
  * Counts the connections of a server, and keeps them below the limits.
  *
  * At a limit, the connection that has been idle longest is closed, as in nginx: so clients that open connections and send
- * nothing do not keep others out. If none is idle, the new connection is refused.
+ * nothing do not keep others out. If none is idle, the new connection is refused: at the limit for all, its first request gets
+ * 503, while a client that has all connections of its address is reset.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
   /** The responses that are not complete, with their connections. */
   readonly running: Map<Running, ClientConnection | undefined> = new Map();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
+  /** The listening sockets: the server's own, and others that hand their connections to it. */
+  readonly listeners: NetServer[];
   readonly #server: Server;
   readonly #limits: ConnectionLimits;
   /** When the server stopped accepting connections, on the clock of `performance.now()`. */
@@ -78,6 +89,8 @@ export class ClientConnections {
   readonly #isExempt: (address: string) => boolean;
   /** Connections without a request and without a tunnel; the one that has been idle longest is the first. */
   readonly #idle: Set<ClientConnection> = new Set();
+  /** The connections that wait for a request to answer by 503; the first one has waited longest. */
+  readonly #turnedAway: Set<ClientConnection> = new Set();
   readonly #groups: Map<string, Set<ClientConnection>> = new Map();
   readonly #bySocket: WeakMap<object, ClientConnection> = new WeakMap();
   /** The connections of a TLS server by the client's address and port, until their handshakes end. */
@@ -94,6 +107,7 @@ export class ClientConnections {
     isExempt: (address: string) => boolean = () => false,
   ) {
     this.#server = server;
+    this.listeners = [server];
     this.#limits = limits;
     this.#report = report;
     this.#isExempt = isExempt;
@@ -128,6 +142,17 @@ export class ClientConnections {
     this.#idle.delete(connection);
   }
 
+  /** Whether a request came on a connection beyond the limits. It must get 503, and its connection takes no other. */
+  isTurnedAway(message: Message): boolean {
+    const owner = "stream" in message ? message.stream.session : message.socket;
+    const connection = owner && this.#bySocket.get(owner);
+    if (connection?.isTurnedAway !== true) return false;
+    if (connection.wasIdle) this.#countRefused(describeFull(this.#limits));
+    connection.wasIdle = false;
+    if (connection.session?.destroyed === false) connection.session.close();
+    return true;
+  }
+
   /** The number of connections that carry another protocol. */
   get tunnels(): number {
     let count = 0;
@@ -147,7 +172,7 @@ export class ClientConnections {
     // closes idle connections at once. Clients are told afterwards, because they then open new connections.
     await new Promise(setImmediate);
     await new Promise(setImmediate);
-    NetServer.prototype.close.call(this.#server);
+    for (const listener of this.listeners) NetServer.prototype.close.call(listener);
     this.#announceStop();
   }
 
@@ -182,25 +207,35 @@ export class ClientConnections {
     const group = this.#isExempt(address) ? undefined : groupOf(address);
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxConnections, maxPerAddress } = this.#limits;
-    if (this.all.size >= maxConnections && !this.#evict(this.#idle)) {
-      return this.#refuse(socket, "maxConnections", address);
-    }
-    if ((members?.size ?? 0) >= maxPerAddress && !this.#evict(members)) {
-      return this.#refuse(socket, "maxPerAddress", address);
+    const isFull = this.all.size >= maxConnections && !this.#evict(this.#idle);
+    if (!isFull && (members?.size ?? 0) >= maxPerAddress && !this.#evict(members)) {
+      this.#countRefused(
+        `${address} has ${maxPerAddress} in use; ` +
+          "raise --max-per-address, or name a proxy in --trust-proxy",
+      );
+      return resetConnection(socket);
     }
     const connection: ClientConnection = {
       socket,
       raw: socket,
       session: undefined,
       group,
+      openedAt: performance.now(),
+      isTurnedAway: false,
+      wasIdle: false,
       requests: 0,
       total: 0,
       isTunnel: false,
       idleSince: 0,
     };
-    this.all.add(connection);
-    this.#idle.add(connection);
-    if (group !== undefined) addTo(this.#groups, group, connection);
+    if (isFull) {
+      this.#countRefused(describeFull(this.#limits));
+      this.#turnAway(connection);
+    } else {
+      this.all.add(connection);
+      this.#idle.add(connection);
+      if (group !== undefined) addTo(this.#groups, group, connection);
+    }
     this.#bySocket.set(socket, connection);
     if (isSecure) this.#handshaking.set(keyOf(socket), connection);
     const key = isSecure ? keyOf(socket) : "";
@@ -222,18 +257,31 @@ export class ClientConnections {
     if (members?.size === 0) this.#groups.delete(group as string);
   }
 
-  #refuse(socket: Socket, limit: keyof ConnectionLimits, address: string): void {
+  #countRefused(reason: string): void {
     this.counts.refused++;
-    resetConnection(socket);
     const now = performance.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET;
-    this.#report(
-      limit === "maxConnections"
-        ? `all ${this.#limits.maxConnections} are in use; raise --max-connections`
-        : `${address} has ${this.#limits.maxPerAddress} in use; ` +
-            "raise --max-per-address, or name a proxy in --trust-proxy",
-    );
+    this.#report(reason);
+  }
+
+  /** Lets a connection wait for its first request, which gets 503. Few may wait, and not for long. */
+  #turnAway(connection: ClientConnection): void {
+    connection.isTurnedAway = true;
+    this.#turnedAway.add(connection);
+    const most = mostTurnedAway(this.#limits.maxConnections);
+    for (const oldest of this.#turnedAway) {
+      if (this.#turnedAway.size <= most) break;
+      this.#turnedAway.delete(oldest);
+      resetConnection(oldest.socket);
+      oldest.raw.destroy();
+    }
+    const late = (): void => closeConnection(connection);
+    const timer = setTimeout(late, TURNED_AWAY_TIME).unref();
+    connection.raw.once("close", () => {
+      clearTimeout(timer);
+      this.#turnedAway.delete(connection);
+    });
   }
 
   /** Closes the connection that has been idle longest. Returns false if none is idle. */
@@ -243,7 +291,11 @@ export class ClientConnections {
       this.counts.evicted++;
       // The connection no longer counts, although its socket closes later.
       this.#remove(connection);
-      closeConnection(connection);
+      // The request of a new connection may be on its way: to close the connection would lose it.
+      const isNew = connection.total === 0 && performance.now() - connection.openedAt < NEW_TIME;
+      connection.wasIdle = isNew;
+      if (isNew) this.#turnAway(connection);
+      else closeConnection(connection);
       return true;
     }
     return false;
@@ -267,8 +319,29 @@ export class ClientConnections {
   }
 }
 
+/** Milliseconds for which a connection counts as new: a busy event loop reads the first request that late. */
+const NEW_TIME = 1000;
+/** Milliseconds in which the first request of a connection beyond the limits may come. */
+const TURNED_AWAY_TIME = 5000;
+
+/**
+ * Returns how many connections beyond a limit may wait for their first request: of a crowd that comes at once, each takes as
+ * long as its request is on its way.
+ */
+export function mostTurnedAway(maxConnections: number): number {
+  return Math.max(32, Math.min(1024, Math.floor(maxConnections / 8)));
+}
+
 /** Milliseconds after a report in which no other one follows. */
 const QUIET = 60_000;
+
+/** Returns what the operator can do when all connections are in use. */
+function describeFull({ maxConnections, openFiles }: ConnectionLimits): string {
+  return openFiles === undefined
+    ? `all ${maxConnections} are in use; raise --max-connections, and ulimit -n to twice as many`
+    : `all ${maxConnections} are in use, which ${openFiles} open files allow; raise ulimit -n`;
+}
+
 /** The highest number of a stream (RFC 9113 §5.1.1). */
 const LAST_STREAM = 2 ** 31 - 1;
 

@@ -1,18 +1,39 @@
 /** How the limits for clients reach the server of each runtime. */
 import type { ProxyOptions } from "#fetchway";
+import { limitOfOpenFiles } from "#fetchway/node";
 import { createTrust, type Trust } from "#fetchway/requests";
 import type { ServerOptions } from "srvx";
 import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts";
+import { mostTurnedAway } from "./clientconnections.ts";
 import { intervalOf } from "./clienttimeouts.ts";
 
-export type FilledClientLimits = Required<ClientLimits>;
+/** The limits as they were asked for, with the defaults. */
+export type AskedClientLimits = Required<ClientLimits>;
+
+/** The limits in numbers. */
+export interface FilledClientLimits extends AskedClientLimits {
+  readonly maxConnections: number;
+  /** The limit of open files, if `maxConnections` follows from it. */
+  readonly openFiles?: number | undefined;
+}
+
+/** The highest default of `maxConnections`. */
+const MAX_CONNECTIONS = 16_384;
+/** The share of the limit of open files that is left for upstreams, as in the default of `maxSockets`, and its most. */
+const UPSTREAM_SHARE = 4;
+const MAX_UPSTREAM = 4096;
+/** The descriptors of the process itself, without its listening sockets. */
+const OWN_FILES = 48;
+/** The fewest and the most listening sockets. */
+const MIN_LISTENERS = 4;
+const MAX_LISTENERS = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */
 const MAX_STREAMS = 128;
 /** The pseudo-header fields of an HTTP/2 request (RFC 9113 §8.3.1), with `:protocol`. */
 const PSEUDO_FIELDS = 5;
-/** Milliseconds of silence before TCP probes a client: without probes, a vanished client's WebSocket stays for ever. */
-const PROBE_AFTER = 60_000;
+/** TCP probes a client after a minute of silence: without probes, a vanished client's WebSocket stays for ever. */
+export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
 /** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
 export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOptions["node"]> {
@@ -25,8 +46,7 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
     connectionsCheckingInterval: intervalOf(limits),
     keepAliveTimeout,
     maxHeaderSize,
-    keepAlive: true,
-    keepAliveInitialDelay: PROBE_AFTER,
+    ...PROBES,
     handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
     settings: { maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: maxHeaderSize },
@@ -35,14 +55,35 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
 
 /**
  * Returns the limits of one worker. New connections go to the workers in turn, so that shares of the limits for connections
- * add up to about what was asked for.
+ * add up to about what was asked for. Each worker may have as many open files as one process.
  */
-export function shareLimits(limits: FilledClientLimits, workers = 1): FilledClientLimits {
+export function shareLimits(
+  limits: AskedClientLimits,
+  workers = 1,
+  openFiles: number | undefined = limitOfOpenFiles(),
+): FilledClientLimits {
+  const { maxConnections: asked, maxPerAddress } = limits;
+  const isAuto = asked === "auto";
+  const share = Math.ceil((isAuto ? MAX_CONNECTIONS : asked) / workers);
+  const possible = isAuto && openFiles !== undefined ? connectionsFor(openFiles) : Infinity;
   return {
     ...limits,
-    maxConnections: Math.ceil(limits.maxConnections / workers),
-    maxPerAddress: Math.ceil(limits.maxPerAddress / workers),
+    maxConnections: Math.min(share, possible),
+    maxPerAddress: Math.ceil(maxPerAddress / workers),
+    ...(possible < share && { openFiles }),
   };
+}
+
+/** Returns how many sockets may listen on one port: a 64th of the limit of open files. */
+export function countListeners(openFiles: number = limitOfOpenFiles() ?? Infinity): number {
+  return Math.max(MIN_LISTENERS, Math.min(MAX_LISTENERS, Math.floor(openFiles / MAX_LISTENERS)));
+}
+
+/** Returns how many connections of clients a limit of open files leaves room for. */
+function connectionsFor(openFiles: number): number {
+  const upstreams = Math.min(MAX_UPSTREAM, Math.floor(openFiles / UPSTREAM_SHARE));
+  const left = openFiles - upstreams - countListeners(openFiles) - OWN_FILES;
+  return Math.max(1, left - mostTurnedAway(left));
 }
 
 /** Node's server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices. */

@@ -59,6 +59,12 @@ const BY_CAUSE: Readonly<Record<string, Text>> = {
   ENOENT: ({ at }) => [`there is no socket ${at}`, "is the upstream running? is the path right?"],
   EACCES: ({ at }) => [`no permission to connect to ${at}`, "run as a user that has it"],
   ECONNRESET: ({ at }) => [`${at} reset the connection`, "see its log"],
+  EMFILE: tooManyFiles,
+  ENFILE: tooManyFiles,
+  EADDRNOTAVAIL: ({ at }) => [
+    `this machine has no free port left for a connection to ${at}`,
+    "is --keep-alive on? lower --max-sockets",
+  ],
   EHOSTUNREACH: ({ at }) => [
     `there is no way to ${at}`,
     "is the address right? is the network up?",
@@ -164,14 +170,10 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
 };
 
-/** The texts for the system errors that no error type of RFC 9209 names. A hook may have thrown such an error, too. */
+/** The texts for the system errors that a hook may have thrown: its own files, not connections to the upstream. */
 const BY_INTERNAL_CAUSE: Readonly<Record<string, Text>> = {
   EMFILE: tooManyFiles,
   ENFILE: tooManyFiles,
-  EADDRNOTAVAIL: ({ at }) => [
-    `this machine has no free port left for a connection to ${at}`,
-    "is --keep-alive on? lower --max-sockets",
-  ],
 };
 
 /**

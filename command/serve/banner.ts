@@ -1,6 +1,8 @@
 /** What the command prints when it listens. */
 import type { RouteSettings, Settings } from "../config/settings.ts";
+import type { ServerSettings } from "../flags/commandoptions.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
+import { shareLimits } from "../limits/clientlimits.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
 
@@ -26,6 +28,17 @@ export function renderBanner(
     ...(isOne || demo !== undefined ? steps.map((step) => `  ${step}`) : []),
   ];
   return lines.join("\n");
+}
+
+/** A limit of open files below which the operator is told of the bound that follows from it. */
+const FEW_FILES = 4096;
+
+/** Renders the bound that follows from a low limit of open files; undefined if there is none. */
+export function renderFewFiles(server: ServerSettings, workers = 1): string | undefined {
+  const { openFiles = Infinity, maxConnections } = shareLimits(server, workers);
+  if (openFiles >= FEW_FILES) return undefined;
+  const each = workers === 1 ? "" : " of each worker";
+  return `  at most ${maxConnections} clients${each} at the same time: ulimit -n is ${openFiles}`;
 }
 
 function renderRoutes(routes: readonly RouteSettings[]): string[] {

@@ -7,14 +7,17 @@ import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { ClientConnections } from "../limits/clientconnections.ts";
 import {
-  type FilledClientLimits,
+  type AskedClientLimits,
+  countListeners,
   isTooLarge,
   letCheckNotice,
   nodeLimits,
+  PROBES,
   shareLimits,
 } from "../limits/clientlimits.ts";
 import { SlowClients } from "../limits/clienttimeouts.ts";
 import type { CertificateTexts } from "./certificate.ts";
+import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 
 /** How a server listens. */
 export interface ListenSettings {
@@ -23,7 +26,7 @@ export interface ListenSettings {
   readonly host: string;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
-  readonly limits?: FilledClientLimits;
+  readonly limits?: AskedClientLimits;
   /** Tells which addresses have no limit of their own for connections. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets, which only Bun's server needs. */
@@ -82,6 +85,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
   const onNode: ServerHandler = (request) => {
     const message = request.runtime?.node?.req;
     if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
+    if (message !== undefined && connections?.isTurnedAway(message)) return turnAway(message);
     return answer(request);
   };
   const elsewhere: ServerHandler = (request) => {
@@ -99,9 +103,15 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     return response;
   }
 
+  // A parent has the listening socket of its workers, and the upstream of a demo has few clients.
+  const isShared =
+    isOnNode && canSharePort && worker === undefined && settings.limits !== undefined;
   let server: Server;
   let connections: ClientConnections | undefined;
+  let giveUpClaim: (() => void) | undefined;
   try {
+    // The system chooses no free port that is shared.
+    if (isShared && port !== 0) giveUpClaim = await claimPort(port, host);
     server = serve({
       fetch: isOnNode ? onNode : elsewhere,
       port,
@@ -112,6 +122,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       node: {
         ...nodeLimits(limits),
         ...certificate,
+        backlog: BACKLOG,
+        ...(isShared && { reusePort: true }),
         // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
         // tickets, so that a client may resume its session with another worker.
         ...(worker && { exclusive: false }),
@@ -134,8 +146,15 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       connections = new ClientConnections(node, limits, report, settings.isExempt);
     }
     await server.ready();
+    if (isShared && node !== undefined) {
+      // As Node's own servers do it.
+      const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
+      connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
+    }
   } catch (error) {
     throw explainRefusal(error, port, host);
+  } finally {
+    giveUpClaim?.();
   }
 
   const front: Front = {
@@ -156,7 +175,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     },
     admitUpgrade(message) {
       // With too many fields, the request is an ordinary one, and refused.
-      if (isTooLarge(message, limits)) return false;
+      if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
       connections?.noteUpgrade(message);
       return true;
     },
@@ -198,10 +217,24 @@ function answerException(error: unknown): Response {
 
 /** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
 function refuseHead(message: object): Response {
-  const headers = new Headers({ "content-type": "text/plain" });
+  return answerLastOn(message, 431, "Request Header Fields Too Large");
+}
+
+/** Refuses a request on a connection beyond the limits. */
+function turnAway(message: object): Response {
+  return answerLastOn(message, 503, "Service Unavailable", { "retry-after": "1" });
+}
+
+/** Makes the response to the last request of a connection; HTTP/2 has no field for that. */
+function answerLastOn(
+  message: object,
+  status: number,
+  statusText: string,
+  fields?: Record<string, string>,
+): Response {
+  const headers = new Headers({ "content-type": "text/plain", ...fields });
   if (!("stream" in message)) headers.set("connection", "close");
-  const statusText = "Request Header Fields Too Large";
-  return new Response(`${statusText}\n`, { status: 431, statusText, headers });
+  return new Response(`${statusText}\n`, { status, statusText, headers });
 }
 
 function explainRefusal(error: unknown, port: number, host: string): UsageError {

@@ -321,6 +321,12 @@ export function endStats(stats: PoolStats): PoolStats {
   return { ...stats, closed: stats.created, origins: {}, ...(upstreams && { upstreams }) };
 }
 
+/** Returns the maximum of the proxy that may have the most connections to one origin. */
+function mergeMaxSockets(all: readonly PoolStats[]): { maxSockets?: number } {
+  const known = all.flatMap(({ maxSockets }) => maxSockets ?? []);
+  return known.length === 0 ? {} : { maxSockets: Math.max(...known) };
+}
+
 /** Adds up the counters of several proxies. */
 export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
   if (all.length < 2) return all[0];
@@ -348,6 +354,7 @@ export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
     requests,
     requestsPerSocket: created === 0 ? 0 : requests / created,
     tunnels: sum((each) => each.tunnels),
+    ...mergeMaxSockets(all),
     version: sum((each) => each.version),
     origins,
     ...mergeUpstreams(all),

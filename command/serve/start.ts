@@ -15,7 +15,7 @@ import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
-import { addressOf, renderBanner } from "./banner.ts";
+import { addressOf, renderBanner, renderFewFiles } from "./banner.ts";
 import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
@@ -90,6 +90,8 @@ export async function start(
   tell(renderBanner(addressOf(front), settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);
+  const few = front.connections && renderFewFiles(server);
+  if (few !== undefined) tell(few);
   if (status !== undefined) tell(`  status page: ${status}/`);
 }
 

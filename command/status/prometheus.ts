@@ -1,3 +1,4 @@
+import { limitOfOpenFiles } from "#fetchway/node";
 import { BOUNDS, type Metrics, type Snapshot } from "./metrics.ts";
 
 type Labels = Readonly<Record<string, string | undefined>>;
@@ -110,8 +111,14 @@ export function renderMetrics(metrics: Metrics): string {
             "Connections that were closed because they were silent for too long.",
             [[{}, connections.timedOut]],
           ),
+          ...renderLimit(
+            "fetchway_max_sockets",
+            "The most connections to one origin at the same time.",
+            connections.maxSockets,
+          ),
         ]),
     ...renderClients(snapshot),
+    ...renderLimit("process_max_fds", "Files that a process may have open.", limitOfOpenFiles()),
     ...renderWorkers(snapshot),
     renderFamily(
       "process_start_time_seconds",
@@ -133,6 +140,12 @@ export function renderMetrics(metrics: Metrics): string {
   return families.join("");
 }
 
+/** Renders a limit, unless there is none, or it is not known. JSON, in which workers tell theirs, has null for Infinity. */
+function renderLimit(name: string, help: string, limit: number | null | undefined): string[] {
+  const isLimited = limit !== null && limit !== undefined && limit !== Infinity;
+  return isLimited ? [renderFamily(name, "gauge", help, [[{}, limit]])] : [];
+}
+
 function renderClients({ clients }: Snapshot): string[] {
   if (clients === undefined) return [];
   return [
@@ -142,7 +155,7 @@ function renderClients({ clients }: Snapshot): string[] {
     renderFamily(
       "fetchway_client_connections_refused_total",
       "counter",
-      "New connections of clients that were closed at a limit.",
+      "New connections of clients that were refused at a limit.",
       [[{}, clients.refused]],
     ),
     renderFamily(

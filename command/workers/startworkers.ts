@@ -7,7 +7,7 @@ import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchConfig } from "../config/watchconfig.ts";
 import { UsageError } from "../flags/read.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
-import { renderBanner } from "../serve/banner.ts";
+import { renderBanner, renderFewFiles } from "../serve/banner.ts";
 import { createMetrics, openStatus } from "../serve/observe.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
@@ -111,5 +111,7 @@ export async function startWorkers(
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);
   tell(`  ${count} workers`);
+  const few = renderFewFiles(server, count);
+  if (few !== undefined) tell(few);
   if (status !== undefined) tell(`  status page: ${status}/`);
 }

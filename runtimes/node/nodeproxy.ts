@@ -8,6 +8,7 @@ import type { UpgradeListener } from "./handleupgrade.ts";
 import { awaitingContinue } from "./incomingbody.ts";
 
 export { endWhenLost } from "../sockets/http2/lostsessions.ts";
+export { limitOfOpenFiles } from "../sockets/openfiles.ts";
 export type { RequestTrace } from "../sockets/requestchannel.ts";
 export type { AttachOptions, SrvxServer, UpgradeListener };
 

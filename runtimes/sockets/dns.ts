@@ -4,6 +4,7 @@ import type { FoundAddresses, NameUser, ResolvedAddress } from "../../src/http1/
 import { badOption } from "../../src/misuse.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 import { RecentMap } from "../../src/recentmap.ts";
+import { toSocketError } from "../../src/transport/socketerror.ts";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";
 
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
@@ -237,5 +238,7 @@ function notFound(): Error {
 
 /** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
 function toDnsError(cause: NodeJS.ErrnoException): ProxyError {
+  // A lookup by the system opens files and sockets.
+  if (cause.code === "EMFILE" || cause.code === "ENFILE") return toSocketError(cause, false, false);
   return new ProxyError(cause.code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
 }

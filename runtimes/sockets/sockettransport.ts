@@ -5,6 +5,7 @@ import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport } from "../../src/transport/port.ts";
 import { bufferCodec } from "./buffercodec.ts";
 import { NetConnector, type SocketParts } from "./connect.ts";
+import { defaultMaxSockets } from "./openfiles.ts";
 import { assertVersion } from "./versions.ts";
 
 /** The parts of the transport that differ between Node, Bun and Deno. */
@@ -28,12 +29,17 @@ export function createSocketTransport(
 ): Transport {
   checkPoolOptions(options);
   assertVersion(runtime, version);
-  return new HttpTransport(runtime.toLowerCase(), options, {
-    createConnector: (filled) => new NetConnector(filled, sockets),
-    codec: bufferCodec,
-    loadHttp2,
-    ...parts,
-  });
+  const { maxSockets = defaultMaxSockets() } = options;
+  return new HttpTransport(
+    runtime.toLowerCase(),
+    { ...options, maxSockets },
+    {
+      createConnector: (filled) => new NetConnector(filled, sockets),
+      codec: bufferCodec,
+      loadHttp2,
+      ...parts,
+    },
+  );
 }
 
 /** Loads the HTTP/2 client with the first request that asks for it: no other request needs these modules. */

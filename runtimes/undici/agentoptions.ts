@@ -2,6 +2,7 @@ import { type Agent, Client, Pool } from "undici";
 import { badOption } from "../../src/misuse.ts";
 import { checkPoolOptions } from "../../src/options/poolcheck.ts";
 import { fillPoolOptions, type PoolOptions, poolSchema } from "../../src/options/pooloptions.ts";
+import { defaultMaxSockets } from "../sockets/openfiles.ts";
 import { checkTlsNames } from "../sockets/tlsnames.ts";
 
 /**
@@ -41,7 +42,10 @@ export function toAgentOptions(options: PoolOptions = {}): AgentOptions & { conn
     const value = options[name as keyof PoolOptions];
     if (value !== undefined && value !== only) throw badOption(name, fix);
   }
-  const filled = fillPoolOptions(options);
+  const filled = fillPoolOptions({
+    ...options,
+    maxSockets: options.maxSockets ?? defaultMaxSockets(),
+  });
   const { maxSockets, keepAliveInitialDelay, tls, socketPath } = filled;
   if (tls !== undefined) checkTlsNames(tls, []);
   const connect = {

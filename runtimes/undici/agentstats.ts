@@ -12,9 +12,14 @@ export class AgentStats {
   /** The connections that carry a tunnel, each with its origin. undici has given them up. */
   readonly tunnels: Map<Duplex, string> = new Map();
   readonly #agents: Agent[] = [];
-  readonly #counters: Counters = new Counters();
+  readonly #counters: Counters;
   /** The agents' statistics by origin when they were last read, as JSON: agents have no event for their changes. */
   #last = "{}";
+
+  /** @param maxSockets the maximum number of connections to one origin, if this transport has made the agent */
+  constructor(maxSockets?: number) {
+    this.#counters = new Counters(maxSockets);
+  }
 
   /** Counts the connections of an agent from now on. */
   watch(agent: Agent): void {

@@ -75,7 +75,8 @@ export class UndiciTransport extends DispatcherTransport {
   #isClosed = false;
 
   constructor(options: AgentOptions) {
-    const stats = new AgentStats();
+    // Without a number, an agent sets no limit.
+    const stats = new AgentStats(options.connections ?? Infinity);
     const agent = new OwnAgent(options, stats);
     // A `connect` function of the app makes sockets that may keep what is written.
     const isOwn = typeof options.connect !== "function";

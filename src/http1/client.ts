@@ -99,7 +99,7 @@ export class HttpTransport implements Transport {
   readonly #connector: Connector;
   readonly #schedule: ClientParts["schedule"];
   readonly #codec: Codec;
-  readonly #counters: Counters = new Counters();
+  readonly #counters: Counters;
   readonly #idleList: IdleList;
   readonly #pools: Map<string, Pool> = new Map();
   /** The pools by upstream. An upstream is parsed once and shared, so most requests find their pool by identity. */
@@ -120,6 +120,7 @@ export class HttpTransport implements Transport {
     this.#codec = parts.codec;
     this.#loadHttp2 = parts.loadHttp2;
     this.#options = fillPoolOptions(options);
+    this.#counters = new Counters(this.#options.maxSockets);
     this.#idleList = new IdleList(this.#options.maxTotalFreeSockets);
     this.#connector = parts.createConnector(this.#options);
     ownTransports.add(this);

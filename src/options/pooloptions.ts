@@ -40,6 +40,10 @@ export interface PoolOptions {
   /**
    * Maximum number of connections to one origin at the same time; further requests wait, in the order of their arrival.
    * `Infinity` for no limit.
+   *
+   * On Node, Bun and Deno, the default is a quarter of the process's limit of open files (`ulimit -n`), and at most 4096;
+   * `stats()` tells it as `maxSockets`. It is 256 where the runtime does not tell the limit: on Windows, and on Deno without
+   * `--allow-all`.
    * @default 256
    */
   maxSockets?: number;

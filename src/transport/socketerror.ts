@@ -1,4 +1,4 @@
-import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "../error.ts";
 
 /** The error types of RFC 9209 for the error codes of sockets. */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
@@ -13,6 +13,11 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOTFOUND: "dns_error",
   EAI_AGAIN: "dns_error",
   EAI_FAIL: "dns_error",
+  // This machine has no descriptor or port left, or this process may open no more. RFC 9209 has no type for that; this one says
+  // the same with a limit of the configuration, has the status 503, and blames no upstream.
+  EMFILE: "connection_limit_reached",
+  ENFILE: "connection_limit_reached",
+  EADDRNOTAVAIL: "connection_limit_reached",
   EPROTO: "tls_protocol_error",
   DEPTH_ZERO_SELF_SIGNED_CERT: "tls_certificate_error",
   SELF_SIGNED_CERT_IN_CHAIN: "tls_certificate_error",
@@ -25,6 +30,21 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 const UNTRUSTED =
   "the upstream's certificate is not accepted: pass its CA as `tls: { ca }` of the target or the pool, " +
   "and the name in the certificate as `tls: { servername }` if it differs from the URL's";
+
+/** The parts of a system error that are read here. One of several addresses has the errors of all of them. */
+interface FailedConnect {
+  readonly code?: string;
+  readonly errors?: readonly { readonly code?: string }[];
+}
+
+/** What the errors of some types have beside their cause. */
+const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
+  tls_certificate_error: { message: UNTRUSTED },
+  connection_limit_reached: {
+    message: "this machine has no free descriptor or port for a connection",
+    retryAfter: 1,
+  },
+};
 
 /** The errors of a connection that was not established, so that nothing of the request was sent. */
 const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
@@ -56,11 +76,20 @@ export function toSocketError(
 
 function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const { code = "" } = (thrown ?? {}) as { code?: string };
+  const code = codeOf(thrown);
   // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
   const type = errorTypeOf(code);
-  const message = type === "tls_certificate_error" ? { message: UNTRUSTED } : undefined;
-  return new ProxyError(type, { cause: thrown, ...message });
+  return new ProxyError(type, { cause: thrown, ...DETAILS[type] });
+}
+
+/**
+ * Returns the code of a system error. Where all addresses of a name have failed, the answer of an upstream says more than an
+ * address of a family that this machine does not have.
+ */
+function codeOf(thrown: unknown): string {
+  const { code = "", errors = [] } = (thrown ?? {}) as FailedConnect;
+  if (CODES[code] !== "connection_limit_reached") return code;
+  return errors.find((each) => CODES[each.code ?? ""] !== CODES[code])?.code ?? code;
 }
 
 function errorTypeOf(code: string): ProxyErrorCode {

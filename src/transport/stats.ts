@@ -14,6 +14,11 @@ export interface PoolStats {
   readonly requestsPerSocket: number;
   /** The number of connections that have been switched to another protocol, such as a WebSocket. */
   readonly tunnels: number;
+  /**
+   * The maximum number of connections to one origin: the option `maxSockets`, or the default that the runtime has chosen. It is
+   * left out where another program makes the connections.
+   */
+  readonly maxSockets?: number;
   /** A number that increases with every change of the statistics. */
   readonly version: number;
   /** The present state of the connections, by origin. */
@@ -70,7 +75,13 @@ export class Counters {
   requests = 0;
   tunnels = 0;
   version = 0;
+  readonly #maxSockets: number | undefined;
   #last: PoolStats | undefined;
+
+  /** @param maxSockets the maximum number of connections to one origin */
+  constructor(maxSockets?: number) {
+    this.#maxSockets = maxSockets;
+  }
 
   /**
    * Counts a connection that was opened.
@@ -95,6 +106,7 @@ export class Counters {
       requests,
       requestsPerSocket,
       tunnels,
+      ...(this.#maxSockets !== undefined && { maxSockets: this.#maxSockets }),
       version,
       origins: origins(),
     };

@@ -1,4 +1,4 @@
-import { ProxyError } from "../error.ts";
+import { ProxyError, toProxyError } from "../error.ts";
 import { atOnce } from "../misuse.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../target/target.ts";
 import { poolClosed } from "../transport/closing.ts";
@@ -128,13 +128,16 @@ export class HealthChecks {
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
-    const isHealthy = await this.#ask(checked.target, transport, scope).catch(() => false);
+    const isHealthy = await this.#ask(checked.target, transport, scope).catch((thrown: unknown) =>
+      // A check for which there was no connection, or no descriptor, says nothing of the upstream.
+      toProxyError(thrown).code === "connection_limit_reached" ? undefined : false,
+    );
     deadline.clear();
     this.#running.delete(scope);
     scope.end();
     // The checks were ended, and perhaps begun again, in the meantime.
     if (timer === undefined || this.#timers.get(checked) !== timer) return;
-    this.#count(checked, isHealthy, ejection);
+    if (isHealthy !== undefined) this.#count(checked, isHealthy, ejection);
     this.#wait(checked, 1);
   }
 

@@ -9,7 +9,15 @@ export function unprocessed(message: string, cause?: unknown): ProxyError {
 /** The error codes of RFC 9113 §7 that say that one side has broken the protocol. */
 const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
 const REFUSED_STREAM = 7;
+/**
+ * The upstream finds that it is asked for too much. The runtimes use the same code themselves, for the stream of a response
+ * whose head is longer than we accept: on a stream, the two cannot be told apart.
+ */
 const ENHANCE_YOUR_CALM = 11;
+const CALM_GOAWAY =
+  "the upstream has closed the connection because it is asked for too much (ENHANCE_YOUR_CALM)";
+const CALM_STREAM =
+  "its head is too long, or it has reset the stream because it is asked for too much (ENHANCE_YOUR_CALM)";
 
 /**
  * Converts an error of a stream to a `ProxyError`.
@@ -35,8 +43,12 @@ export function toStreamError(
   }
   if (isAnswered) return new ProxyError("http_response_incomplete", { cause: thrown });
   if (code === REFUSED_STREAM) return unprocessed("the upstream has refused the stream", thrown);
+  if (code === ENHANCE_YOUR_CALM && name === "ERR_HTTP2_SESSION_ERROR") {
+    return new ProxyError("connection_terminated", { message: CALM_GOAWAY, cause: thrown });
+  }
   if (code === ENHANCE_YOUR_CALM || name === "ERR_HTTP2_TOO_MANY_CUSTOM_SETTINGS") {
-    return new ProxyError("http_response_header_section_size", { cause: thrown });
+    const message = code === ENHANCE_YOUR_CALM ? { message: CALM_STREAM } : undefined;
+    return new ProxyError("http_response_header_section_size", { cause: thrown, ...message });
   }
   if (name === "ERR_HTTP2_ERROR" || (code !== undefined && PROTOCOL_CODES.has(code))) {
     return new ProxyError("http_protocol_error", { cause: thrown });

@@ -1,0 +1,83 @@
+/** How many files and sockets this process may have open, and the default bounds that follow from it. */
+
+import { poolDefaults } from "../../src/options/pooloptions.ts";
+
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+const { process, Deno } = globalThis as unknown as {
+  process?: {
+    readonly platform: string;
+    readonly report?: { excludeNetwork?: boolean; getReport(): Report };
+    getBuiltinModule(name: "node:fs"): typeof import("node:fs");
+  };
+  Deno?: { permissions: { querySync(descriptor: { name: string }): { state: string } } };
+};
+
+/** The part of Node's report about the process that has the limit. */
+interface Report {
+  readonly userLimits?: { readonly open_files?: { readonly soft?: number | "unlimited" } };
+}
+
+/** The highest default of `maxSockets`: that many connections to one upstream are no accident. */
+const MAX_DEFAULT = 4096;
+
+let known: number | undefined;
+
+/**
+ * Returns how many files and sockets this process may have open (`ulimit -n`): `Infinity` without a limit, `undefined` where
+ * the runtime does not tell it. It is read once.
+ */
+export function limitOfOpenFiles(): number | undefined {
+  return (known ??= readLimit());
+}
+
+/**
+ * Returns the default of `maxSockets`: a quarter of the limit of open files, because each request also takes a client's
+ * connection, and other upstreams, tunnels and files take the rest. Where the limit is not known, it is the default of the core.
+ */
+export function defaultMaxSockets(): number {
+  const limit = limitOfOpenFiles();
+  if (limit === undefined) return poolDefaults.maxSockets;
+  return Math.min(MAX_DEFAULT, Math.max(1, Math.floor(limit / 4)));
+}
+
+function readLimit(): number | undefined {
+  try {
+    if (process?.platform === "linux") return mayReadProc() ? readProc() : undefined;
+    return readReport();
+  } catch {
+    // A sandbox may refuse the file or the report.
+    return undefined;
+  }
+}
+
+function readProc(): number | undefined {
+  const text = process?.getBuiltinModule("node:fs").readFileSync("/proc/self/limits", "latin1");
+  const [, soft] = /^Max open files +(\S+)/m.exec(text ?? "") ?? [];
+  return soft === undefined ? undefined : toLimit(soft);
+}
+
+/** Deno reads a file of `/proc` with all permissions only, and would ask the user for them on a terminal. */
+function mayReadProc(): boolean {
+  const names = ["read", "write", "net", "env", "sys", "run", "ffi"];
+  return (
+    Deno === undefined ||
+    names.every((name) => Deno.permissions.querySync({ name }).state === "granted")
+  );
+}
+
+/** Asks the runtime where there is no `/proc`, such as on macOS. Windows has no such limit. */
+function readReport(): number | undefined {
+  const report = process?.report;
+  if (report === undefined || process?.platform === "win32" || Deno !== undefined) return undefined;
+  const { excludeNetwork } = report;
+  // The report would look up the names of all addresses, which can take seconds.
+  report.excludeNetwork = true;
+  const soft = report.getReport().userLimits?.open_files?.soft;
+  report.excludeNetwork = excludeNetwork ?? false;
+  return soft === undefined ? undefined : toLimit(soft);
+}
+
+function toLimit(soft: string | number): number | undefined {
+  const limit = soft === "unlimited" ? Infinity : Number(soft);
+  return limit > 0 ? limit : undefined;
+}
