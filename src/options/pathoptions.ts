@@ -2,7 +2,6 @@ import { callback, either, patterns, text } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
 /** A path and query; nothing to leave them as they are. */
-// oxlint-disable-next-line typescript/no-invalid-void-type
 type PathResult = string | undefined | void;
 
 /** The options about the path of the upstream request. */
