@@ -48,6 +48,13 @@ export const losses: readonly Loss[] = [
     ],
   ],
   [
+    "a GET or HEAD with a body is answered with 501",
+    FETCH,
+    [
+      "2 a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+    ],
+  ],
+  [
     "TRACE is answered with 501",
     FETCH,
     ["with trace: true, TRACE reaches the upstream without content and without secrets"],

@@ -33,6 +33,7 @@ describe("cleanRequestHeaders", () => {
       host: "a.test:80",
       contentLength: 5,
       connection: "close",
+      isChunked: false,
       acceptsTrailers: true,
       trailer: "x-a,x-b",
     });

@@ -44,6 +44,7 @@ export const limitFlags: Flags<LimitOptions> = {
     connectTimeout: "to connect to the upstream",
     idleTimeout: "between two chunks of a response body",
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
+    dropGetBody: "drop the body of a GET or HEAD",
     tunnelTimeout: "until a silent tunnel is closed",
   },
 };

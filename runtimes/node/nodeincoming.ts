@@ -129,8 +129,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     const isHttp1 = req.httpVersionMajor === 1;
     this.headers = isHttp1 ? fields : toHttp1Fields(fields);
     const hasContent = isHttp1 ? hasBody(req) : messageHasBody(req);
-    const bodyless = method === "GET" || method === "HEAD" || !hasContent;
-    this.body = bodyless ? null : bodyOf(request, side);
+    this.body = hasContent ? bodyOf(request, side) : null;
   }
 
   get mount(): string {
@@ -174,8 +173,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     const isAbsolute = !url.startsWith("/") && url.includes("://");
     this.path = isAbsolute ? (asteriskOf(req) ?? pathOf(url)) : url;
     this.headers = isHttp2(req) ? toHttp1Fields(messageHeaders(req)) : messageHeaders(req);
-    // Drop the body of a GET or HEAD: a web request cannot have one, and an upstream may take it for the next request.
-    const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
+    const bodyless = !messageHasBody(req);
     if (!bodyless && req.readableDidRead) throw alreadyRead();
     const isFlowing = req.readableFlowing === true;
     this.body = bodyless ? null : new IncomingBody(req);
@@ -217,6 +215,11 @@ class PeerIncoming extends WebIncoming {
     this.named = peer && namedAuthority(peer);
     this.fault = peer && versionFault(peer);
     this.#peer = peer;
+  }
+
+  /** An app has made the request, or the server has shown its body: nothing else follows. */
+  override get hidesGetBody(): boolean {
+    return false;
   }
 
   override get mount(): string {
@@ -368,6 +371,7 @@ function messageHasBody(req: IncomingMessage): boolean {
  */
 function bodyOf(request: Request, side: NodeSide): BodySource | null {
   const { req, ownBody, isFresh } = side;
+  if (hasNoWebBody(request.method)) return hiddenBodyOf(request, side);
   if (request.bodyUsed) throw bodyWasRead();
   if (ownBody && !req.readableDidRead && (isFresh || req.readableFlowing === null)) {
     return new IncomingBody(req);
@@ -376,14 +380,25 @@ function bodyOf(request: Request, side: NodeSide): BodySource | null {
   return streamedBodyOf(request, side, length === undefined ? undefined : Number(length));
 }
 
+/** Whether a web request with a method has no body, whatever the client has sent. */
+function hasNoWebBody(method: string): boolean {
+  return method === "GET" || method === "HEAD";
+}
+
+/** Returns the body that a GET or HEAD has on the wire; null for a web request that the app has made of another one. */
+function hiddenBodyOf({ method }: Request, { req, isRebuilt }: NodeSide): BodySource | null {
+  if (isRebuilt || req.method !== method) return null;
+  if (req.readableDidRead) throw alreadyRead();
+  return new IncomingBody(req);
+}
+
 /**
  * Returns the body of a web request over HTTP/2; undefined for other requests. It is read from Node's request rather than
  * from the web stream, which ends like that of a complete body if the client resets the HTTP/2 stream with NO_ERROR.
  */
 function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource | null | undefined {
-  const { method } = request;
   if (side === undefined || !isHttp2(side.req)) return undefined;
-  if (method === "GET" || method === "HEAD" || side.req.stream.endAfterHeaders) return null;
+  if (side.req.stream.endAfterHeaders) return null;
   return bodyOf(request, side);
 }
 

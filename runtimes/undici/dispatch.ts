@@ -34,7 +34,7 @@ interface DispatchOptions extends Dispatcher.DispatchOptions {
 }
 
 /** Methods for which some upstreams do not read a body: such an upstream parses the body as the next request. */
-const RARELY_READ = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
+const RARELY_READ = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
  * Converts a request into the options that undici dispatches.

@@ -3,7 +3,7 @@ import { ReplayBody } from "../body/replay.ts";
 import type { BodySource } from "../body/source.ts";
 import { getHeaders } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import { mayGoUnread, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
 
@@ -114,7 +114,9 @@ export function keepBody(limit: number, methods?: readonly string[]): Intercepto
     const { body, contentLength } = request;
     // The bytes are in memory already and need no copy.
     if (body === null || body.replay !== undefined) return next(request, scope);
-    if (methods?.includes(request.method) === false) return next(request, scope);
+    if (methods?.includes(request.method) === false || mayGoUnread(request)) {
+      return next(request, scope);
+    }
     return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
   };
 }

@@ -3,7 +3,12 @@ import { getHeader, NameSet, toHeaders, withoutNames, type HeaderList } from "..
 import { atOnce } from "../misuse.ts";
 import { parseReference } from "../response/location.ts";
 import { parseTarget } from "../target/target.ts";
-import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import {
+  discardBody,
+  mayGoUnread,
+  type UpstreamRequest,
+  type UpstreamResponse,
+} from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 
 /** Tells whether a redirect may lead from one URL to another. */
@@ -122,7 +127,7 @@ export function nextHop(
 
   const toGet =
     status === 303 ? !isSafe(request.method) : status < 303 && request.method === "POST";
-  const body = toGet ? null : replayOf(request.body);
+  const body = toGet ? null : mayGoUnread(request) ? undefined : replayOf(request.body);
   if (body === undefined) return undefined;
   let fields = toGet ? withoutNames(request.headers, ABOUT_CONTENT) : request.headers;
 

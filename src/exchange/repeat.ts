@@ -3,9 +3,10 @@
  * loop over several, and the timer of `attemptTimeout`.
  */
 import { replayOf } from "../body/replay.ts";
+import type { BodySource } from "../body/source.ts";
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
-import type { UpstreamRequest } from "../transport/message.ts";
+import { mayGoUnread, type UpstreamRequest } from "../transport/message.ts";
 
 /** What is known of an attempt that another one may follow. */
 export type Outcome =
@@ -87,12 +88,19 @@ export function mayRepeat(
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
   // The same upstream gets a request once more, on a new connection, and not again if that has failed as well.
   if (place === "same" && request.newConnection === true) return undefined;
-  const body = request.body?.isUntouched === true ? request.body : replayOf(request.body);
+  const body = bodyToSend(request);
   if (body === undefined) return undefined;
   // The upstream may have closed the other idle connections as well.
   const needsNew = place !== "another" && outcome !== "status";
   const newConnection = needsNew || (request.newConnection ?? false);
   return { request: { ...request, body, newConnection }, left: isFree ? left : left - 1 };
+}
+
+/** Returns the body for another attempt: one of which nothing was sent, or the bytes that were kept; undefined for none of these. */
+function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
+  const { body } = request;
+  if (body?.isUntouched === true) return body;
+  return mayGoUnread(request) ? undefined : replayOf(body);
 }
 
 /** The error of an attempt that took longer than `attemptTimeout`. */

@@ -153,7 +153,9 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
     redirect: "manual",
     signal: controller.signal,
   };
-  if (body !== null && method !== "GET" && method !== "HEAD") {
+  if (body !== null && (method === "GET" || method === "HEAD"))
+    throw unsendable(`${method} with a body`);
+  if (body !== null) {
     const bytes = body.whole();
     // Pass a copy: the bytes may be sent again, and a `fetch` that the app has written may change or transfer them.
     init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);

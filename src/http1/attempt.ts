@@ -4,7 +4,7 @@ import { type BodySource, pipe, takeWhole } from "../body/source.ts";
 import { badRequest, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
 import { TARGET, TOKEN } from "../fields/token.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import { mayGoUnread, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
 import { toSocketError } from "../transport/socketerror.ts";
 import type { Codec } from "./codec.ts";
@@ -131,6 +131,7 @@ export class Attempt implements Job, Inlet {
     }
     const piped = bytes === undefined ? body : null;
     const length = piped === null ? (bytes?.byteLength ?? 0) : contentLength;
+    if (length !== 0 && mayGoUnread(request)) connection.drain();
     const end = writeHeadEnd(this.#method, length, connection.keepAlive, request);
     this.#request = undefined;
     connection.beginRequest(this.#method);

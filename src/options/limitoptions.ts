@@ -1,4 +1,4 @@
-import { bytes, milliseconds } from "../schema/kinds.ts";
+import { bytes, milliseconds, toggle } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
 /** The options about time and size. */
@@ -39,6 +39,15 @@ export interface LimitOptions {
    */
   bodyLimit?: number;
   /**
+   * Drops the body of a GET or HEAD, which is forwarded by default.
+   *
+   * Some upstreams do not read such a body, and would take it for the next request on the connection (RFC 9110 §9.3.1). So the
+   * proxy closes the connection to the upstream after a GET, HEAD or DELETE with a body, and sends none of them again. Bun, Deno,
+   * Workers and `fetch` do not show the body of a GET or HEAD: without this option, a request that announces one gets 501.
+   * @default false
+   */
+  dropGetBody?: boolean;
+  /**
    * Milliseconds that a tunnel may be silent in both directions; then it is closed. By default (`0`), the proxy closes no
    * silent tunnel.
    *
@@ -51,11 +60,12 @@ export interface LimitOptions {
 
 export const limitSchema: Schema<
   LimitOptions,
-  "timeout" | "connectTimeout" | "idleTimeout" | "tunnelTimeout"
+  "timeout" | "connectTimeout" | "idleTimeout" | "dropGetBody" | "tunnelTimeout"
 > = {
   timeout: { kind: milliseconds, default: 60_000 },
   connectTimeout: { kind: milliseconds, default: 10_000 },
   idleTimeout: { kind: milliseconds, default: 300_000 },
   bodyLimit: { kind: bytes },
+  dropGetBody: { kind: toggle, default: false },
   tunnelTimeout: { kind: milliseconds, default: 0 },
 };

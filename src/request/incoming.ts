@@ -67,6 +67,8 @@ export interface Incoming extends Client {
    * tunnel do not need this: their bundles leave out the code.
    */
   watchTunnel?(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel;
+  /** Whether the server shows no body of a GET or HEAD, although the client may have sent one. */
+  readonly hidesGetBody?: boolean;
   /**
    * Returns a promise that resolves when the earlier requests on the same connection are finished, if this request must
    * wait for them (RFC 9112 §9.3.2); undefined if it may be sent immediately. Called once, when the request arrives.
@@ -136,6 +138,10 @@ export class WebIncoming implements Incoming {
 
   get mount(): string {
     return findRoutePrefix(this.#request, this.path);
+  }
+
+  get hidesGetBody(): boolean {
+    return true;
   }
 
   version(): string {

@@ -114,10 +114,14 @@ export function toUpstreamRequest(
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   let body = head.contentLength === 0 ? null : incoming.body;
-  if (body !== null && isTrace) {
-    // TRACE has no content (RFC 9110 §9.3.8).
+  const isGet = method === "GET" || method === "HEAD";
+  // TRACE has no content (RFC 9110 §9.3.8).
+  if (body !== null && (isTrace || (isGet && options.dropGetBody))) {
     body.cancel();
     body = null;
+  }
+  if (isGet && body === null && incoming.hidesGetBody && !options.dropGetBody) {
+    if (head.isChunked || (head.contentLength ?? 0) > 0) throw hiddenBody(method);
   }
   let trailer: string | undefined;
   if (body !== null && head.contentLength === undefined) {
@@ -158,6 +162,8 @@ export interface RequestHead {
   readonly trailer: string | undefined;
   /** The value of `Connection`. */
   readonly connection: string | undefined;
+  /** Whether the body has the chunked coding. */
+  readonly isChunked: boolean;
 }
 
 /**
@@ -181,6 +187,7 @@ export function cleanRequestHeaders(
   let upgrade: string | undefined;
   let acceptsTrailers = false;
   let trailer: string | undefined;
+  let isChunked = false;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -227,6 +234,7 @@ export function cleanRequestHeaders(
         if (value.toLowerCase() !== "chunked") throw badRequest("Transfer-Encoding", 501);
         // HTTP/1.0 has no transfer codings: another recipient may have read another message framing (RFC 9112 §6.1).
         if (source?.version() === "1.0") throw badRequest("Transfer-Encoding");
+        isChunked = true;
         break;
     }
     if (kept?.has(name)) headers.push(name, value);
@@ -239,7 +247,16 @@ export function cleanRequestHeaders(
     acceptsTrailers,
     trailer,
     connection,
+    isChunked,
   };
+}
+
+/** Returns the error of a GET or HEAD whose body the server does not show: the upstream would answer another request. */
+function hiddenBody(method: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 501,
+    message: `this server does not show the body of a ${method}: send it by POST or QUERY, or set \`dropGetBody\``,
+  });
 }
 
 // ── the fields that tell the upstream about the client and this proxy ──
