@@ -180,3 +180,18 @@ export function alreadyTaken(): TypeError {
     "fetchway: the body has already been taken, or cancelled; a body is taken once",
   );
 }
+
+/** The parts of a request that tell whether its body may go unread. */
+interface MethodAndBody {
+  readonly method: string;
+  readonly body: BodySource | null;
+}
+
+/**
+ * Whether a request has a body that its upstream may not read, and may take for the next request on the connection: "content
+ * received in a GET request has no generally defined semantics" (RFC 9110 §9.3.1), and neither has that of HEAD and DELETE. It is
+ * sent with `Connection: close`, after which a server processes nothing more (RFC 9112 §9.6), and it is sent once.
+ */
+export function mayGoUnread({ method, body }: MethodAndBody): boolean {
+  return body !== null && (method === "GET" || method === "HEAD" || method === "DELETE");
+}

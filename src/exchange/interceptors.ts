@@ -1,9 +1,9 @@
 import { LimitedBody, tooLarge } from "../body/limit.ts";
 import { ReplayBody } from "../body/replay.ts";
-import type { BodySource } from "../body/source.ts";
+import { type BodySource, mayGoUnread } from "../body/source.ts";
 import { getHeaders } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
-import { mayGoUnread, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
 

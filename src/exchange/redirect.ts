@@ -1,14 +1,10 @@
 import { replayOf } from "../body/replay.ts";
+import { mayGoUnread } from "../body/source.ts";
 import { getHeader, NameSet, toHeaders, withoutNames, type HeaderList } from "../fields/headers.ts";
 import { atOnce } from "../misuse.ts";
 import { parseReference } from "../response/location.ts";
 import { parseTarget } from "../target/target.ts";
-import {
-  discardBody,
-  mayGoUnread,
-  type UpstreamRequest,
-  type UpstreamResponse,
-} from "../transport/message.ts";
+import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 
 /** Tells whether a redirect may lead from one URL to another. */

@@ -3,10 +3,10 @@
  * loop over several, and the timer of `attemptTimeout`.
  */
 import { replayOf } from "../body/replay.ts";
-import type { BodySource } from "../body/source.ts";
+import { type BodySource, mayGoUnread } from "../body/source.ts";
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
-import { mayGoUnread, type UpstreamRequest } from "../transport/message.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
 
 /** What is known of an attempt that another one may follow. */
 export type Outcome =

@@ -1,10 +1,10 @@
 import { BytesBody } from "../body/bytes.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
-import { type BodySource, pipe, takeWhole } from "../body/source.ts";
+import { type BodySource, mayGoUnread, pipe, takeWhole } from "../body/source.ts";
 import { badRequest, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
 import { TARGET, TOKEN } from "../fields/token.ts";
-import { mayGoUnread, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
 import { toSocketError } from "../transport/socketerror.ts";
 import type { Codec } from "./codec.ts";

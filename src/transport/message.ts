@@ -72,15 +72,6 @@ export interface UpstreamResponse {
   readonly hints?: Hints | undefined;
 }
 
-/**
- * Whether a request has a body that its upstream may not read, and may take for the next request on the connection: "content
- * received in a GET request has no generally defined semantics" (RFC 9110 §9.3.1), and neither has that of HEAD and DELETE. It is
- * sent with `Connection: close`, after which a server processes nothing more (RFC 9112 §9.6), and it is sent once.
- */
-export function mayGoUnread({ method, body }: Pick<UpstreamRequest, "method" | "body">): boolean {
-  return body !== null && (method === "GET" || method === "HEAD" || method === "DELETE");
-}
-
 /** Cancels the body of a request or a response that nothing will read, or closes the connection that has been switched. */
 export function discardBody(
   message: Switched & {
