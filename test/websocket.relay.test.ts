@@ -266,6 +266,27 @@ describe("closing", () => {
     close();
   });
 
+  test("an upstream that ends its stream, and does not read what waits for it, is left after a while", () => {
+    tunnel.handler?.onEnd();
+    expect(tunnel.calls).toEqual(["end"]);
+    vi.advanceTimersByTime(relayLimits.closeTimeout - 1);
+    expect(client.calls).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("without a limit, an upstream may take any time to close", () => {
+    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
+    relay.onClientClose(1000, "");
+    tunnel.handler?.onEnd();
+    vi.advanceTimersByTime(10 * relayLimits.closeTimeout);
+    expect(tunnel.calls).not.toContain("destroy");
+    close();
+  });
+
   test("an upstream that does not answer a close frame is left after a while", () => {
     relay.onClientClose(1000, "");
     vi.advanceTimersByTime(relayLimits.closeTimeout);

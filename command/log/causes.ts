@@ -120,7 +120,9 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   connection_read_timeout: ({ at, message = "" }) => [
     `${at} fell silent${message.startsWith("waited") ? toClause(message) : ""}`,
-    "see its log; the limits are --idle-timeout and --socket-timeout",
+    message.includes("tunnel")
+      ? "does it still read? see --tunnel-close-timeout"
+      : "see its log; the limits are --idle-timeout and --socket-timeout",
   ],
   connection_limit_reached: ({ at, message }) => [
     `all connections to ${at} are in use${toClause(message)}`,

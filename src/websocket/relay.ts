@@ -1,5 +1,6 @@
+import { fillTunnelOptions, limitSchema, type TunnelOptions } from "../options/limitoptions.ts";
 import { isPoolClosed } from "../transport/closing.ts";
-import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
+import { type Tunnel, type TunnelHandler, unreadEnd } from "../transport/tunnel.ts";
 import {
   CloseCode,
   type FrameHandler,
@@ -34,10 +35,16 @@ export interface RelayLimits {
   readonly highWaterMark: number;
   /** Bytes that a client may have waiting where the server cannot make it wait; beyond them it is closed with 1013. */
   readonly maxWaiting: number;
-  /** Milliseconds to wait for the upstream's close frame after ours. */
+  /** Milliseconds for the rest of a WebSocket that one side has closed; 0 for no limit. */
   readonly closeTimeout: number;
   /** Milliseconds that both sides may be silent; 0 for no limit. */
   readonly idleTimeout: number;
+}
+
+/** Returns the limits of a relay, as the options of the proxy set them. */
+export function readRelayLimits(options: TunnelOptions): RelayLimits {
+  const { tunnelTimeout, tunnelCloseTimeout } = fillTunnelOptions(options);
+  return { ...relayLimits, idleTimeout: tunnelTimeout, closeTimeout: tunnelCloseTimeout };
 }
 
 /** Used unless a caller says otherwise. */
@@ -45,7 +52,7 @@ export const relayLimits: RelayLimits = {
   maxMessage: 16 * 1024 * 1024,
   highWaterMark: 1024 * 1024,
   maxWaiting: 16 * 1024 * 1024,
-  closeTimeout: 5_000,
+  closeTimeout: limitSchema.tunnelCloseTimeout.default,
   idleTimeout: 0,
 };
 
@@ -173,6 +180,7 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** @internal */
   onEnd(): void {
     this.#upstream.end();
+    this.#limitEnd();
   }
 
   /** @internal */
@@ -254,7 +262,17 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#hasSentClose) this.#upstream.write(writeClose(code, reason));
     this.#hasSentClose = true;
     if (this.#reader.isOver) this.#upstream.end();
-    this.#closing ??= setTimeout(() => this.#upstream.destroy(), this.#limits.closeTimeout);
+    this.#limitEnd();
+  }
+
+  /** Closes the connection if it has not closed in time: the upstream may not read what waits for it. */
+  #limitEnd(): void {
+    const { closeTimeout } = this.#limits;
+    if (closeTimeout === 0) return;
+    this.#closing ??= setTimeout(
+      () => this.#upstream.destroy(unreadEnd(closeTimeout)),
+      closeTimeout,
+    );
   }
 
   #finish(): void {
