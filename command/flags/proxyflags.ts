@@ -45,7 +45,7 @@ export const limitFlags: Flags<LimitOptions> = {
     idleTimeout: "between two chunks of a response body",
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
     tunnelTimeout: "until a silent tunnel is closed",
-    tunnelCloseTimeout: "for the rest of a tunnel whose side has closed",
+    tunnelCloseTimeout: "after one side of a tunnel has closed",
   },
 };
 
