@@ -38,8 +38,14 @@ interface Thrown {
   readonly reason?: string;
 }
 
-type Text = (facts: Facts) => readonly [cause: string, fix?: string];
+type Text = (facts: Facts) => readonly [cause: string, fix?: string | undefined];
 
+/** The limits that refuse requests, by status. */
+const LIMITS: Readonly<Record<number, string>> = {
+  408: "is the client stuck? see --headers-timeout and --body-timeout",
+  413: "raise --body-limit to let it pass",
+  431: "raise --max-header-size or --max-headers-count to let it pass",
+};
 const TRUST = "trust it by --ca <file>, or accept any by --insecure";
 const REDIAL = "is the target right? does a firewall drop packets? see --connect-timeout";
 
@@ -140,8 +146,10 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     `${at} refused TLS${toClause(thrown.reason ?? thrown.message)}`,
     "does it need a client certificate, or another server name?",
   ],
-  http_request_error: ({ message = "the request cannot be forwarded", status }) =>
-    status === 413 ? [message, "raise --body-limit to let it pass"] : [message],
+  http_request_error: ({ message = "the request cannot be forwarded", status }) => [
+    message,
+    message.includes("not valid HTTP") && status !== 431 ? undefined : LIMITS[status],
+  ],
   http_response_incomplete: ({ at, message }) => [
     `${at} closed the connection in the middle of the response${toClause(message)}`,
     "see its log",

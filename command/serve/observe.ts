@@ -6,6 +6,7 @@ import type { ServerSettings } from "../flags/commandoptions.ts";
 import { readVersion } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
+import { correctEnd } from "../limits/ownanswers.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
@@ -27,10 +28,12 @@ export class Observers {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
     this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
     if (this.#admin !== undefined) this.#metrics = createMetrics(() => this.#poolStats());
-    this.#listeners = [
+    const own = [
       ...(this.#log.onRequestEnd === undefined ? [] : [this.#log.onRequestEnd]),
       ...(this.#metrics === undefined ? [] : [(end: RequestEnd) => this.#metrics?.record(end)]),
     ];
+    const callOwn = callAll(own);
+    this.#listeners = own.length === 0 ? [] : [(end) => callOwn(correctEnd(end))];
     process.on("exit", () => this.#log.flushNow());
     for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
   }
@@ -72,6 +75,12 @@ export class Observers {
   readonly rescue = (error: unknown, request: Request): Response => {
     if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
     return toInternalError();
+  };
+
+  /** Takes the end of a request that no proxy has seen. */
+  readonly report = (end: RequestEnd): void => {
+    if (this.#log.onRequestEnd === undefined) this.#log.onRefused(end);
+    for (const listener of this.#listeners) listener(end);
   };
 
   /**
