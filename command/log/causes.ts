@@ -207,7 +207,9 @@ export function diagnoseFailure(error: unknown, upstream: string | undefined): F
   const causes = code === "proxy_internal_error" ? BY_INTERNAL_CAUSE : BY_CAUSE;
   const text = causes[String(thrown.code)] ?? BY_ERROR_TYPE[code];
   const [cause, fix] = text(facts);
-  return { code, cause: escapeControls(cause), fix };
+  // An error does not name the upstream, because the app may show its message to the client.
+  const named = cause.replace(/^the upstream\b/, facts.at);
+  return { code, cause: escapeControls(named), fix };
 }
 
 /** Renders a failure as the end of a line. */

@@ -1,6 +1,7 @@
 import process from "node:process";
-import type { PoolStats, RequestEnd } from "#fetchway";
+import { type PoolStats, ProxyError, type RequestEnd } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
+import type { Interceptor } from "#fetchway/transport";
 import type { StateChange } from "#fetchway/upstreams";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { readVersion } from "../flags/ownpackage.ts";
@@ -57,9 +58,14 @@ export class Observers {
       };
       prepared.balance = { ...balance, onStateChange };
     }
+    const isOff = this.#log.onRequestEnd === undefined;
     const upstream = nameTarget(target);
+    if (isOff && upstream === undefined) {
+      const attempt = [nameFailures, ...(options.interceptors?.attempt ?? [])];
+      prepared.interceptors = { ...options.interceptors, attempt };
+    }
     prepared.onError = async (error, request) => {
-      if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request, upstream);
+      if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
       const response = await onError?.(error, request);
       // Without a response, the server would get the exception of a hook: Bun's and Deno's print each of them, and Bun's
       // shows the client the source.
@@ -147,6 +153,20 @@ function toInternalError(): Response {
     },
   });
 }
+
+/** The upstream at which an attempt has failed, by its error. */
+const failedAt: WeakMap<object, string> = new WeakMap();
+
+/** Notes where attempts fail, for a log that does not follow requests, and for targets of which one is picked. */
+const nameFailures: Interceptor = (next) => (request, scope) => {
+  const sent = next(request, scope);
+  sent.catch((error: unknown) => {
+    const { origin, socketPath } = request.upstream;
+    if (error instanceof ProxyError)
+      failedAt.set(error, socketPath ? `unix:${socketPath}` : origin);
+  });
+  return sent;
+};
 
 function callAll(listeners: readonly Listener[]): Listener {
   return (end) => {
