@@ -278,6 +278,27 @@ describe("closing", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
+  test("an upstream that goes without a close frame leaves the client the time to take the last messages", () => {
+    for (const takes of [true, false]) {
+      client = new FakeClient();
+      relay = new Relay(client, tunnel, onEnd, relayLimits);
+      client.buffered = 50;
+      tunnel.handler?.onClose();
+      vi.advanceTimersByTime(relayLimits.closeTimeout - 100);
+      expect(client.calls).toEqual([]);
+      if (takes) client.buffered = 0;
+      vi.advanceTimersByTime(takes ? 20 : 200);
+      expect(client.calls).toEqual(["terminate"]);
+      relay.onClientClose(1006, "");
+    }
+    client = new FakeClient();
+    relay = new Relay(client, tunnel, onEnd, relayLimits);
+    client.buffered = 50;
+    tunnel.handler?.onClose(new Error("reset"));
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+  });
+
   test("without a limit, an upstream may take any time to close", () => {
     relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
     relay.onClientClose(1000, "");

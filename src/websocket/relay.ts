@@ -187,10 +187,12 @@ export class Relay implements TunnelHandler, FrameHandler {
   onClose(error?: unknown): void {
     this.#isUpstreamClosed = true;
     clearTimeout(this.#closing);
+    clearTimeout(this.#poll);
     // After a close frame, the client has been told already.
     if (!this.#isClientClosed && !this.#reader.isOver) {
       if (isPoolClosed(error)) this.#client.close(GOING_AWAY, "");
-      else this.#client.terminate();
+      else if (error !== undefined) this.#client.terminate();
+      else this.#terminateDrained(performance.now() + (this.#limits.closeTimeout || Infinity));
     }
     this.#finish();
   }
@@ -240,6 +242,15 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (this.#isClientClosed || this.#isUpstreamClosed) return;
     if (this.#client.bufferedAmount() === 0) this.#upstream.resume();
     else this.#poll = setTimeout(() => this.#look(), POLL);
+  }
+
+  /** Ends the client's connection when the client has taken what was sent to it, or at a time. */
+  #terminateDrained(end: number): void {
+    if (this.#isClientClosed) return;
+    if (this.#client.bufferedAmount() === 0 || performance.now() >= end) {
+      return this.#client.terminate();
+    }
+    this.#poll = setTimeout(() => this.#terminateDrained(end), POLL);
   }
 
   /** Closes both sides when they have been silent for too long. Activity does not restart the timer; that would cost more. */
