@@ -190,7 +190,9 @@ export class Traffic {
   #sharedSession(): ClientHttp2Session {
     if (this.#session === undefined || this.#session.closed || this.#session.destroyed) {
       const session = (this.#session = this.#openSession());
-      setTimeout(() => session.close(), 10_000);
+      // Requests that a client sends while it closes its connection are refused by itself.
+      setTimeout(() => (this.#session = undefined), 10_000);
+      setTimeout(() => session.close(), 15_000);
     }
     return this.#session;
   }
