@@ -28,8 +28,8 @@ const MEBIBYTE = 1024 * 1024;
 /** The number of things that may run at the same time. */
 const MOST_RUNNING = 300;
 /**
- * What the second half may have more than the first half after the warm-up. The allocator of the system keeps what was freed
- * after a burst of large bodies, so that `rss` rises in steps for minutes; a leak shows in the other three first.
+ * What the second half may have more than the first half after the warm-up. `rss` rises in steps for minutes: the
+ * young generation of V8 doubles, and the system's allocator keeps what was freed after a burst of large bodies.
  */
 const MOST_GROWTH = { heap: 4 * MEBIBYTE, external: 4 * MEBIBYTE, rss: 64 * MEBIBYTE, files: 30 };
 /** The number of descriptors that may be left when all clients are gone. */
