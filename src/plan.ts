@@ -43,7 +43,6 @@ export interface Plan extends RequestRules {
   readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
-  readonly tunnelTimeout: number;
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
@@ -119,7 +118,6 @@ export function compile(
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     upgrades: (options.upgrades ?? defaults.upgrades).map((each) => each.toLowerCase()),
-    tunnelTimeout: options.tunnelTimeout ?? defaults.tunnelTimeout,
     upgradeHint,
     follows,
     send,

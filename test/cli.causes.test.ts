@@ -83,6 +83,14 @@ describe("a failure", () => {
     );
   });
 
+  test("names the upstream where the message of the error does not", () => {
+    const message = "the upstream has refused the stream";
+    const error = new ProxyError("connection_terminated", { message });
+    expect(explained(error, "https://a:4000")).toMatch(
+      /^connection_terminated: a:4000 has refused the stream /,
+    );
+  });
+
   test("of a hook cannot be taken for one of the network", () => {
     const thrown = Object.assign(new Error("open x"), { code: "ENOENT", stack: "" });
     expect(explained(thrown, "http://a")).toBe("proxy_internal_error: Error: open x");

@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
+import { createServer as createTcp } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -219,6 +220,33 @@ test("elsewhere than on a terminal, the log has Apache's form, without colours",
     /^127\.0\.0\.1 - - \[\d\d\/\w{3}\/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET \/a%22b HTTP\/1\.1" 200 5\n/m,
   );
   expect(program.output()).not.toContain("\u001b");
+});
+
+test("--log off names the upstream of several that has failed, and the client is not told", async () => {
+  const garbage = createTcp((socket) =>
+    socket.on("error", () => {}).once("data", () => socket.end("garbage\r\n\r\n")),
+  );
+  const port = await listen(garbage);
+  const args = [
+    ...NODE.slice(1),
+    `127.0.0.1:${port}`,
+    `localhost:${port}`,
+    "--log=off",
+    "--port=0",
+  ];
+  await using program = startProgram("node", args);
+  const [, origin = ""] = await program.printed(/listens on (http:\S+) .*\n/);
+  const response = await fetch(`${origin}/a`, { method: "POST", body: "1" });
+  expect([response.status, await response.text()]).toEqual([
+    502,
+    "Bad Gateway: http_protocol_error\n",
+  ]);
+  await program.printed(
+    new RegExp(
+      `POST /a → 502 http_protocol_error: (?:127\\.0\\.0\\.1|localhost):${port} broke the rules`,
+    ),
+  );
+  garbage.close();
 });
 
 test("--log off prints failures only, with the route's target; FORCE_COLOR colours them", async () => {

@@ -1,12 +1,15 @@
 /** WebSockets through the command. */
 import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
+import { connect } from "./_client.ts";
 import { listening } from "./_command.ts";
-import { sayHello } from "./_handshake.ts";
-import { within } from "./_wait.ts";
+import { handshake, sayHello } from "./_handshake.ts";
+import { until, within } from "./_wait.ts";
+import { request } from "./_wire.ts";
 
 const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
 let target = "";
@@ -18,6 +21,29 @@ afterAll(() => echo.close());
 echo.on("connection", (socket) => {
   socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
 });
+
+/** Starts an upstream that accepts a WebSocket, and then does not read. */
+async function listenHung(): Promise<AsyncDisposable & { port: number }> {
+  const server = createServer();
+  const sockets: Duplex[] = [];
+  server.on("upgrade", (_, socket) => {
+    sockets.push(socket.on("error", () => {}));
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+        "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+    );
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    port: (server.address() as { port: number }).port,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
 
 test("the command carries WebSockets, and ends them when it stops", async () => {
   const { proxy, origin } = await listening(`${target} --stop-timeout 300`);
@@ -39,6 +65,24 @@ test("--upgrades and --tunnel-timeout set what is carried, and for how long", as
   socket.on("error", () => {});
   await within(once(socket, "open"), "the opening");
   await within(once(socket, "close"), "the end of the silent WebSocket");
+});
+
+test("the log says how a tunnel ended whose upstream does not read", async () => {
+  await using hung = await listenHung();
+  const { proxy, origin } = await listening(
+    `http://127.0.0.1:${hung.port} --tunnel-close-timeout 100 --log pretty`,
+  );
+  const client = await connect(Number(new URL(origin).port));
+  client.send(request("GET", "/", handshake));
+  expect((await client.readHead()).status).toBe(101);
+  client.send("hello");
+  client.leave("FIN");
+  await until(() => proxy.stderr.endsWith("\n"), "the failure");
+  expect(proxy.stderr).toMatch(/ GET \/ → 101 websocket cut after .*, 5 B in, 0 B out: /);
+  expect(proxy.stderr).toContain(
+    `connection_read_timeout: 127.0.0.1:${hung.port} fell silent: waited 100 ms for the end of the tunnel ` +
+      "(does it still read? see --tunnel-close-timeout)",
+  );
 });
 
 test("an upgrade without a route gets 404, and one that may belong to two routes 400", async () => {

@@ -28,7 +28,7 @@ afterEach(() => {
 function answer(signal?: AbortSignal): Response {
   const request = new Request("http://a.test/", signal === undefined ? {} : { signal });
   const response = new Response(null, { headers: { "x-a": "1", "sec-websocket-protocol": "b" } });
-  return relayWebSocket(request, response, tunnel, 0);
+  return relayWebSocket(request, response, tunnel, {});
 }
 
 test("a client that has disconnected gets no upgrade", () => {

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Resolver } from "../runtimes/sockets/dns.ts";
 import { ProxyError } from "../src/error.ts";
 import type { DnsOptions } from "../src/options/pooloptions.ts";
@@ -96,6 +96,75 @@ describe("time", () => {
     }, "the record that has changed");
     expect(performance.now() - since).toBeGreaterThan(500);
     expect(server.asked).toHaveLength(3);
+  });
+
+  describe("an expired answer", () => {
+    /** Moves the clock of the resolver forwards. */
+    let skipped = 0;
+    const skip = (ms: number): void => void (skipped += ms);
+    beforeEach(() => {
+      skipped = 0;
+      const now = performance.now.bind(performance);
+      vi.spyOn(performance, "now").mockImplementation(() => now() + skipped);
+    });
+    afterEach(() => void vi.restoreAllMocks());
+    const connect = async (resolver: Resolver): Promise<string[]> =>
+      (await resolver.resolve("a.test", true)).good.map(({ address }) => address);
+
+    test("is used for the first connection after a pause while the name server is silent", async () => {
+      record("a.test", ["127.0.0.1"], 60);
+      const resolver = names();
+      await connect(resolver);
+      skip(61_000);
+      server.silent = true;
+      let isOver = false;
+      void good(resolver, "a.test").finally(() => (isOver = true));
+      const found = await Promise.all([connect(resolver), connect(resolver)]);
+      expect(found).toEqual([["127.0.0.1"], ["127.0.0.1"]]);
+      expect(isOver).toBe(false);
+      expect(server.asked).toHaveLength(2);
+    });
+
+    test("is not used if the name server answers soon, nor by those who want the newest one", async () => {
+      record("a.test", ["127.0.0.1"], 60);
+      const resolver = names();
+      await connect(resolver);
+      for (const [address, find] of [
+        ["127.0.0.2", connect],
+        ["127.0.0.3", (each: Resolver) => good(each, "a.test")],
+      ] as const) {
+        skip(61_000);
+        record("a.test", [address], 60);
+        expect(await find(resolver)).toEqual([address]);
+      }
+      skip(61_000);
+      server.zones = {};
+      await expect(connect(resolver)).rejects.toMatchObject({ code: "dns_error" });
+    });
+
+    test("is not used after an hour without a connection", async () => {
+      record("a.test", ["127.0.0.1"], 60);
+      const resolver = names();
+      await connect(resolver);
+      skip(3_700_000);
+      record("a.test", ["127.0.0.2"], 60);
+      expect(await connect(resolver)).toEqual(["127.0.0.2"]);
+    });
+
+    test("is kept for 30 s at most by a lookup that fails, whatever its TTL", async () => {
+      record("a.test", ["127.0.0.1"], 3_600);
+      const resolver = names();
+      await connect(resolver);
+      skip(3_601_000);
+      server.broken = true;
+      expect(await connect(resolver)).toEqual(["127.0.0.1"]);
+      server.broken = false;
+      record("a.test", ["127.0.0.2"], 3_600);
+      skip(29_000);
+      expect(await connect(resolver)).toEqual(["127.0.0.1"]);
+      skip(2_000);
+      expect(await connect(resolver)).toEqual(["127.0.0.2"]);
+    });
   });
 
   test("concurrent lookups of a name share one query", async () => {

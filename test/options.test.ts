@@ -146,6 +146,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     /use an array of protocols other than HTTP, such as \["websocket"\]/,
   ]),
   tunnelTimeout: noMilliseconds,
+  tunnelCloseTimeout: noMilliseconds,
   bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
   interceptors: [
     [[(next: Send): Send => next], /use an object such as \{ attempt: \[\(next\) => next\] \}/],
@@ -207,6 +208,7 @@ const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] }
   bodyLimit: [0, 2 ** 53 - 1],
   upgrades: [[], ["websocket"], ["WebSocket", "tcp", "x/1.0"]],
   tunnelTimeout: [0, 2 ** 31 - 1],
+  tunnelCloseTimeout: [0, 2 ** 31 - 1],
   interceptors: [
     {},
     { request: [], attempt: [] },

@@ -2,7 +2,12 @@
 import { createServer, type Server } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, test, vi } from "vitest";
-import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
+import {
+  createProxy,
+  type CreateProxyOptions,
+  type NodeProxy,
+  type RequestEnd,
+} from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import { type Interceptor, type Tunnel } from "../src/transport.ts";
 import type { Client } from "./_client.ts";
@@ -25,28 +30,34 @@ async function serve(
   return { proxy, server, port: await apps.listen(server) };
 }
 
+/** Answers the key of `handshake`. */
+const ACCEPT = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
 /**
  * Makes the upstream switch.
  * @param isHalfOpen whether it keeps its direction open when the client has closed the other
  * @returns the upstream's sockets
  */
-function switching(early = "", isHalfOpen = false): Socket[] {
+function switching(early = "", isHalfOpen = false, protocol = "tcp"): Socket[] {
   const sockets: Socket[] = [];
   upstream.script = (call) => {
     const { socket } = call.link.takeOver();
     if (isHalfOpen) socket.removeAllListeners("end");
     socket.resume();
     sockets.push(socket);
-    const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
-    socket.write(head + early);
+    const accept = protocol === "websocket" ? ACCEPT : "";
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" +
+        `Upgrade: ${protocol}\r\n${accept}\r\n${early}`,
+    );
   };
   return sockets;
 }
 
 /** Opens a tunnel. */
-async function open(port: number): Promise<Client> {
+async function open(port: number, protocol = "tcp"): Promise<Client> {
   const client = await apps.connect(port);
-  client.send(request("GET", "/", offer("tcp")));
+  client.send(request("GET", "/", protocol === "tcp" ? offer(protocol) : handshake));
   expect((await client.readHead()).status).toBe(101);
   return client;
 }
@@ -126,6 +137,165 @@ describe("the ends of a tunnel", () => {
       await within(resets === "client" ? closed : client.closed, "the end of the other");
       if (resets === "upstream") expect(error).toHaveBeenCalled();
     }
+  });
+});
+
+describe("a tunnel that one side has closed", () => {
+  const CLOSE_TIMEOUT = 300;
+  const chunk = Buffer.alloc(65_536, "x");
+
+  interface Closing {
+    proxy: NodeProxy;
+    client: Client;
+    /** The upstream's socket, which does not read, and keeps its direction open when the other one ends. */
+    socket: Socket;
+    ends: RequestEnd[];
+    /** Resolves when the proxy has closed the client's connection. */
+    isClientClosed: Promise<void>;
+  }
+
+  async function openFor(
+    protocol: "tcp" | "websocket",
+    tunnelCloseTimeout = CLOSE_TIMEOUT,
+  ): Promise<Closing> {
+    const sockets = switching("", true, protocol);
+    const ends: RequestEnd[] = [];
+    const { proxy, server, port } = await serve({
+      tunnelCloseTimeout,
+      onRequestEnd: (end) => void ends.push(end),
+    });
+    const isClientClosed = new Promise<void>((resolve) => {
+      server.on("connection", (accepted) => accepted.on("close", () => resolve()));
+    });
+    const client = await open(port, protocol);
+    const socket = sockets[0] as Socket;
+    socket.pause();
+    return { proxy, client, socket, ends, isClientClosed };
+  }
+
+  /** Waits until no connection to the upstream is left, and the tunnel is reported; returns the report. */
+  async function ended({ proxy, ends, isClientClosed }: Closing): Promise<RequestEnd> {
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+    await until(() => ends.length === 1, "the report");
+    await within(isClientClosed, "the end of the client's connection");
+    expect(proxy.stats()?.origins[upstream.url]?.tunnels ?? 0).toBe(0);
+    return ends[0] as RequestEnd;
+  }
+
+  async function staysOpen({ proxy, ends }: Closing): Promise<void> {
+    const began = performance.now();
+    await until(() => performance.now() - began > 3 * CLOSE_TIMEOUT, "three times the limit");
+    expect(proxy.stats()).toMatchObject({ closed: 0, tunnels: 1 });
+    expect(ends).toEqual([]);
+  }
+
+  /** Writes until the other side makes the writer wait. */
+  async function fill(from: Socket): Promise<void> {
+    let sent = 0;
+    const push = (): void => {
+      do sent++;
+      while (!from.destroyed && from.write(chunk));
+    };
+    from.on("drain", push);
+    push();
+    await settled(() => sent);
+    from.off("drain", push);
+  }
+
+  test.each(["with unread bytes", "without a byte"])(
+    "a WebSocket ends with its client, although the upstream does not read, %s",
+    async (bytes) => {
+      const closing = await openFor("websocket");
+      if (bytes === "with unread bytes") closing.client.send("hello");
+      closing.client.leave("FIN");
+      const { status, protocol, bytesIn, error } = await ended(closing);
+      expect({ status, protocol }).toEqual({ status: 101, protocol: "websocket" });
+      expect(bytesIn).toBe(bytes === "with unread bytes" ? 5 : 0);
+      expect(error).toMatchObject({ code: "connection_read_timeout" });
+    },
+  );
+
+  test("a WebSocket ends with its upstream, although the client keeps its side open", async () => {
+    const closing = await openFor("websocket");
+    closing.socket.end("bye");
+    expect((await closing.client.rest()).toString()).toBe("bye");
+    const { bytesOut, error } = await ended(closing);
+    expect(bytesOut).toBe(3);
+    expect(error).toMatchObject({ status: 499 });
+  });
+
+  test("a WebSocket ends with its upstream, although that does not read what waits for it", async () => {
+    const closing = await openFor("websocket");
+    await fill(closing.client.socket);
+    closing.socket.end();
+    const { error } = await ended(closing);
+    expect(error).toMatchObject({ code: "connection_read_timeout" });
+  });
+
+  test("the last bytes of a WebSocket reach a side that reads", async () => {
+    const body = "x".repeat(1_000_000);
+    for (const from of ["client", "upstream"]) {
+      const closing = await openFor("websocket");
+      const { client, socket } = closing;
+      socket.on("end", () => socket.end());
+      if (from === "client") {
+        client.socket.end(body);
+        expect((await receive(socket)) === body).toBe(true);
+      } else {
+        socket.resume().end(body);
+        expect((await client.rest()).toString() === body).toBe(true);
+        client.finish();
+      }
+      expect((await ended(closing)).error).toBeUndefined();
+      await upstream.reset();
+    }
+  });
+
+  test("of another protocol, a direction that has ended leaves the other one open", async () => {
+    const closing = await openFor("tcp");
+    const { client, socket } = closing;
+    let received = 0;
+    client.socket.on("data", (data: Buffer) => (received += data.length));
+    client.finish();
+    await staysOpen(closing);
+    const large = Buffer.alloc(16 * 1024 * 1024, "x");
+    client.socket.pause();
+    socket.write(large);
+    await settled(() => socket.writableLength, 1_000, 50).catch(() => {});
+    client.socket.resume();
+    await until(() => received === large.length, "the client to take all");
+    await staysOpen(closing);
+    socket.resume().end("last");
+    await until(() => received === large.length + 4, "the last bytes");
+    expect((await ended(closing)).error).toBeUndefined();
+  });
+
+  test("of another protocol, a side that has ended and takes no bytes is closed", async () => {
+    for (const stalled of ["client", "upstream"]) {
+      const closing = await openFor("tcp");
+      const { client, socket } = closing;
+      client.socket.pause();
+      (stalled === "client" ? client.socket : socket).end();
+      await fill(stalled === "client" ? socket : client.socket);
+      await ended(closing);
+      await upstream.reset();
+    }
+  });
+
+  test("of another protocol, both directions that have ended close it, whatever is unread", async () => {
+    const closing = await openFor("tcp");
+    closing.client.socket.end("unread");
+    closing.socket.end();
+    await ended(closing);
+  });
+
+  test("tunnelCloseTimeout: 0 waits for ever, and a tunnel without an end is not closed", async () => {
+    const closing = await openFor("websocket", 0);
+    closing.client.leave("FIN");
+    await staysOpen(closing);
+    await upstream.reset();
+    await staysOpen(await openFor("websocket"));
+    closing.socket.destroy();
   });
 });
 

@@ -266,6 +266,48 @@ describe("closing", () => {
     close();
   });
 
+  test("an upstream that ends its stream, and does not read what waits for it, is left after a while", () => {
+    tunnel.handler?.onEnd();
+    expect(tunnel.calls).toEqual(["end"]);
+    vi.advanceTimersByTime(relayLimits.closeTimeout - 1);
+    expect(client.calls).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("an upstream that goes without a close frame leaves the client the time to take the last messages", () => {
+    for (const takes of [true, false]) {
+      client = new FakeClient();
+      relay = new Relay(client, tunnel, onEnd, relayLimits);
+      client.buffered = 50;
+      tunnel.handler?.onClose();
+      vi.advanceTimersByTime(relayLimits.closeTimeout - 100);
+      expect(client.calls).toEqual([]);
+      if (takes) client.buffered = 0;
+      vi.advanceTimersByTime(takes ? 20 : 200);
+      expect(client.calls).toEqual(["terminate"]);
+      relay.onClientClose(1006, "");
+    }
+    client = new FakeClient();
+    relay = new Relay(client, tunnel, onEnd, relayLimits);
+    client.buffered = 50;
+    tunnel.handler?.onClose(new Error("reset"));
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+  });
+
+  test("without a limit, an upstream may take any time to close", () => {
+    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
+    relay.onClientClose(1000, "");
+    tunnel.handler?.onEnd();
+    vi.advanceTimersByTime(10 * relayLimits.closeTimeout);
+    expect(tunnel.calls).not.toContain("destroy");
+    close();
+  });
+
   test("an upstream that does not answer a close frame is left after a while", () => {
     relay.onClientClose(1000, "");
     vi.advanceTimersByTime(relayLimits.closeTimeout);

@@ -46,6 +46,7 @@ export const limitFlags: Flags<LimitOptions> = {
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
     dropGetBody: "drop the body of a GET or HEAD",
     tunnelTimeout: "until a silent tunnel is closed",
+    tunnelCloseTimeout: "after one side of a tunnel has closed",
   },
 };
 

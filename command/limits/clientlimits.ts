@@ -46,6 +46,8 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
     connectionsCheckingInterval: intervalOf(limits),
     keepAliveTimeout,
     maxHeaderSize,
+    // A request without Host is refused by `listen`, which reports it.
+    requireHostHeader: false,
     ...PROBES,
     handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
@@ -102,6 +104,14 @@ export function isTooLarge(
   let size = 0;
   for (const text of rawHeaders) size += text.length;
   return size > maxHeaderSize;
+}
+
+/** Whether an HTTP/1.1 request lacks the field `Host` (RFC 9112 §3.2). */
+export function lacksHost(req: {
+  readonly httpVersion: string;
+  readonly headers: { readonly host?: string | undefined };
+}): boolean {
+  return req.httpVersion === "1.1" && req.headers.host === undefined;
 }
 
 /** Returns which addresses are proxies, whose connections carry the requests of many clients. */

@@ -8,6 +8,7 @@ import {
   resetConnection,
   type Running,
 } from "./clientconnections.ts";
+import { noteEnd } from "./ownanswers.ts";
 import { countUnsent } from "./writequeue.ts";
 
 /** The timeouts, in milliseconds; 0 for no limit. Node itself watches the header section, and idle HTTP/1.1 connections. */
@@ -143,6 +144,7 @@ export class SlowClients {
     if (!this.#isStalled(this.#bodies, res, progress, more, timeout)) return;
     this.counts.body++;
     this.#bodies.delete(res);
+    noteEnd("stream" in res ? res.stream : req.socket, 408, `the body stopped for ${timeout} ms`);
     if ("stream" in res) return res.stream.close(CANCEL);
     const { socket } = req;
     // A response behind another one on its connection has no socket: nothing can be sent in front of the other.

@@ -38,8 +38,14 @@ interface Thrown {
   readonly reason?: string;
 }
 
-type Text = (facts: Facts) => readonly [cause: string, fix?: string];
+type Text = (facts: Facts) => readonly [cause: string, fix?: string | undefined];
 
+/** The limits that refuse requests, by status. */
+const LIMITS: Readonly<Record<number, string>> = {
+  408: "is the client stuck? see --headers-timeout and --body-timeout",
+  413: "raise --body-limit to let it pass",
+  431: "raise --max-header-size or --max-headers-count to let it pass",
+};
 const TRUST = "trust it by --ca <file>, or accept any by --insecure";
 const REDIAL = "is the target right? does a firewall drop packets? see --connect-timeout";
 
@@ -120,7 +126,9 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   connection_read_timeout: ({ at, message = "" }) => [
     `${at} fell silent${message.startsWith("waited") ? toClause(message) : ""}`,
-    "see its log; the limits are --idle-timeout and --socket-timeout",
+    message.includes("tunnel")
+      ? "does it still read? see --tunnel-close-timeout"
+      : "see its log; the limits are --idle-timeout and --socket-timeout",
   ],
   connection_limit_reached: ({ at, message }) => [
     `all connections to ${at} are in use${toClause(message)}`,
@@ -138,8 +146,10 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     `${at} refused TLS${toClause(thrown.reason ?? thrown.message)}`,
     "does it need a client certificate, or another server name?",
   ],
-  http_request_error: ({ message = "the request cannot be forwarded", status }) =>
-    status === 413 ? [message, "raise --body-limit to let it pass"] : [message],
+  http_request_error: ({ message = "the request cannot be forwarded", status }) => [
+    message,
+    message.includes("not valid HTTP") && status !== 431 ? undefined : LIMITS[status],
+  ],
   http_response_incomplete: ({ at, message }) => [
     `${at} closed the connection in the middle of the response${toClause(message)}`,
     "see its log",
@@ -197,7 +207,9 @@ export function diagnoseFailure(error: unknown, upstream: string | undefined): F
   const causes = code === "proxy_internal_error" ? BY_INTERNAL_CAUSE : BY_CAUSE;
   const text = causes[String(thrown.code)] ?? BY_ERROR_TYPE[code];
   const [cause, fix] = text(facts);
-  return { code, cause: escapeControls(cause), fix };
+  // An error does not name the upstream, because the app may show its message to the client.
+  const named = cause.replace(/^the upstream\b/, facts.at);
+  return { code, cause: escapeControls(named), fix };
 }
 
 /** Renders a failure as the end of a line. */

@@ -87,6 +87,12 @@ export class RequestLog {
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };
 
+  /** Reports a request that no proxy has seen in the form `off`. */
+  readonly onRefused = ({ method, path, status, error }: RequestEnd): void => {
+    const failure = diagnoseFailure(error, undefined);
+    this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
+  };
+
   /** Reports that one of several upstreams is ejected, down, or up again. */
   readonly onStateChange = (change: StateChange): void => {
     this.#changes.add({ ...change, time: Date.now() });

@@ -10,12 +10,14 @@ import {
   type AskedClientLimits,
   countListeners,
   isTooLarge,
+  lacksHost,
   letCheckNotice,
   nodeLimits,
   PROBES,
   shareLimits,
 } from "../limits/clientlimits.ts";
 import { SlowClients } from "../limits/clienttimeouts.ts";
+import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswers.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 
@@ -31,6 +33,8 @@ export interface ListenSettings {
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets, which only Bun's server needs. */
   readonly websocket?: unknown;
+  /** Takes the requests that no proxy sees, because their answers are the server's own. */
+  readonly report?: Report;
   /** Set in a worker. */
   readonly worker?: WorkerPart | undefined;
 }
@@ -75,7 +79,7 @@ export interface Front {
  * @throws UsageError if the server cannot listen on that port or host
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
-  const { port, host, certificate, websocket, worker } = settings;
+  const { port, host, certificate, websocket, worker, report = () => {} } = settings;
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
   let isStopping = false;
   let isClosed = false;
@@ -84,8 +88,12 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
   const onNode: ServerHandler = (request) => {
     const message = request.runtime?.node?.req;
-    if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
-    if (message !== undefined && connections?.isTurnedAway(message)) return turnAway(message);
+    if (message === undefined) return answer(request);
+    if (isTooLarge(message, limits)) {
+      return refuseEarly(message, 431, "the header section is too large", report);
+    }
+    if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
+    if (connections?.isTurnedAway(message)) return turnAway(message);
     return answer(request);
   };
   const elsewhere: ServerHandler = (request) => {
@@ -142,8 +150,9 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       letCheckNotice(node, limits);
-      const report = (reason: string): void => reportRefusal(reason, worker?.count);
-      connections = new ClientConnections(node, limits, report, settings.isExempt);
+      answerParserErrors(node, limits.headersTimeout, report);
+      const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
+      connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
     }
     await server.ready();
     if (isShared && node !== undefined) {
@@ -215,26 +224,12 @@ function answerException(error: unknown): Response {
   return new Response("Internal Server Error\n", { status: 500 });
 }
 
-/** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
-function refuseHead(message: object): Response {
-  return answerLastOn(message, 431, "Request Header Fields Too Large");
-}
-
-/** Refuses a request on a connection beyond the limits. */
+/** Refuses a request on a connection beyond the limits, and makes it the last one; HTTP/2 has no field for that. */
 function turnAway(message: object): Response {
-  return answerLastOn(message, 503, "Service Unavailable", { "retry-after": "1" });
-}
-
-/** Makes the response to the last request of a connection; HTTP/2 has no field for that. */
-function answerLastOn(
-  message: object,
-  status: number,
-  statusText: string,
-  fields?: Record<string, string>,
-): Response {
-  const headers = new Headers({ "content-type": "text/plain", ...fields });
+  const headers = new Headers({ "content-type": "text/plain", "retry-after": "1" });
   if (!("stream" in message)) headers.set("connection", "close");
-  return new Response(`${statusText}\n`, { status, statusText, headers });
+  const statusText = "Service Unavailable";
+  return new Response(`${statusText}\n`, { status: 503, statusText, headers });
 }
 
 function explainRefusal(error: unknown, port: number, host: string): UsageError {

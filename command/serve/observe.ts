@@ -1,11 +1,13 @@
 import process from "node:process";
-import type { PoolStats, RequestEnd } from "#fetchway";
+import { type PoolStats, ProxyError, type RequestEnd } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
+import type { Interceptor } from "#fetchway/transport";
 import type { StateChange } from "#fetchway/upstreams";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { readVersion } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
+import { correctEnd } from "../limits/ownanswers.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
@@ -27,10 +29,12 @@ export class Observers {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
     this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
     if (this.#admin !== undefined) this.#metrics = createMetrics(() => this.#poolStats());
-    this.#listeners = [
+    const own = [
       ...(this.#log.onRequestEnd === undefined ? [] : [this.#log.onRequestEnd]),
       ...(this.#metrics === undefined ? [] : [(end: RequestEnd) => this.#metrics?.record(end)]),
     ];
+    const callOwn = callAll(own);
+    this.#listeners = own.length === 0 ? [] : [(end) => callOwn(correctEnd(end))];
     process.on("exit", () => this.#log.flushNow());
     for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
   }
@@ -54,9 +58,14 @@ export class Observers {
       };
       prepared.balance = { ...balance, onStateChange };
     }
+    const isOff = this.#log.onRequestEnd === undefined;
     const upstream = nameTarget(target);
+    if (isOff && upstream === undefined) {
+      const attempt = [nameFailures, ...(options.interceptors?.attempt ?? [])];
+      prepared.interceptors = { ...options.interceptors, attempt };
+    }
     prepared.onError = async (error, request) => {
-      if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request, upstream);
+      if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
       const response = await onError?.(error, request);
       // Without a response, the server would get the exception of a hook: Bun's and Deno's print each of them, and Bun's
       // shows the client the source.
@@ -72,6 +81,12 @@ export class Observers {
   readonly rescue = (error: unknown, request: Request): Response => {
     if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
     return toInternalError();
+  };
+
+  /** Takes the end of a request that no proxy has seen. */
+  readonly report = (end: RequestEnd): void => {
+    if (this.#log.onRequestEnd === undefined) this.#log.onRefused(end);
+    for (const listener of this.#listeners) listener(end);
   };
 
   /**
@@ -138,6 +153,20 @@ function toInternalError(): Response {
     },
   });
 }
+
+/** The upstream at which an attempt has failed, by its error. */
+const failedAt: WeakMap<object, string> = new WeakMap();
+
+/** Notes where attempts fail, for a log that does not follow requests, and for targets of which one is picked. */
+const nameFailures: Interceptor = (next) => (request, scope) => {
+  const sent = next(request, scope);
+  sent.catch((error: unknown) => {
+    const { origin, socketPath } = request.upstream;
+    if (error instanceof ProxyError)
+      failedAt.set(error, socketPath ? `unix:${socketPath}` : origin);
+  });
+  return sent;
+};
 
 function callAll(listeners: readonly Listener[]): Listener {
   return (end) => {

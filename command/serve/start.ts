@@ -76,6 +76,7 @@ export async function start(
     websocket: router.websocket,
     isExempt: readExempt({ ...file, ...given.proxy }),
     worker: worker?.begin,
+    report: observers.report,
   });
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {

@@ -160,6 +160,8 @@ export interface MetricsReport {
   readonly total: Record<(typeof TOTALS)[number], number>;
   readonly statuses: readonly number[];
   readonly latencies: readonly (readonly [bucket: number, count: number])[];
+  /** The longest latency in milliseconds. */
+  readonly longest: number;
   readonly errors: readonly (readonly [name: string, count: number])[];
   readonly tunnels: readonly (readonly [name: string, count: number])[];
   readonly series: readonly (Omit<Series, "buckets"> & { readonly buckets: readonly number[] })[];
@@ -302,6 +304,7 @@ export class Metrics {
       total: Object.fromEntries(TOTALS.map((name) => [name, this[name]])) as MetricsReport["total"],
       statuses: Array.from(this.#statuses.sum),
       latencies: this.#latencies.counts(),
+      longest: this.#latencies.longest(monotonicSecond()),
       errors: [...this.errors],
       tunnels: [...this.tunnels],
       series: Array.from(this.series.values(), (each) => ({
@@ -328,6 +331,7 @@ export class Metrics {
     this.#recent.add(second, FAILED, total.failed);
     statuses.forEach((count, i) => this.#statuses.add(second, i, count));
     for (const [bucket, count] of latencies) this.#latencies.addTo(second, bucket, count);
+    this.#latencies.addLongest(second, report.longest);
     for (const [name, count] of report.errors) increase(this.errors, name, Infinity, count);
     for (const [name, count] of report.tunnels) increase(this.tunnels, name, MOST_PROTOCOLS, count);
     for (const each of report.series) {
@@ -489,6 +493,8 @@ export class Metrics {
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
       const counted = attempts?.recent ?? recent;
       const history = counted?.history(second, REQUESTS) ?? [];
+      // The times are those of ended requests, also where the attempts are counted elsewhere.
+      recent?.advance(second);
       const count = recent?.sum[TIMED] ?? 0;
       const time = recent?.sum[TIME] ?? 0;
       return {

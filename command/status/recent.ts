@@ -3,8 +3,8 @@
 /** The number of seconds that are counted. */
 export const WINDOW = 60;
 
-/** Eight buckets to an octave from 1/16 ms: their width is 9 % of the value. */
-const STEPS = 8;
+/** Sixteen buckets to an octave from 1/16 ms: their width is 4 % of the value. */
+const STEPS = 16;
 const LOWEST = -4;
 const OCTAVES = 24;
 const FINE = STEPS * OCTAVES;
@@ -63,17 +63,33 @@ export class Recent {
 /** Milliseconds that a share of the requests took at most. */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
-/** The latencies of the last minute, in buckets. */
+/** The latencies of the last minute, in buckets, and the longest one. */
 export class Latencies {
   readonly #recent = new Recent(FINE);
+  /** The longest latency of each second, with that second. */
+  readonly #longest: { second: number; milliseconds: number }[] = [];
 
   add(second: number, milliseconds: number): void {
     this.#recent.add(second, toBucket(milliseconds));
+    this.addLongest(second, milliseconds);
   }
 
   /** Adds to one bucket, as `counts` of another process gives it. */
   addTo(second: number, bucket: number, count: number): void {
     this.#recent.add(second, bucket, count);
+  }
+
+  /** Adds the longest latency of another process. */
+  addLongest(second: number, milliseconds: number): void {
+    const slot = (this.#longest[second % WINDOW] ??= { second, milliseconds: 0 });
+    if (slot.second === second) slot.milliseconds = Math.max(slot.milliseconds, milliseconds);
+    else Object.assign(slot, { second, milliseconds });
+  }
+
+  /** Returns the longest latency of the minute up to a second; 0 if there was no request. */
+  longest(second: number): number {
+    const recent = this.#longest.filter((slot) => slot.second > second - WINDOW);
+    return Math.max(0, ...recent.map(({ milliseconds }) => milliseconds));
   }
 
   /** Returns the buckets that are not empty: `[bucket, count]`. */
@@ -84,19 +100,23 @@ export class Latencies {
     ]).filter(isFilled);
   }
 
-  /** Returns the percentiles, each with the error of a bucket; undefined if there was no request. */
+  /** Returns the percentiles and the exact maximum; undefined if there was no request. */
   percentiles(second: number): Percentiles | undefined {
     this.#recent.advance(second);
     const { sum } = this.#recent;
     const total = sumOf(sum);
     if (total === 0) return undefined;
+    const max = this.longest(second);
+    // The requests of a bucket count as evenly distributed between its bounds.
     const at = (share: number): number => {
       let left = Math.ceil(total * share);
       let bucket = 0;
       while (bucket < FINE - 1 && left > (sum[bucket] as number)) left -= sum[bucket++] as number;
-      return roundToThree(boundOf(bucket));
+      const below = bucket === 0 ? 0 : boundOf(bucket - 1);
+      const above = Math.min(boundOf(bucket), max);
+      return roundToThree(below + ((above - below) * left) / (sum[bucket] as number));
     };
-    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
+    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: roundToThree(max) };
   }
 
   /** Returns the buckets of half an octave, from the first that is not empty to the last: `[milliseconds, requests]`. */

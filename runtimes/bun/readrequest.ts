@@ -1,5 +1,6 @@
 import { NameSet, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -79,8 +80,8 @@ class BunIncoming extends WebIncoming {
     return new WatchedTunnel(...watched);
   }
 
-  completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
-    return relayWebSocket(this.request(), this.#server as BunServer, response, tunnel, timeout);
+  completeUpgrade(response: Response, tunnel: Tunnel, options: TunnelOptions): Response {
+    return relayWebSocket(this.request(), this.#server as BunServer, response, tunnel, options);
   }
 
   #setIdleTimeout(seconds: number): void {

@@ -1,6 +1,13 @@
 import { clientGone, ProxyError } from "../../src/error.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
 import type { Tunnel } from "../../src/transport/tunnel.ts";
-import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay.ts";
+import {
+  type ClientSocket,
+  readRelayLimits,
+  Relay,
+  relayLimits,
+  type RelayLimits,
+} from "../../src/websocket/relay.ts";
 
 /** A WebSocket of Bun's server, as far as the proxy uses it. It is declared here, so that no types package is needed. */
 export interface BunSocket {
@@ -52,19 +59,18 @@ export interface BunUpgrader {
 /** A client's WebSocket, from the answer to its handshake to its end. */
 class BunClient implements ClientSocket {
   readonly #tunnel: Tunnel;
-  readonly #idleTimeout: number;
+  readonly #limits: RelayLimits;
   #socket: BunSocket | undefined;
   relay: Relay | undefined;
 
-  constructor(tunnel: Tunnel, idleTimeout: number) {
+  constructor(tunnel: Tunnel, limits: RelayLimits) {
     this.#tunnel = tunnel;
-    this.#idleTimeout = idleTimeout;
+    this.#limits = limits;
   }
 
   open(socket: BunSocket): void {
     this.#socket = socket;
-    const limits = { ...relayLimits, idleTimeout: this.#idleTimeout };
-    this.relay = new Relay(this, this.#tunnel, () => (this.relay = undefined), limits);
+    this.relay = new Relay(this, this.#tunnel, () => (this.relay = undefined), this.#limits);
   }
 
   send(data: string | Uint8Array<ArrayBuffer>): void {
@@ -129,9 +135,9 @@ export function relayWebSocket(
   server: BunUpgrader,
   response: Response,
   tunnel: Tunnel,
-  timeout: number,
+  options: TunnelOptions,
 ): Response {
-  const client = new BunClient(tunnel, timeout);
+  const client = new BunClient(tunnel, readRelayLimits(options));
   const headers = new Headers(response.headers);
   // Without this field, Bun chooses the client's first subprotocol, although the upstream has chosen none (RFC 6455
   // §4.2.2). It does not write an empty one.

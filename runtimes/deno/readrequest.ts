@@ -1,5 +1,6 @@
 import type { HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -67,8 +68,8 @@ class DenoIncoming extends WebIncoming {
     return new WatchedTunnel(...watched);
   }
 
-  completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
-    return relayWebSocket(this.request(), response, tunnel, timeout);
+  completeUpgrade(response: Response, tunnel: Tunnel, options: TunnelOptions): Response {
+    return relayWebSocket(this.request(), response, tunnel, options);
   }
 
   /**

@@ -1,6 +1,12 @@
 import { clientGone, ProxyError } from "../../src/error.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
 import type { Tunnel } from "../../src/transport/tunnel.ts";
-import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay.ts";
+import {
+  type ClientSocket,
+  readRelayLimits,
+  Relay,
+  type RelayLimits,
+} from "../../src/websocket/relay.ts";
 
 /** What Deno's global object has for WebSockets. It is declared here, so that no types package is needed. */
 interface DenoUpgrader {
@@ -46,13 +52,13 @@ class DenoClient implements ClientSocket {
 }
 
 /** Connects a client's WebSocket with the upstream once it is open. */
-function relay(socket: WebSocket, tunnel: Tunnel, idleTimeout: number): void {
+function relay(socket: WebSocket, tunnel: Tunnel, limits: RelayLimits): void {
   socket.binaryType = "arraybuffer";
   const opening = setTimeout(() => tunnel.destroy(), OPEN_TIMEOUT);
   socket.addEventListener("open", () => {
     clearTimeout(opening);
     const client = new DenoClient(socket);
-    const running = new Relay(client, tunnel, () => {}, { ...relayLimits, idleTimeout });
+    const running = new Relay(client, tunnel, () => {}, limits);
     socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) =>
       running.onClientMessage(typeof data === "string" ? data : new Uint8Array(data)),
     );
@@ -71,7 +77,7 @@ export function relayWebSocket(
   request: Request,
   response: Response,
   tunnel: Tunnel,
-  timeout: number,
+  options: TunnelOptions,
 ): Response {
   if (request.signal.aborted) throw clientGone();
   const { Deno } = globalThis as unknown as { Deno: DenoUpgrader };
@@ -87,6 +93,6 @@ export function relayWebSocket(
   }
   // Deno recognizes its own response only. The option `protocol` accepts only a name that it finds behind ", ".
   for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
-  relay(upgraded.socket, tunnel, timeout);
+  relay(upgraded.socket, tunnel, readRelayLimits(options));
   return upgraded.response;
 }

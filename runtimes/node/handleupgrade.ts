@@ -126,7 +126,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       }
       try {
         const lines = interim + writeSwitch(parts, protocol as string);
-        client.switchTo(tunnel, lines, plan.tunnelTimeout);
+        client.switchTo(tunnel, lines, protocol === "websocket", plan.options);
       } catch (error) {
         tunnel.destroy();
         throw error;

@@ -2,14 +2,25 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Release } from "../../src/body/memory.ts";
+import { clientGone, type ProxyError } from "../../src/error.ts";
+import { fillTunnelOptions, type TunnelOptions } from "../../src/options/limitoptions.ts";
 import type { Listener } from "../../src/transport/scope.ts";
-import type { Tunnel, TunnelHandler } from "../../src/transport/tunnel.ts";
+import { startBackgroundTimer } from "../../src/transport/timers.ts";
+import { type Tunnel, type TunnelHandler, unreadEnd } from "../../src/transport/tunnel.ts";
 import { freeing } from "./chunkmemory.ts";
 import { readIntoShared } from "./internals/sharedread.ts";
 import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
+
+/** One side of a tunnel, as far as its end is concerned. */
+interface Side {
+  /** Whether the side has closed its direction. */
+  hasEnded: boolean;
+  /** Whether bytes wait for the side, and it has to take some before the other side may send more. */
+  isFull: boolean;
+}
 
 /**
  * The client's socket of a request that asks for an upgrade, from the request to the end of the connection.
@@ -28,6 +39,15 @@ export class UpgradeSocket implements TunnelHandler {
   #hasLeft = false;
   #listener: Listener | undefined;
   #tunnel: Tunnel | undefined;
+  /** Whether the end of one direction closes the tunnel: a WebSocket has no half-closed state. */
+  #isWebSocket = false;
+  readonly #client: Side = { hasEnded: false, isFull: false };
+  readonly #upstream: Side = { hasEnded: false, isFull: false };
+  /** Whether nothing follows from the upstream, and it takes nothing more. */
+  #isTunnelClosed = false;
+  #closeTimeout = 0;
+  /** The timer that closes both sides of a tunnel that has closed. */
+  #closing: ReturnType<typeof setTimeout> | undefined;
   #response: ServerResponse | undefined;
 
   /** @param head the bytes that came with the request's head */
@@ -92,10 +112,12 @@ export class UpgradeSocket implements TunnelHandler {
   /**
    * Answers with a 101, and connects the client with the upstream.
    * @param head the head of the response
-   * @param timeout milliseconds that the tunnel may be silent; 0 for no limit
    */
-  switchTo(tunnel: Tunnel, head: string, timeout: number): void {
+  switchTo(tunnel: Tunnel, head: string, isWebSocket: boolean, options: TunnelOptions): void {
     const socket = this.#socket;
+    const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
+    this.#isWebSocket = isWebSocket;
+    this.#closeTimeout = tunnelCloseTimeout;
     // A server's own limits are about requests; other streams than sockets have none.
     if (typeof socket.setTimeout === "function") {
       socket.setTimeout(timeout);
@@ -114,23 +136,34 @@ export class UpgradeSocket implements TunnelHandler {
   /** @internal */
   onData(bytes: Uint8Array, mayFree = false): void {
     const release = mayFree ? this.#freeing(bytes) : undefined;
-    if (!this.#socket.write(bytes, release)) this.#tunnel?.pause();
+    if (this.#socket.write(bytes, release)) return;
+    this.#tunnel?.pause();
+    this.#client.isFull = true;
+    this.#limitEnd();
   }
 
   /** @internal */
   onDrain(): void {
     this.#socket.resume();
+    this.#upstream.isFull = false;
+    this.#limitEnd();
   }
 
   /** @internal */
   onEnd(): void {
     this.#socket.end();
+    this.#upstream.hasEnded = true;
+    this.#limitEnd();
   }
 
   /** @internal */
   onClose(error?: unknown): void {
-    if (error !== undefined) return this.#breakOff();
     const socket = this.#socket;
+    this.#isTunnelClosed = true;
+    if (error !== undefined) this.#breakOff();
+    if (socket.destroyed) return clearTimeout(this.#closing);
+    this.#upstream.hasEnded = true;
+    this.#limitEnd();
     // A client that does not close its direction would keep the connection open: nothing takes its bytes any more.
     socket.end(() => socket.destroy());
     socket.resume();
@@ -150,7 +183,10 @@ export class UpgradeSocket implements TunnelHandler {
   }
 
   #send(bytes: Uint8Array, release?: Release): void {
-    if (this.#tunnel?.write(bytes, release) === false) this.#socket.pause();
+    if (this.#tunnel?.write(bytes, release) !== false) return;
+    this.#socket.pause();
+    this.#upstream.isFull = true;
+    this.#limitEnd();
   }
 
   /**
@@ -165,6 +201,8 @@ export class UpgradeSocket implements TunnelHandler {
 
   #onClientDrain(): void {
     this.#tunnel?.resume();
+    this.#client.isFull = false;
+    this.#limitEnd();
     // A server's own listener, which tells the response, was removed with the upgrade.
     this.#response?.emit("drain");
   }
@@ -172,13 +210,43 @@ export class UpgradeSocket implements TunnelHandler {
   #onClientEnd(): void {
     this.#leave();
     this.#tunnel?.end();
+    this.#client.hasEnded = true;
+    this.#limitEnd();
   }
 
   #onClientClose(): void {
     this.#leave();
+    if (this.#isTunnelClosed) return clearTimeout(this.#closing);
     // After an orderly end in both directions, bytes may still be on their way to the upstream.
     const { readableEnded, writableFinished } = this.#socket;
     if (!readableEnded || !writableFinished) this.#tunnel?.destroy();
+  }
+
+  /**
+   * Sets or clears the time limit for the rest of a tunnel.
+   *
+   * The end of one direction may mean that the side is gone, or that it has nothing more to send: TCP shows no difference
+   * until bytes for that side make no progress. Only for a WebSocket, whose ends are always a close, is there no need to wait
+   * for that.
+   */
+  #limitEnd(): void {
+    const [client, upstream] = [this.#client, this.#upstream];
+    if (this.#closeTimeout === 0 || !(client.hasEnded || upstream.hasEnded)) return;
+    const isClosed = this.#isWebSocket || (client.hasEnded && upstream.hasEnded);
+    const isStalled = [client, upstream].some((side) => side.hasEnded && side.isFull);
+    if (isClosed || isStalled) {
+      this.#closing ??= startBackgroundTimer(() => this.#closeUnread(), this.#closeTimeout);
+    } else {
+      clearTimeout(this.#closing);
+      this.#closing = undefined;
+    }
+  }
+
+  /** Closes a tunnel whose rest was not read in time. */
+  #closeUnread(): void {
+    const { hasEnded, isFull } = this.#upstream;
+    const isClients = hasEnded && !isFull;
+    this.#close(isClients ? clientGone() : unreadEnd(this.#closeTimeout));
   }
 
   #leave(): void {
@@ -186,8 +254,8 @@ export class UpgradeSocket implements TunnelHandler {
     this.#listener?.handleEvent();
   }
 
-  #close(): void {
-    this.#tunnel?.destroy();
+  #close(reason?: ProxyError): void {
+    this.#tunnel?.destroy(reason);
     this.#socket.destroy();
   }
 

@@ -113,7 +113,7 @@ export class NetConnector implements Connector {
       let error: Error | null = null;
       resolving = true;
       try {
-        addresses = scope.order(await (resolver as Resolver).resolve(name));
+        addresses = scope.order(await (resolver as Resolver).resolve(name, true));
       } catch (thrown) {
         error = thrown as Error;
       }

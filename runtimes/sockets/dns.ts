@@ -18,6 +18,15 @@ const DOWN_TIME = 10_000;
 const KEPT_NAMES = 1000;
 /** Milliseconds between lookups in the background of a name whose addresses are not kept (a TTL of 0). */
 const SHORTEST_INTERVAL = 1000;
+/** Milliseconds for which an expired answer is kept at most after a lookup that has failed (RFC 8767 §5). */
+const FAILED_TTL = 30_000;
+/**
+ * Milliseconds that a connection waits for a new answer while there is an expired one (RFC 8767 §5). Most name servers answer
+ * within them, so that a host that has moved meanwhile is found.
+ */
+const LONGEST_WAIT = 200;
+/** Milliseconds after which an expired answer is no longer used: somebody else may have the address by then. */
+const LONGEST_EXPIRED = 3_600_000;
 /** Milliseconds after which it is checked whether a name is still used: a timer keeps its pools in memory. */
 const LONGEST_DELAY = 60_000;
 
@@ -58,7 +67,8 @@ interface Entry {
 
 /**
  * Looks up host names, and caches the answers while they are valid. While a pool uses a name, the name is looked up again
- * whenever its answer has expired; meanwhile, new connections use the expired answer, so that no request waits.
+ * whenever its answer has expired; meanwhile, new connections use the expired answer, so that no request waits. The first
+ * connection after a pause also uses the expired answer, if the name server does not answer soon.
  */
 export class Resolver {
   readonly #entries: RecentMap<string, Entry> = new RecentMap(KEPT_NAMES);
@@ -85,15 +95,19 @@ export class Resolver {
 
   /**
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
+   * @param mayBeExpired whether an expired answer is better than a long wait
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
-  async resolve(hostname: string): Promise<FoundAddresses> {
+  async resolve(hostname: string, mayBeExpired = false): Promise<FoundAddresses> {
     const entry = this.#entryFor(hostname);
-    const now = performance.now();
-    const { answer } = entry;
-    const isUsable =
-      answer !== undefined && (answer.validUntil > now || (answer.ttl > 0 && entry.users.size > 0));
-    return sort(isUsable ? answer : await this.#lookUp(hostname, entry), entry);
+    const { answer, users } = entry;
+    const left = answer === undefined ? -Infinity : answer.validUntil - performance.now();
+    const isKept = mayBeExpired && answer !== undefined && answer.ttl > 0;
+    if (answer !== undefined && (left > 0 || (isKept && users.size > 0)))
+      return sort(answer, entry);
+    const lookup = this.#lookUp(hostname, entry);
+    const isUsable = isKept && left > -LONGEST_EXPIRED;
+    return sort(await (isUsable ? waitShortly(lookup, answer) : lookup), entry);
   }
 
   /** Looks up a name again whenever its answer has expired, while the pool uses it. The name must have been resolved. */
@@ -141,7 +155,8 @@ export class Resolver {
       if (found === undefined) throw toDnsError(cause as Error);
       hasFailed = true;
     }
-    entry.answer = { ...found, validUntil: performance.now() + found.ttl, hasFailed };
+    const valid = hasFailed ? Math.min(found.ttl, FAILED_TTL) : found.ttl;
+    entry.answer = { ...found, validUntil: performance.now() + valid, hasFailed };
     const addresses = new Set(found.addresses.map(({ address }) => address));
     for (const address of entry.down.keys())
       if (!addresses.has(address)) entry.down.delete(address);
@@ -175,6 +190,22 @@ export class Resolver {
       for (const user of entry.users) user.onAddresses(found);
     }
     this.#arm(hostname, entry);
+  }
+}
+
+/** Returns the result of a lookup, or the expired answer if the lookup takes too long. */
+async function waitShortly(
+  lookup: Promise<CachedAnswer>,
+  expired: CachedAnswer,
+): Promise<CachedAnswer> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<CachedAnswer>((resolve) => {
+    timer = setTimeout(() => resolve(expired), LONGEST_WAIT);
+  });
+  try {
+    return await Promise.race([lookup, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

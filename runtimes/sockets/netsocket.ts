@@ -108,9 +108,10 @@ export class NetSocket implements Socket {
     this.raw.setTimeout(ms);
   }
 
-  confirmEnd(done: () => void): void {
+  confirmEnd(done: () => void, isTunnel = false): void {
+    const { allowHalfOpen, writableEnded, writableLength } = this.raw;
     // After our own end, nothing can be written.
-    if (!this.raw.allowHalfOpen || this.raw.writableEnded) return done();
+    if (!allowHalfOpen || writableEnded || (isTunnel && writableLength > 0)) return done();
     // Node 22 reports some resets as an orderly close. On a connection that was reset, an empty write fails.
     this.raw.write("", (error) => {
       if (!error) done();

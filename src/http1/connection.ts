@@ -344,7 +344,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   /** The upstream has closed its direction of the connection, which may mark the end of the response body. */
   onHalfClose(): void {
-    if (this.#parser.isSwitched) this.socket?.confirmEnd(() => this.job?.onEnd());
+    if (this.#parser.isSwitched) this.socket?.confirmEnd(() => this.job?.onEnd(), true);
     else if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
     else this.#finish();
   }

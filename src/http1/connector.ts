@@ -91,8 +91,11 @@ export interface Socket {
   unref(): void;
   /** Makes the socket call `onTimeout` after this number of milliseconds without a byte. */
   setTimeout(ms: number): void;
-  /** Calls back if the upstream has closed its direction in order; a reset is reported to `onError` instead. */
-  confirmEnd(done: () => void): void;
+  /**
+   * Calls back if the upstream has closed its direction in order; a reset is reported to `onError` instead.
+   * @param isTunnel whether the end counts although bytes wait for the upstream, which may never take them
+   */
+  confirmEnd(done: () => void, isTunnel?: boolean): void;
   /** Closes our direction once everything is written. */
   end(): void;
   /** Closes the connection at once, where the runtime can so that the upstream does not take it for an orderly end. */

@@ -56,11 +56,31 @@ export interface LimitOptions {
    * @default 0
    */
   tunnelTimeout?: number;
+  /**
+   * Milliseconds for the rest of a tunnel one side of which has closed: bytes that the other side has not read by then are
+   * dropped, and both connections are closed. `0` for no limit.
+   *
+   * A WebSocket is closed when either side ends its stream, with or without a close frame. With another protocol in
+   * `upgrades`, one direction may end while the other one goes on for hours. Such a tunnel is closed when both sides have
+   * ended, and when a side that has ended takes none of the bytes for it. A tunnel whose sides are both open is never closed
+   * by this option.
+   * On Workers, this option has no effect.
+   * @default 20000
+   */
+  tunnelCloseTimeout?: number;
 }
+
+/** The options that limit a tunnel. */
+export type TunnelOptions = Pick<LimitOptions, "tunnelTimeout" | "tunnelCloseTimeout">;
 
 export const limitSchema: Schema<
   LimitOptions,
-  "timeout" | "connectTimeout" | "idleTimeout" | "dropGetBody" | "tunnelTimeout"
+  | "timeout"
+  | "connectTimeout"
+  | "idleTimeout"
+  | "dropGetBody"
+  | "tunnelTimeout"
+  | "tunnelCloseTimeout"
 > = {
   timeout: { kind: milliseconds, default: 60_000 },
   connectTimeout: { kind: milliseconds, default: 10_000 },
@@ -68,4 +88,13 @@ export const limitSchema: Schema<
   bodyLimit: { kind: bytes },
   dropGetBody: { kind: toggle, default: false },
   tunnelTimeout: { kind: milliseconds, default: 0 },
+  tunnelCloseTimeout: { kind: milliseconds, default: 20_000 },
 };
+
+/** Returns the limits of a tunnel in milliseconds; 0 for no limit. */
+export function fillTunnelOptions({
+  tunnelTimeout = limitSchema.tunnelTimeout.default,
+  tunnelCloseTimeout = limitSchema.tunnelCloseTimeout.default,
+}: TunnelOptions): Required<TunnelOptions> {
+  return { tunnelTimeout, tunnelCloseTimeout };
+}

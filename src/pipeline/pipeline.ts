@@ -498,5 +498,5 @@ function completeUpgrade(exchange: Exchange): Response {
   const { incoming, plan, cleaned, response } = exchange as Answered;
   const { tunnel } = cleaned;
   if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;
-  return incoming.completeUpgrade(response, tunnel, plan.tunnelTimeout);
+  return incoming.completeUpgrade(response, tunnel, plan.options);
 }

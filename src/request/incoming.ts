@@ -2,6 +2,7 @@ import type { BodySource } from "../body/source.ts";
 import { StreamBody } from "../body/stream.ts";
 import { UnframedBody } from "../body/unframed.ts";
 import { getHeader, toHeaderList, type HeaderList } from "../fields/headers.ts";
+import type { TunnelOptions } from "../options/limitoptions.ts";
 import type { Hints } from "../transport/message.ts";
 import type { Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
 
@@ -57,11 +58,11 @@ export interface Incoming extends Client {
    * Switches the client's connection by the server's own means, and connects the client with the tunnel. Called after all
    * hooks. A server that reads the tunnel from the response does not need this.
    * @param response the 101, as `onResponse` has left it
-   * @param timeout milliseconds that the tunnel may be silent; 0 for no limit
+   * @param options the options that limit the tunnel
    * @returns what the handler returns to the server
    * @throws ProxyError if the server does not switch the connection; the caller closes the tunnel
    */
-  completeUpgrade?(response: Response, tunnel: Tunnel, timeout: number): Response;
+  completeUpgrade?(response: Response, tunnel: Tunnel, options: TunnelOptions): Response;
   /**
    * Wraps a tunnel so that it tells when it is closed, and which bytes go through it. Servers that connect no client with a
    * tunnel do not need this: their bundles leave out the code.

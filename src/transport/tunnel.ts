@@ -1,4 +1,5 @@
 import type { Release } from "../body/memory.ts";
+import { ProxyError } from "../error.ts";
 
 /**
  * A WebSocket to an upstream, as a client gives it that hands out no connection. Only the runtime whose client it is can
@@ -43,8 +44,11 @@ export interface Tunnel {
   resume(): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end. */
-  destroy(): void;
+  /**
+   * Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end.
+   * @param reason why the tunnel is closed, if it could not end in order
+   */
+  destroy(reason?: unknown): void;
 }
 
 /** A tunnel that tells when it is closed, and how many bytes went through it in each direction. */
@@ -96,8 +100,14 @@ export class WatchedTunnel implements Tunnel {
   }
 
   /** Closes both directions. A tunnel that was never attached tells of its end here only. */
-  destroy(): void {
+  destroy(reason?: unknown): void {
     this.#tunnel.destroy();
-    this.#onClose();
+    this.#onClose(reason);
   }
+}
+
+/** Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, in this time. */
+export function unreadEnd(timeout: number): ProxyError {
+  const message = `waited ${timeout} ms for the end of the tunnel`;
+  return new ProxyError("connection_read_timeout", { message });
 }

@@ -1,5 +1,6 @@
+import { fillTunnelOptions, limitSchema, type TunnelOptions } from "../options/limitoptions.ts";
 import { isPoolClosed } from "../transport/closing.ts";
-import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
+import { type Tunnel, type TunnelHandler, unreadEnd } from "../transport/tunnel.ts";
 import {
   CloseCode,
   type FrameHandler,
@@ -34,10 +35,16 @@ export interface RelayLimits {
   readonly highWaterMark: number;
   /** Bytes that a client may have waiting where the server cannot make it wait; beyond them it is closed with 1013. */
   readonly maxWaiting: number;
-  /** Milliseconds to wait for the upstream's close frame after ours. */
+  /** Milliseconds for the rest of a WebSocket that one side has closed; 0 for no limit. */
   readonly closeTimeout: number;
   /** Milliseconds that both sides may be silent; 0 for no limit. */
   readonly idleTimeout: number;
+}
+
+/** Returns the limits of a relay, as the options of the proxy set them. */
+export function readRelayLimits(options: TunnelOptions): RelayLimits {
+  const { tunnelTimeout, tunnelCloseTimeout } = fillTunnelOptions(options);
+  return { ...relayLimits, idleTimeout: tunnelTimeout, closeTimeout: tunnelCloseTimeout };
 }
 
 /** Used unless a caller says otherwise. */
@@ -45,7 +52,7 @@ export const relayLimits: RelayLimits = {
   maxMessage: 16 * 1024 * 1024,
   highWaterMark: 1024 * 1024,
   maxWaiting: 16 * 1024 * 1024,
-  closeTimeout: 5_000,
+  closeTimeout: limitSchema.tunnelCloseTimeout.default,
   idleTimeout: 0,
 };
 
@@ -173,16 +180,19 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** @internal */
   onEnd(): void {
     this.#upstream.end();
+    this.#limitEnd();
   }
 
   /** @internal */
   onClose(error?: unknown): void {
     this.#isUpstreamClosed = true;
     clearTimeout(this.#closing);
+    clearTimeout(this.#poll);
     // After a close frame, the client has been told already.
     if (!this.#isClientClosed && !this.#reader.isOver) {
       if (isPoolClosed(error)) this.#client.close(GOING_AWAY, "");
-      else this.#client.terminate();
+      else if (error !== undefined) this.#client.terminate();
+      else this.#terminateDrained(performance.now() + (this.#limits.closeTimeout || Infinity));
     }
     this.#finish();
   }
@@ -234,6 +244,15 @@ export class Relay implements TunnelHandler, FrameHandler {
     else this.#poll = setTimeout(() => this.#look(), POLL);
   }
 
+  /** Ends the client's connection when the client has taken what was sent to it, or at a time. */
+  #terminateDrained(end: number): void {
+    if (this.#isClientClosed) return;
+    if (this.#client.bufferedAmount() === 0 || performance.now() >= end) {
+      return this.#client.terminate();
+    }
+    this.#poll = setTimeout(() => this.#terminateDrained(end), POLL);
+  }
+
   /** Closes both sides when they have been silent for too long. Activity does not restart the timer; that would cost more. */
   #waitForSilence(wait: number): void {
     this.#idle = setTimeout(() => {
@@ -254,7 +273,17 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#hasSentClose) this.#upstream.write(writeClose(code, reason));
     this.#hasSentClose = true;
     if (this.#reader.isOver) this.#upstream.end();
-    this.#closing ??= setTimeout(() => this.#upstream.destroy(), this.#limits.closeTimeout);
+    this.#limitEnd();
+  }
+
+  /** Closes the connection if it has not closed in time: the upstream may not read what waits for it. */
+  #limitEnd(): void {
+    const { closeTimeout } = this.#limits;
+    if (closeTimeout === 0) return;
+    this.#closing ??= setTimeout(
+      () => this.#upstream.destroy(unreadEnd(closeTimeout)),
+      closeTimeout,
+    );
   }
 
   #finish(): void {

@@ -1,0 +1,179 @@
+/**
+ * The answers that Node's server and the command give by themselves, before a proxy or instead of it: they are logged and
+ * counted like all others.
+ *
+ * - Rests on: `socket._httpMessage` is the response that is being sent on a connection, as in Node's own listener for errors.
+ * - Check: a value without `headersSent` counts as no response.
+ * - Otherwise: the 400 for a bad request may follow the bytes of the response before it. The connection is closed anyway.
+ * - Test: test/internals.ownanswers.node.test.ts.
+ */
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Http2ServerRequest, ServerHttp2Session } from "node:http2";
+import type { Server, Socket } from "node:net";
+import { ProxyError, type RequestEnd } from "#fetchway";
+import { unmapAddress } from "#fetchway/requests";
+
+type Message = IncomingMessage | Http2ServerRequest;
+
+/** Takes the end of a request that no proxy has seen. */
+export type Report = (end: RequestEnd) => void;
+
+/** In place of a web request for which there is none. */
+const UNKNOWN = new Request("http://unknown.invalid/");
+
+/** What is known of a request that is not answered by a proxy. */
+interface Known {
+  readonly method?: string | undefined;
+  readonly path?: string | undefined;
+  readonly authority?: string | undefined;
+  readonly address: string | undefined;
+}
+
+/** What Node's listener for errors of the parser is given. */
+interface ParserError extends Error {
+  readonly code?: string;
+  readonly reason?: string;
+  readonly rawPacket?: Buffer;
+  readonly bytesParsed?: number;
+}
+
+/** The errors with which running requests were ended, by the socket of HTTP/1.1 or the stream of HTTP/2. */
+const ended: WeakMap<object, ProxyError> = new WeakMap();
+
+/**
+ * Notes that a running request is ended here, so that its end is not taken for a disconnect of the client.
+ * @param carrier the socket of HTTP/1.1 or the stream of HTTP/2
+ */
+export function noteEnd(carrier: object, status: number, cause: string): void {
+  ended.set(carrier, makeRefusal(status, cause));
+}
+
+/** Returns the end of a request, with the reason for which it was ended here instead of a disconnect of the client. */
+export function correctEnd(end: RequestEnd): RequestEnd {
+  if (!isBrokenOff(end.error)) return end;
+  const { request } = end;
+  const message = (request as { runtime?: { node?: { req?: Message } } }).runtime?.node?.req;
+  const carrier = message && ("stream" in message ? message.stream : message.socket);
+  const error = carrier && ended.get(carrier);
+  if (error === undefined) return end;
+  return { ...end, request, error, status: end.status >= 400 ? error.status : end.status };
+}
+
+/** Whether an error says that the client has disconnected, or has broken off its request's body. */
+function isBrokenOff(error: unknown): boolean {
+  return error instanceof ProxyError && (error.status === 499 || error.status === 400);
+}
+
+/** Refuses a request before a proxy sees it. An HTTP/1.1 connection is closed: what follows may not be a request. */
+export function refuseEarly(
+  message: Message,
+  status: number,
+  cause: string,
+  report: Report,
+): Response {
+  const { method, url, headers, socket } = message;
+  const authority = headers[":authority"] ?? headers.host;
+  const known = {
+    method,
+    path: url,
+    authority: authority as string,
+    address: socket.remoteAddress,
+  };
+  report(toEnd(known, status, cause));
+  const fields = new Headers({ "content-type": "text/plain" });
+  if (!("stream" in message)) fields.set("connection", "close");
+  const statusText = STATUS_CODES[status] ?? "";
+  return new Response(`${statusText}\n`, { status, statusText, headers: fields });
+}
+
+/** Answers what Node's parser refuses, as Node does without a listener, and reports it. */
+export function answerParserErrors(server: Server, headersTimeout: number, report: Report): void {
+  server.on("clientError", (error: ParserError, socket: Socket) => {
+    const { code = "" } = error;
+    const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";
+    // Other errors are the connection's own, such as a reset: there is nobody to answer.
+    if (!isTimeout && !code.startsWith("HPE_")) return socket.destroy(error);
+    const status = isTimeout ? 408 : (STATUSES[code] ?? 400);
+    const cause = isTimeout
+      ? `no complete header section within ${headersTimeout} ms`
+      : `the request is not valid HTTP/1.1: ${error.reason ?? error.message}`;
+    const running = findRunning(socket);
+    if (running === undefined) {
+      report(toEnd({ ...readRequestLine(error), address: socket.remoteAddress }, status, cause));
+    } else if (code !== "HPE_INVALID_EOF_STATE") {
+      // Otherwise the client has disconnected in the middle of its body.
+      noteEnd(socket, status, cause);
+    }
+    if (socket.writable && running?.headersSent !== true) {
+      socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n\r\n`);
+    }
+    socket.destroy(error);
+  });
+  const addresses = new WeakMap<object, string | undefined>();
+  server.on("session", (session: ServerHttp2Session) => {
+    addresses.set(session, session.socket.remoteAddress);
+  });
+  server.on("sessionError", (error: ParserError, session: ServerHttp2Session) => {
+    // The error of nghttp2, not one that the client has sent, nor one of the connection.
+    if (error.code !== "ERR_HTTP2_ERROR") return;
+    const cause = `the connection is not valid HTTP/2: ${error.message}`;
+    report(toEnd({ address: addresses.get(session) }, 400, cause));
+  });
+}
+
+/** The statuses of Node's own answers; 400 for all other errors. */
+const STATUSES: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+};
+
+function findRunning(socket: Socket): { headersSent: boolean } | undefined {
+  const response = (socket as { _httpMessage?: Partial<ServerResponse> | null })._httpMessage;
+  return typeof response?.headersSent === "boolean"
+    ? (response as { headersSent: boolean })
+    : undefined;
+}
+
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
+/** The number of bytes that may have the request line of a request that is refused. */
+const LONGEST_LINE = 16_384;
+
+/** Finds the last request line before the place where the parser stopped, if it is in the same packet. */
+function readRequestLine({ rawPacket, bytesParsed = 0 }: ParserError): Partial<Known> {
+  const text = rawPacket?.toString("latin1", 0, LONGEST_LINE) ?? "";
+  let found: Partial<Known> = {};
+  for (const { index, 1: method, 2: path } of text.matchAll(REQUEST_LINE)) {
+    if (index <= bytesParsed) found = { method, path };
+  }
+  return found;
+}
+
+function makeRefusal(status: number, message: string): ProxyError {
+  return new ProxyError("http_request_error", { status, message });
+}
+
+function toEnd(
+  { method = "-", path = "-", authority = "-", address }: Known,
+  status: number,
+  cause: string,
+): RequestEnd {
+  return {
+    method,
+    path,
+    route: undefined,
+    authority,
+    clientAddress: address === undefined ? undefined : unmapAddress(address),
+    upstream: undefined,
+    status,
+    protocol: undefined,
+    error: makeRefusal(status, cause),
+    attempts: 0,
+    reused: undefined,
+    traceparent: undefined,
+    bytesIn: 0,
+    bytesOut: 0,
+    startedAt: Date.now(),
+    timings: { queue: undefined, connect: undefined, firstByte: undefined, total: 0 },
+    request: UNKNOWN,
+  };
+}

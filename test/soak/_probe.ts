@@ -1,0 +1,25 @@
+/** Loaded into the process of the command: reports its memory after garbage collections when it is asked. */
+import process from "node:process";
+
+/** The memory of the command in bytes. */
+export interface Memory {
+  /** What objects take after garbage collections. */
+  readonly heap: number;
+  /** What buffers take. */
+  readonly external: number;
+  readonly rss: number;
+}
+
+const { gc } = globalThis as { gc?: () => void };
+
+process.on("message", () => {
+  // Finalizers run between two collections, and free what the second one finds.
+  gc?.();
+  setTimeout(() => {
+    gc?.();
+    const { heapUsed: heap, external, rss } = process.memoryUsage();
+    process.send?.({ heap, external, rss } satisfies Memory);
+  }, 50);
+});
+// The channel must not keep a process alive that has stopped.
+process.channel?.unref();
