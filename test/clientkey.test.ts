@@ -56,6 +56,10 @@ test("clientAddress takes precedence, unless it returns a trusted proxy", () => 
   expect(keyOf("10.0.0.1", FORWARDED, { trusts, clientAddress: own })).toBe("198.51.100.9");
   const proxy = (): string => "10.0.0.2";
   expect(keyOf(undefined, FORWARDED, { trusts, clientAddress: proxy })).toBe("192.0.2.7");
+  const broken = (): never => {
+    throw new Error("of the app");
+  };
+  expect(keyOf("192.0.2.1", [], { clientAddress: broken })).toBeUndefined();
   const unknown = (): undefined => undefined;
   expect(keyOf("192.0.2.1", [], { clientAddress: unknown })).toBeUndefined();
 });

@@ -18,10 +18,15 @@ export function clientKeyOf(
   { clientAddress, trusts }: ClientRules,
   context: Context,
 ): string | undefined {
-  let address = clientAddress ? clientAddress(incoming.request(), context) : incoming.address;
-  // An app that tells the client's address itself may have told that of a trusted proxy.
-  if (trusts?.(address ?? incoming.address) === true) {
-    address = findAddress(incoming.headers, trusts) ?? address;
+  try {
+    let address = clientAddress ? clientAddress(incoming.request(), context) : incoming.address;
+    // The address that the app returns may be that of a trusted proxy.
+    if (trusts?.(address ?? incoming.address) === true) {
+      address = findAddress(incoming.headers, trusts) ?? address;
+    }
+    return address && networkOf(address);
+  } catch {
+    // A function of the app has thrown, which must not fail the other requests that wait.
+    return undefined;
   }
-  return address && networkOf(address);
 }
