@@ -5,6 +5,7 @@ import type { Context } from "./options/forwardingoptions.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
 import { compile, type Plan, type RuntimeParts } from "./plan.ts";
+import type { ClientRules } from "./request/clientkey.ts";
 import type { Incoming } from "./request/incoming.ts";
 import { isRecord } from "./schema/schema.ts";
 import { isApp } from "./target/app.ts";
@@ -17,8 +18,11 @@ import { type Target } from "./upstreams/upstreams.ts";
 
 /** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
 export interface Runtime extends RuntimeParts {
-  /** Reads a web `Request` into the form that the core uses. */
-  read(request: Request, context: Context): Incoming;
+  /**
+   * Reads a web `Request` into the form that the core uses.
+   * @param rules say who the client is, where requests wait
+   */
+  read(request: Request, context: Context, rules: ClientRules): Incoming;
   /** Makes the runtime's own transport. */
   createTransport(pool?: PoolOptions): Transport;
   /** Makes the `Response` that the server sends to the client. */
@@ -185,7 +189,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
         plan = compile(options, transportFor, runtime);
         plans.set(options, plan);
       }
-      const incoming = runtime.read(request, undefined);
+      const incoming = runtime.read(request, undefined, plan);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
       // If the arguments were swapped, say so. `assertRequest` accepts a stub of workerd as a `Request`, because the
@@ -252,7 +256,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
     fetch(request, context, execution) {
       try {
         assertRequest(request, PROXY, runtime);
-        const incoming = runtime.read(request, context);
+        const incoming = runtime.read(request, context, plan);
         if (plan.mirror !== undefined) outlastResponse(incoming, execution);
         return forward(incoming, target, plan, context, runtime.respond);
       } catch (error) {
@@ -279,9 +283,9 @@ function outlastResponse(incoming: Incoming, execution: ExecutionContext | undef
 
 /** Adds the states of several upstreams to the statistics. */
 function addStates(stats: PoolStats | undefined, target: Target): PoolStats | undefined {
-  if (stats === undefined || !isFixed(target) || !isUpstreams(target)) return stats;
-  const upstreams = target.states?.();
-  return upstreams === undefined ? stats : { ...stats, upstreams };
+  return stats && isFixed(target) && isUpstreams(target) && target.states
+    ? { ...stats, upstreams: target.states(), waiting: target.waiting }
+    : stats;
 }
 
 /**

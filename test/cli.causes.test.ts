@@ -29,7 +29,7 @@ const EXPECTED: Record<string, string | RegExp> = {
   "closed at once":
     "connection_terminated: 127.0.0.1:CLOSER closed the connection without an answer (see its log; does it expect https://?)",
   reset: "connection_terminated: 127.0.0.1:RESETTER reset the connection (see its log)",
-  "no response": `http_response_timeout: 127.0.0.1:SILENT does not answer: waited 50 ms in vain for the response headers (${TIMED})`,
+  "no response": `http_response_timeout: 127.0.0.1:SILENT does not answer: no response headers within 50 ms (${TIMED})`,
   "silent connection":
     "connection_read_timeout: 127.0.0.1:SILENT fell silent (see its log; the limits are --idle-timeout and --socket-timeout)",
   "not HTTP":
@@ -108,6 +108,24 @@ describe("a failure", () => {
       );
     },
   );
+
+  test("of a client that was too slow has a name of its own", () => {
+    const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
+    const error = new ProxyError("http_request_error", { status: 408, message });
+    expect(explained(error, "http://a")).toBe(
+      `client_too_slow: ${message} (the limit is --min-rate; --max-sockets lets more requests run)`,
+    );
+  });
+
+  test.each([
+    ["no connection became free within 10000 ms: all 256 that maxSockets allows are in use", "a: "],
+    ["9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows", ""],
+  ])("of a request that has only waited names the bound: %s", (message, at) => {
+    const bound = at === "" ? "maxRequests" : "--max-sockets";
+    const error = new ProxyError("connection_limit_reached", { message });
+    const text = explained(error, "http://a");
+    expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(true);
+  });
 
   test("cannot put a control character on the terminal", () => {
     const text = explained(new TypeError("\u001b[2J\u009b1m\r\n\u202eevil"));

@@ -201,8 +201,9 @@ test("of an upstream of several routes, the worst state is told, and none of rem
   const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
   const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
   const counters = new Counters().stats(() => ({}));
-  const one = { ...counters, upstreams: [state] };
-  const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const] };
+  const one = { ...counters, upstreams: [state], waiting: 3 };
+  const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const], waiting: 4 };
+  expect(mergeStats([one, other])?.waiting).toBe(7);
   expect(mergeStats([one, other])?.upstreams).toEqual([
     { ...state, active: 4, waiting: 2, requests: 10, failures: 2, state: "ejected" },
   ]);

@@ -36,18 +36,20 @@ describe("the counters", () => {
     metrics.record(endOf({ status: 502, error: new ProxyError("connection_refused") }), 101);
     metrics.record(endOf({ status: 500 }), 101);
     metrics.record(endOf({ status: 499, error: clientGone() }), 101);
+    const slow = new ProxyError("http_request_error", { status: 408 });
+    metrics.record(endOf({ status: 200, error: slow }), 101);
     const { total, recent, errors } = metrics.snapshot(102);
-    expect(recent.requests.slice(-4)).toEqual([0, 1, 3, 0]);
+    expect(recent.requests.slice(-4)).toEqual([0, 1, 4, 0]);
     expect(recent.failed.slice(-4)).toEqual([0, 0, 2, 0]);
-    expect(recent.statuses).toEqual({ "1xx": 0, "2xx": 1, "3xx": 0, "4xx": 1, "5xx": 2 });
-    expect(total).toMatchObject({ requests: 4, failed: 2 });
-    expect(errors).toEqual({ connection_refused: 1, client_left: 1 });
+    expect(recent.statuses).toEqual({ "1xx": 0, "2xx": 2, "3xx": 0, "4xx": 1, "5xx": 2 });
+    expect(total).toMatchObject({ requests: 5, failed: 2 });
+    expect(errors).toEqual({ connection_refused: 1, client_left: 1, client_too_slow: 1 });
     // After a minute, only the totals are left.
     const later = metrics.snapshot(161);
     expect(later.recent.requests.reduce((sum, each) => sum + each)).toBe(0);
     expect(later.recent.statuses).toEqual({ "1xx": 0, "2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0 });
     expect(later.recent.percentiles).toBeUndefined();
-    expect(later.total.requests).toBe(4);
+    expect(later.total.requests).toBe(5);
     // The first second is still in the window of 60 seconds before.
     const again = createMetrics();
     again.record(endOf(), 100);
@@ -143,6 +145,27 @@ describe("the counters", () => {
     // The route was made anew.
     counted = { requests: 2, failures: 1 };
     expect(show(162)).toMatchObject({ requests: 2, failed: 1, recentFailed: 1 });
+  });
+
+  test("tell how many requests wait for one of several upstreams, and for any of them", () => {
+    const name = "http://127.0.0.1:4000";
+    const counted = { weight: 1, active: 1, requests: 9, failures: 0, state: "up" } as const;
+    const upstreams = [
+      { ...counted, name, waiting: 2 },
+      { ...counted, name: "http://b", waiting: 1 },
+    ];
+    const metrics = new Metrics(about, () => ({ ...pool, upstreams, waiting: 10 }), 100);
+    const { connections, upstreams: shown } = metrics.snapshot(100);
+    expect(connections).toMatchObject({ waiting: 14, waitingForAny: 7 });
+    expect(shown.map((each) => each.waiting)).toEqual([6, 1]);
+    const { samples } = parseMetrics(renderMetrics(metrics)).get("fetchway_waiting_requests") ?? {};
+    expect(Object.fromEntries(samples ?? [])).toEqual({
+      '{upstream="http://127.0.0.1:4000"}': 6,
+      '{upstream="http://b"}': 1,
+      '{upstream="any"}': 7,
+    });
+    const { connections: alone } = createMetrics().snapshot(100);
+    expect(alone).toMatchObject({ waiting: 4, waitingForAny: undefined });
   });
 
   test("show the last requests, newest first, without queries", () => {

@@ -30,7 +30,7 @@ test("without limits each request has a connection of its own, and all are kept"
 });
 
 test("without maxQueued no request is refused", async () => {
-  const proxy = pooled({ maxSockets: 1, maxQueued: Infinity });
+  const proxy = pooled({ maxSockets: 1, maxQueued: Infinity, queueTimeout: 0 });
   const count = poolDefaults.maxQueued + 2;
   const first = Promise.withResolvers<void>();
   upstream.script = async (call) => {
@@ -86,7 +86,7 @@ describe("many clients over a few connections", () => {
     let running = 0;
     let most = 0;
     upstream.script = () => {};
-    const proxy = pooled({ maxSockets: 50 });
+    const proxy = pooled({ maxSockets: 50, queueTimeout: 0 });
     const asked: (string | undefined)[] = [];
     const server = createServer((req, res) => {
       asked.push(req.url);

@@ -1,17 +1,20 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
-import { type Place, Queue, type Waiting } from "../src/http1/queue.ts";
 import type { ProxyError } from "../src/error.ts";
+import { Queue, type QueuedJob } from "../src/http1/queue.ts";
+import type { Place, Places } from "../src/transport/claim.ts";
 import { pause, until } from "./_wait.ts";
 
-class Item implements Waiting {
+class Item implements QueuedJob {
   place: Place | undefined;
   error: ProxyError | undefined;
   readonly name: string;
+  readonly clientKey: string | undefined;
 
-  constructor(name: string) {
+  constructor(name: string, clientKey?: string) {
     this.name = name;
+    this.clientKey = clientKey;
   }
 
   fail(error: ProxyError): void {
@@ -20,7 +23,9 @@ class Item implements Waiting {
 }
 
 function queueOf(names: string, limits = {}): [Queue<Item>, Record<string, Item>] {
-  const queue = new Queue<Item>({ maxQueued: 1e6, queueTimeout: 0, ...limits });
+  const all = { maxSockets: 1, maxQueued: 1e6, queueTimeout: 0, minRate: 0, minRateGrace: 1 };
+  const places: Places = { taken: 1, holders: () => [] };
+  const queue = new Queue<Item>({ ...all, ...limits }, places);
   const items = Array.from(names, (name) => new Item(name));
   for (const item of items) queue.push(item);
   return [queue, Object.fromEntries(items.map((item) => [item.name, item]))];

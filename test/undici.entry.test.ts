@@ -73,6 +73,8 @@ describe("pool", () => {
     timeout: [1000, /set `idleTimeout` of the proxy/],
     maxQueued: [1, /leave the option out/],
     queueTimeout: [1, /set `timeout` of the proxy/],
+    minRate: [1, /does not know the clients; leave the option out/],
+    minRateGrace: [1, /does not know the clients; leave the option out/],
     noDelay: [false, /leave the option out/],
     dns: [{ ttl: 1 }, /createUndiciTransport\(new Agent\(\)\.compose\(interceptors\.dns\(\)\)\)/],
   } as const;
@@ -105,7 +107,12 @@ describe("pool", () => {
       maxQueued: Infinity,
       dns: false,
     };
-    const rest: PoolOptions = { noDelay: true, queueTimeout: 0, maxTotalFreeSockets: Infinity };
+    const rest: PoolOptions = {
+      noDelay: true,
+      queueTimeout: 0,
+      minRate: 0,
+      maxTotalFreeSockets: Infinity,
+    };
     expect(() => createTransport({ ...described, ...rest })).not.toThrow();
     expect(() => createTransport({ maxSocket: 1 } as never)).toThrow(/did you mean `maxSockets`/);
   });

@@ -22,6 +22,7 @@ interface Waiting {
   /** The upstream that it was given; undefined if it was given none. */
   target: TargetAddress | undefined;
   isSettled: boolean;
+  readonly request: PickRequest;
 }
 
 /** A balancer of hosts a, b, … that each take one request, on a clock that the test sets. */
@@ -39,16 +40,21 @@ class Queue {
   ask(path = "/", tried: readonly TargetAddress[] = [], more?: Partial<PickRequest>): Waiting {
     const request = { method: "GET", path, headers: [], clientAddress: undefined, ...more };
     const picked = this.target.pick(request, tried);
-    if (!(picked instanceof Promise)) return { target: picked, isSettled: true };
-    const waiting: Waiting = { target: undefined, isSettled: false };
+    if (!(picked instanceof Promise)) return { target: picked, isSettled: true, request };
+    const waiting: Waiting = { target: undefined, isSettled: false, request };
     void picked.then((target) => Object.assign(waiting, { target, isSettled: true }));
     return waiting;
   }
 
   /** An upstream has answered a request; or has not, if there is an error. */
-  async end(target: TargetAddress | undefined, error?: ProxyError): Promise<void> {
+  async end(
+    target: TargetAddress | undefined,
+    error?: ProxyError,
+    request?: PickRequest,
+  ): Promise<void> {
     const status = error === undefined ? 200 : undefined;
-    const result = { target: target as TargetAddress, status, error, latency: 1 };
+    const asked = request && { request };
+    const result = { target: target as TargetAddress, status, error, latency: 1, ...asked };
     if (error === undefined) this.target.report({ ...result, isOver: false });
     this.target.report({ ...result, isOver: true });
     await new Promise((resolve) => setImmediate(resolve));
@@ -101,12 +107,49 @@ describe("the queue", () => {
     for (let i = 0; i < 3; i++) queue.ask();
     const waiting = Array.from({ length: 6 }, () => queue.ask());
     expect(waiting.every(({ isSettled }) => !isSettled)).toBe(true);
-    expect(queue.ask()).toEqual({ target: undefined, isSettled: true });
+    expect(queue.ask()).toMatchObject({ target: undefined, isSettled: true });
     void queue.target.remove(A);
     await queue.end(B);
     expect(waiting[0]?.target).toBe(B);
     // Five still wait, and two upstreams are left.
     expect(queue.ask().isSettled).toBe(true);
+  });
+
+  test.each([
+    ["lets addresses take turns", "c", "aabb", "abab"],
+    ["lets one with more than its share come last", "aaaa", "aaabb", "bbaaa"],
+  ])("%s", async (_, first, names, expected) => {
+    const queue = new Queue(1, { maxRequests: first.length });
+    const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
+    const running = Array.from(first, askFrom);
+    const waiting = Array.from(names, askFrom);
+    let order = "";
+    while (waiting.length > 0) {
+      await queue.end(A, undefined, running.shift()?.request);
+      const next = waiting.find((each) => each.isSettled) as Waiting;
+      waiting.splice(waiting.indexOf(next), 1);
+      running.push(next);
+      order += next.request.claim?.clientKey;
+    }
+    expect(order).toBe(expected);
+    expect(queue.waiting).toEqual([0, 0]);
+  });
+
+  test("an address cannot fill the queue: its newest request makes room", async () => {
+    const queue = new Queue(1, { maxQueue: 2 });
+    const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
+    askFrom("a");
+    const [first, second] = [askFrom("a"), askFrom("a")];
+    const other = askFrom("b");
+    await until(() => second?.isSettled, "the refusal");
+    expect([second?.target, second?.request.refusal?.code]).toEqual([
+      undefined,
+      "connection_limit_reached",
+    ]);
+    expect([first?.isSettled, other.isSettled]).toEqual([false, false]);
+    // Nobody is better off: the newcomer itself is refused.
+    const late = askFrom("b");
+    expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
   test("a request whose client has left takes no place", async () => {
@@ -177,7 +220,7 @@ describe("a sticky request", () => {
     expect(queue.ask(three).target).toBe(B);
     // Both have a request now, and there is one more place in the queue, for either.
     expect(queue.ask(three).isSettled).toBe(false);
-    expect(queue.ask(three)).toEqual({ target: undefined, isSettled: true });
+    expect(queue.ask(three)).toMatchObject({ target: undefined, isSettled: true });
   });
 
   test.each<[string, (queue: Queue) => Promise<void> | void]>([

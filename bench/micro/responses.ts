@@ -29,15 +29,15 @@ const request = {
   headers: { get: (name: string) => req.headers[name] ?? null },
   runtime: { node: { req, res } },
 } as unknown as Request;
-const hosted = readRequest(request, undefined);
-const made = readRequest(new Request("http://shop.example/api/items"), undefined);
+const hosted = readRequest(request, undefined, {});
+const made = readRequest(new Request("http://shop.example/api/items"), undefined, {});
 
 interface Lazy {
   _toNodeResponse(): unknown;
 }
 
 export const responses: Steps = {
-  "read a request of srvx": () => readRequest(request, undefined),
+  "read a request of srvx": () => readRequest(request, undefined, {}),
   "respond lazily, as a server takes it": () =>
     (respond(reply, hosted) as unknown as Lazy)._toNodeResponse(),
   "respond lazily, headers touched": () => {

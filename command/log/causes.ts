@@ -4,8 +4,8 @@ import { escapeControls } from "./escape.ts";
 
 /** A failure as the log and the status page show it. No text in it contains a control character. */
 export interface Failure {
-  /** The error type of RFC 9209. */
-  readonly code: ProxyErrorCode;
+  /** The error type of RFC 9209, or `client_too_slow`, for which it has none. */
+  readonly code: ProxyErrorCode | "client_too_slow";
   /** What happened, with the address of the upstream. */
   readonly cause: string;
   /** What the operator can do. */
@@ -125,15 +125,21 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     REDIAL,
   ],
   connection_read_timeout: ({ at, message = "" }) => [
-    `${at} fell silent${message.startsWith("waited") ? toClause(message) : ""}`,
+    `${at} fell silent${/^(?:waited|no further chunk)/.test(message) ? toClause(message) : ""}`,
     message.includes("tunnel")
       ? "does it still read? see --tunnel-close-timeout"
       : "see its log; the limits are --idle-timeout and --socket-timeout",
   ],
-  connection_limit_reached: ({ at, message }) => [
-    `all connections to ${at} are in use${toClause(message)}`,
-    "raise --max-sockets, --max-queued or --queue-timeout, or find out why it is slow",
-  ],
+  connection_limit_reached: ({ at, message = "too many requests wait" }) =>
+    message.includes("maxRequests")
+      ? [
+          message,
+          "raise maxRequests, maxQueue or queueTimeout of balance, or find out why they are slow",
+        ]
+      : [
+          `${at}: ${message}`,
+          "raise --max-sockets, --max-queued or --queue-timeout, or find out why it is slow",
+        ],
   tls_protocol_error: ({ at, thrown }) => [
     `no TLS with ${at}${toClause(thrown.reason ?? thrown.message)}`,
     "is the target http:// instead of https://?",
@@ -204,6 +210,10 @@ export function diagnoseFailure(error: unknown, upstream: string | undefined): F
     thrown,
     status: isOurs ? error.status : 500,
   };
+  if (isClientSlow(error)) {
+    const fix = "the limit is --min-rate; --max-sockets lets more requests run";
+    return { code: "client_too_slow", cause: escapeControls(facts.message ?? code), fix };
+  }
   const causes = code === "proxy_internal_error" ? BY_INTERNAL_CAUSE : BY_CAUSE;
   const text = causes[String(thrown.code)] ?? BY_ERROR_TYPE[code];
   const [cause, fix] = text(facts);
@@ -220,6 +230,11 @@ export function renderFailure({ code, cause, fix }: Failure): string {
 /** Whether an error says that the client left before its response was complete, which is no failure of the proxy. */
 export function isClientGone(error: unknown): boolean {
   return error instanceof ProxyError && error.status === 499;
+}
+
+/** Whether an error says that the client was slower than `minRate` while others waited, which is no failure either. */
+export function isClientSlow(error: unknown): boolean {
+  return error instanceof ProxyError && error.status === 408;
 }
 
 /** Returns the name of an upstream without `http://`, which most of them have in common. */

@@ -285,7 +285,7 @@ type State = Upstreams[number]["state"];
 const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
 
 /** Adds up the upstreams of several routes. Each route has its own opinion of an upstream: the worst one is told. */
-function mergeUpstreams(all: readonly PoolStats[]): { upstreams?: Upstreams } {
+function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" | "waiting"> {
   const merged = new Map<string, Upstreams[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
     const other = merged.get(each.name) ?? {
@@ -306,7 +306,9 @@ function mergeUpstreams(all: readonly PoolStats[]): { upstreams?: Upstreams } {
       state: isWorse ? each.state : other.state,
     });
   }
-  return merged.size === 0 ? {} : { upstreams: [...merged.values()] };
+  if (merged.size === 0) return {};
+  const waiting = all.reduce((sum, each) => sum + (each.waiting ?? 0), 0);
+  return { upstreams: [...merged.values()], waiting };
 }
 
 /** Returns the counters of a process that has ended: of its upstreams, only the sums are left, with the weight 0. */
@@ -318,7 +320,8 @@ export function endStats(stats: PoolStats): PoolStats {
     waiting: 0,
     state: "up",
   }));
-  return { ...stats, closed: stats.created, origins: {}, ...(upstreams && { upstreams }) };
+  const sums = upstreams && { upstreams, waiting: 0 };
+  return { ...stats, closed: stats.created, origins: {}, ...sums };
 }
 
 /** Returns the maximum of the proxy that may have the most connections to one origin. */

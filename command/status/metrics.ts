@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
-import { diagnoseFailure, isClientGone } from "../log/causes.ts";
+import { diagnoseFailure, isClientGone, isClientSlow } from "../log/causes.ts";
 import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
 
 /** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
@@ -120,8 +120,11 @@ export interface Snapshot {
   readonly upstreams: readonly UpstreamState[];
   /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
   readonly connections:
-    | (Omit<PoolStats, "origins" | "version" | "upstreams"> &
-        Record<"inUse" | "free" | "waiting" | "open", number>)
+    | (Omit<PoolStats, "origins" | "version" | "upstreams" | "waiting"> &
+        Record<"inUse" | "free" | "waiting" | "open", number> & {
+          /** How many of those that wait take the first place at any of several upstreams. */
+          readonly waitingForAny: number | undefined;
+        })
     | undefined;
   readonly requests: readonly SeenRequest[];
 }
@@ -238,7 +241,8 @@ export class Metrics {
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;
     if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
-    const isFailed = (error !== undefined && !isClientGone(error)) || status >= 500;
+    const isClients = isClientGone(error) || isClientSlow(error);
+    const isFailed = (error !== undefined && !isClients) || status >= 500;
     this.requests++;
     this.bytesIn += end.bytesIn ?? 0;
     this.bytesOut += end.bytesOut ?? 0;
@@ -485,6 +489,7 @@ export class Metrics {
     const origins = pool?.origins ?? {};
     const live = pool?.upstreams?.filter(({ weight }) => weight > 0);
     const health = new Map(live?.map(({ name, state }) => [name, state]));
+    const queued = new Map(live?.map((each) => [each.name, each.waiting]));
     const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
     return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
       const { recent, ...ended } = this.upstreams.get(name) ?? { requests: 0, failed: 0 };
@@ -506,7 +511,7 @@ export class Metrics {
         average: count === 0 ? undefined : roundToThree(time / 10 / count),
         inUse,
         free,
-        waiting,
+        waiting: waiting + (queued.get(name) ?? 0),
         tunnels,
         health: health.get(name),
       };
@@ -534,7 +539,7 @@ function measureProcess(): { memory: number; cpu: number } {
 }
 
 function toTotals(pool: PoolStats): Snapshot["connections"] {
-  const { origins, version: _, upstreams: __, ...counters } = pool;
+  const { origins, version: _, upstreams, waiting: queued, ...counters } = pool;
   const totals = { inUse: 0, free: 0, waiting: 0, open: 0 };
   for (const { inUse, free, waiting, tunnels } of Object.values(origins)) {
     totals.inUse += inUse;
@@ -542,5 +547,7 @@ function toTotals(pool: PoolStats): Snapshot["connections"] {
     totals.waiting += waiting;
     totals.open += tunnels;
   }
-  return { ...counters, ...totals };
+  totals.waiting += queued ?? 0;
+  const bound = upstreams?.reduce((sum, { waiting }) => sum + waiting, 0) ?? 0;
+  return { ...counters, ...totals, waitingForAny: queued && queued - bound };
 }

@@ -72,8 +72,13 @@ export function renderMetrics(metrics: Metrics): string {
     renderFamily(
       "fetchway_waiting_requests",
       "gauge",
-      "Requests that wait for a connection to an upstream.",
-      byUpstream((each) => each.waiting),
+      "Requests that wait for a connection to an upstream, or for a place at any of several.",
+      [
+        ...byUpstream((each) => each.waiting),
+        ...(connections?.waitingForAny === undefined
+          ? []
+          : [[{ upstream: "any" }, connections.waitingForAny] satisfies Sample]),
+      ],
     ),
     renderFamily(
       "fetchway_upstream_up",

@@ -1,6 +1,7 @@
 import { NameSet, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import type { TunnelOptions } from "../../src/options/limitoptions.ts";
+import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -50,11 +51,24 @@ class BunIncoming extends WebIncoming {
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;
+  readonly #rules: ClientRules;
+  readonly #context: Context;
 
-  constructor(request: Request, server: BunServer | undefined) {
+  constructor(
+    request: Request,
+    server: BunServer | undefined,
+    rules: ClientRules,
+    context: Context,
+  ) {
     super(request, readPeerAddress(request, server));
     this.#server = server;
+    this.#rules = rules;
+    this.#context = context;
     this.listenAfter = mayListenLate(this) ? LISTEN_AFTER : undefined;
+  }
+
+  get clientKey(): string | undefined {
+    return clientKeyOf(this, this.#rules, this.#context);
   }
 
   /** Turns the server's idle timeout off for the exchange: the timeout would close a slow connection without a response. */
@@ -104,6 +118,6 @@ function mayListenLate({ body, headers }: Incoming): boolean {
 }
 
 /** Reads a request of `Bun.serve`. */
-export function readRequest(request: Request, context: Context): Incoming {
-  return new BunIncoming(request, findServer(request, context));
+export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
+  return new BunIncoming(request, findServer(request, context), rules, context);
 }

@@ -1,6 +1,7 @@
 import type { HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import type { TunnelOptions } from "../../src/options/limitoptions.ts";
+import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -39,6 +40,18 @@ class DenoIncoming extends WebIncoming {
   #index = -1;
   /** The first listener. */
   #listener: Listener | undefined;
+  readonly #rules: ClientRules;
+  readonly #context: Context;
+
+  constructor(request: Request, rules: ClientRules, context: Context) {
+    super(request, readPeerAddress(request, context));
+    this.#rules = rules;
+    this.#context = context;
+  }
+
+  get clientKey(): string | undefined {
+    return clientKeyOf(this, this.#rules, this.#context);
+  }
 
   /**
    * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. It is undefined
@@ -118,6 +131,6 @@ function readPeerAddress(request: Request, context: Context): string | undefined
 }
 
 /** Reads a request of `Deno.serve`. */
-export function readRequest(request: Request, context: Context): Incoming {
-  return new DenoIncoming(request, readPeerAddress(request, context));
+export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
+  return new DenoIncoming(request, rules, context);
 }

@@ -2,9 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import { chooseProtocol } from "../../src/fields/protocols.ts";
+import type { Context } from "../../src/options/forwardingoptions.ts";
 import { forward } from "../../src/pipeline/pipeline.ts";
 import type { Plan } from "../../src/plan.ts";
 import type { Route } from "../../src/proxy.ts";
+import type { ClientRules } from "../../src/request/clientkey.ts";
 import { mayAsk } from "../../src/request/upgrade.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";
 import { discardBody } from "../../src/transport/message.ts";
@@ -51,8 +53,9 @@ class UpgradeIncoming extends MessageIncoming {
     client: UpgradeSocket,
     upgrade: string | undefined,
     turn: Promise<void> | undefined,
+    ...identity: [rules: ClientRules, context: Context]
   ) {
-    super(req, res);
+    super(req, res, ...identity);
     this.#client = client;
     this.#turn = turn;
     this.upgrade = upgrade;
@@ -109,8 +112,9 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     });
 
     async function answer(): Promise<void> {
-      const incoming = new UpgradeIncoming(req, res, client, protocol, turn);
-      const response = await forward(incoming, target, plan, { req, socket, head }, respond);
+      const context = { req, socket, head };
+      const incoming = new UpgradeIncoming(req, res, client, protocol, turn, plan, context);
+      const response = await forward(incoming, target, plan, context, respond);
       // Responses leave in the order of the requests (RFC 9112 §9.3.2). `forward` waits for that before it sends the request;
       // an error that is found earlier has not waited.
       await turn;

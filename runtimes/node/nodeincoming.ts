@@ -6,6 +6,7 @@ import type { BodySource } from "../../src/body/source.ts";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
+import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { bodyWasRead, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { findMount } from "../../src/request/mount.ts";
 import { authorityEnd, authorityOf, pathOf } from "../../src/target/target.ts";
@@ -57,7 +58,12 @@ function unlistenTo(connection: ClientConnection, listener: Listener): void {
 }
 
 /** A request of Node's server. It is read from Node's own request, except where other code has changed it. */
-abstract class NodeIncoming {
+abstract class NodeIncoming implements Incoming {
+  abstract readonly method: string;
+  abstract readonly path: string;
+  abstract readonly authority: string;
+  abstract readonly headers: HeaderList;
+  abstract readonly body: BodySource | null;
   readonly secure: boolean;
   readonly address: string | undefined;
   readonly named: string | undefined;
@@ -66,9 +72,13 @@ abstract class NodeIncoming {
   abstract readonly res: ServerResponse | undefined;
   /** Node's own request. */
   readonly message: IncomingMessage;
+  readonly #rules: ClientRules;
+  readonly #context: Context;
 
-  constructor(req: IncomingMessage) {
+  constructor(req: IncomingMessage, rules: ClientRules, context: Context) {
     this.message = req;
+    this.#rules = rules;
+    this.#context = context;
     this.secure = (req.socket as TLSSocket).encrypted;
     this.address = peerAddress(req);
     // Nearly every request is of HTTP/1 and has a target in origin-form: these need no further checks.
@@ -79,6 +89,12 @@ abstract class NodeIncoming {
 
   version(): string {
     return this.message.httpVersion;
+  }
+
+  abstract request(): Request;
+
+  get clientKey(): string | undefined {
+    return clientKeyOf(this, this.#rules, this.#context);
   }
 
   get carriesTrailers(): boolean {
@@ -116,9 +132,9 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   readonly res: ServerResponse | undefined;
   readonly #request: Request;
 
-  constructor(request: Request, side: NodeSide) {
+  constructor(request: Request, side: NodeSide, rules: ClientRules, context: Context) {
     const { req, res } = side;
-    super(req);
+    super(req, rules, context);
     const { url, method } = request;
     this.#request = request;
     this.res = res;
@@ -163,8 +179,8 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   readonly res: ServerResponse;
   #request: Request | undefined;
 
-  constructor(req: IncomingMessage, res: ServerResponse) {
-    super(req);
+  constructor(req: IncomingMessage, res: ServerResponse, rules: ClientRules, context: Context) {
+    super(req, rules, context);
     const url = req.url ?? "/";
     this.res = res;
     this.method = req.method ?? "GET";
@@ -204,10 +220,14 @@ class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
   readonly #peer: IncomingMessage | undefined;
+  readonly #rules: ClientRules;
+  readonly #context: Context;
 
   constructor(
     request: Request,
     peer: IncomingMessage | undefined,
+    rules: ClientRules,
+    context: Context,
     headers?: HeaderList,
     body?: BodySource | null,
   ) {
@@ -215,6 +235,12 @@ class PeerIncoming extends WebIncoming {
     this.named = peer && namedAuthority(peer);
     this.fault = peer && versionFault(peer);
     this.#peer = peer;
+    this.#rules = rules;
+    this.#context = context;
+  }
+
+  get clientKey(): string | undefined {
+    return clientKeyOf(this, this.#rules, this.#context);
   }
 
   /** An app has made the request, or the server has shown its body: nothing else follows. */
@@ -239,8 +265,8 @@ class PeerIncoming extends WebIncoming {
 class RebuiltIncoming extends PeerIncoming {
   readonly #connection: ClientConnection;
 
-  constructor(request: Request, peer: IncomingMessage) {
-    super(request, peer);
+  constructor(request: Request, peer: IncomingMessage, rules: ClientRules, context: Context) {
+    super(request, peer, rules, context);
     this.#connection = connectionOf(peer);
   }
 
@@ -267,20 +293,21 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 }
 
 /** Reads a web request; from Node's own request, if the web request has one under it. */
-export function readRequest(request: Request, context: Context): Incoming {
+export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
-  if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req);
+  if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
   // On HTTP/2, a server that does not show its response may only be sent web responses.
   if (
     side?.req.httpVersionMajor === 1 ||
     (side && (side.res !== undefined || !isHttp2(side.req)))
   ) {
-    return new HostedIncoming(request, side);
+    return new HostedIncoming(request, side, rules, context);
   }
   // Hono's `mount()` makes a new `Request`, but also passes its environment, in which `incoming` is documented.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const fields = side && toHttp1Fields(visibleHeaders(request, side.req));
-  return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
+  const body = http2BodyOf(request, side);
+  return new PeerIncoming(request, peer?.socket && peer, rules, context, fields, body);
 }
 
 /** Returns Node's request under a web request; undefined if the request was not read from Node's. */

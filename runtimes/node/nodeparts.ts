@@ -59,17 +59,16 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
         else res.writeHead(500).end();
       };
       try {
-        forward(new MessageIncoming(req, res), target, plan, { req, res }, respond).then(
-          (answer) => {
-            // `catch` after `then` would make one more promise for each request.
-            try {
-              return sendResponse(answer, res)?.catch(fail);
-            } catch (error) {
-              return fail(error);
-            }
-          },
-          fail,
-        );
+        const context = { req, res };
+        const incoming = new MessageIncoming(req, res, plan, context);
+        forward(incoming, target, plan, context, respond).then((answer) => {
+          // `catch` after `then` would make one more promise for each request.
+          try {
+            return sendResponse(answer, res)?.catch(fail);
+          } catch (error) {
+            return fail(error);
+          }
+        }, fail);
       } catch (error) {
         fail(error);
       }

@@ -29,6 +29,7 @@ import {
   type SrvxParts,
   SrvxResponse,
 } from "./internals/srvx.ts";
+import { countUntaken } from "./internals/untaken.ts";
 import { isUnwrappedResponse } from "./internals/wrapped.ts";
 import { toLazyStream } from "./lazystream.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
@@ -100,6 +101,10 @@ class PipedBody implements Sink, SrvxBody {
 
   get memory(): "borrowed" | "returned" {
     return isUnwrappedResponse(this.#res) ? "returned" : "borrowed";
+  }
+
+  get unsent(): number {
+    return countUntaken(this.#res);
   }
 
   flush(): void {

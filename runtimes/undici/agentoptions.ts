@@ -24,6 +24,8 @@ const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name
   timeout: [0, "undici's connections have no such limit; set `idleTimeout` of the proxy"],
   maxQueued: [Infinity, "undici's queue has no limit; leave the option out"],
   queueTimeout: [0, "undici's queue has no such limit; set `timeout` of the proxy"],
+  minRate: [0, "undici's queue does not know the clients; leave the option out"],
+  minRateGrace: [undefined, "undici's queue does not know the clients; leave the option out"],
   noDelay: [true, "undici always sends small writes at once; leave the option out"],
   dns: [
     false,

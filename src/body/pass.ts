@@ -56,7 +56,7 @@ export abstract class PassBody implements BodySource {
 
 /** A sink that passes everything on to another sink. */
 export class PassSink implements Sink {
-  protected readonly sink: Sink;
+  readonly sink: Sink;
 
   constructor(sink: Sink) {
     this.sink = sink;

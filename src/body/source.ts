@@ -36,6 +36,11 @@ export interface Sink {
    */
   readonly isUnread?: boolean;
   /**
+   * The number of bytes that were written and still wait for the receiver, which decreases while the receiver takes them.
+   * Left out where only whole chunks are known to be taken.
+   */
+  readonly unsent?: number;
+  /**
    * Writes one chunk.
    * @param release given only where `memory` is `"returned"`
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`

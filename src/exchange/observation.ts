@@ -35,6 +35,8 @@ export class Observation implements ScopeObserver {
   readonly #trace: Report | undefined;
   readonly #start: number = performance.now();
   #attemptStart = 0;
+  /** Milliseconds that the request has waited without being sent. */
+  queued = 0;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
   /** Whether the body or the tunnel of the response is still open. */
@@ -86,7 +88,8 @@ export class Observation implements ScopeObserver {
     if (event === undefined) return;
     this.#connection = connection;
     event.reused = connection.isReused;
-    event.timings.queue = performance.now() - this.#attemptStart;
+    event.timings.queue = this.queued + performance.now() - this.#attemptStart;
+    this.queued = 0;
   }
 
   /** Response headers have arrived. */
@@ -167,6 +170,8 @@ export class Observation implements ScopeObserver {
     const event = this.#event;
     if (event === undefined || this.#isOpen || event.status === 0) return;
     if (event.status === 101) event.protocol = this.#protocol;
+    // A request that was not sent may have waited as well.
+    event.timings.queue ??= this.queued || undefined;
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;

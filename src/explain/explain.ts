@@ -25,7 +25,7 @@ export async function explainRequest(
   request: Request,
   context: Context,
 ): Promise<Explanation> {
-  const incoming = runtime.read(request, context);
+  const incoming = runtime.read(request, context, plan);
   takeUpgrade(incoming, plan);
   let captured: UpstreamRequest | undefined;
   let end: RequestEnd | undefined;

@@ -4,14 +4,15 @@ import { type BodySource, mayGoUnread, pipe, takeWhole } from "../body/source.ts
 import { badRequest, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
 import { TARGET, TOKEN } from "../fields/token.ts";
+import type { Place } from "../transport/claim.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
+import { countTaken } from "../transport/slowclients.ts";
 import { toSocketError } from "../transport/socketerror.ts";
 import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import type { ResponseHead } from "./parser.ts";
-import type { Place } from "./queue.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { BodyWriter, type ChunkMemory, SMALL } from "./writebody.ts";
 
@@ -68,6 +69,7 @@ export class Attempt implements Job, Inlet {
     this.newConnection = request.newConnection ?? false;
     this.upgrade = request.upgrade;
     scope.onAbort(this);
+    if (scope.lease?.upstream === request.upstream) scope.lease.attempt = this;
   }
 
   get connectTimeout(): number | undefined {
@@ -102,13 +104,43 @@ export class Attempt implements Job, Inlet {
     const isStale = this.#connection?.isStale === true;
     const isOpen = this.#connection?.socket !== undefined;
     const error = toSocketError(thrown, this.#isAnswered, isStale, isOpen);
-    if (this.place !== undefined) this.#pool?.leave(this);
+    if (this.place !== undefined) this.#leaveQueue(this.place.since);
     this.#connection?.destroy();
     this.#request = undefined;
     this.#stopUpload();
     this.#scope.end();
     this.#reject(error);
     this.#body?.fail(error);
+  }
+
+  /** Returns the error if the time limit passes while the request waits for a connection: the upstream is not at fault. */
+  explainTimeout(): ProxyError | undefined {
+    return this.place && this.#pool?.explainWait(this.place.since);
+  }
+
+  // ── the client that the request counts for, while others wait ──
+
+  get clientKey(): string | undefined {
+    return this.#scope.client.clientKey;
+  }
+
+  get clientBytes(): number | undefined {
+    const connection = this.#connection;
+    if (this.#isOver || connection === undefined) return undefined;
+    if (this.#isAnswered) return countTaken(this.#scope.reader, connection.received);
+    const writer = this.#writer;
+    const waits = writer !== undefined && !writer.isOver && this.#continueTimer === undefined;
+    return waits && connection.hasRoom ? writer.written : undefined;
+  }
+
+  endSlow(reason: ProxyError): void {
+    this.#scope.abort(reason);
+  }
+
+  #leaveQueue(since: number): void {
+    this.#pool?.leave(this);
+    const { observer } = this.#scope;
+    if (observer !== undefined) observer.queued += performance.now() - since;
   }
 
   // ── the request ──
@@ -191,7 +223,11 @@ export class Attempt implements Job, Inlet {
       this.#isOver = true;
       this.#scope.end();
       const connection = this.#connection as Connection;
-      const tunnel = new SwitchedTunnel(connection, this.#memory.mayRelease?.(connection));
+      const tunnel = new SwitchedTunnel(
+        connection,
+        this.#memory.mayRelease?.(connection),
+        this.clientKey,
+      );
       return this.#resolve({ status, statusText, headers, body: null, tunnel });
     }
     this.#scope.headersReceived(isEventStream(headers));

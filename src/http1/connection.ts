@@ -2,14 +2,15 @@ import type { Release } from "../body/memory.ts";
 import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
+import type { Account, Claim, Holder } from "../transport/claim.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
 import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
 import type { IdleItem, PooledConnection } from "./pool.ts";
-import type { Waiting } from "./queue.ts";
+import type { QueuedJob } from "./queue.ts";
 
 /** What a connection carries at present: an attempt to send a request, or the tunnel that the attempt has opened. */
-export interface Carried {
+export interface Carried extends Claim {
   /** Whether reading is paused because the client is slow to take the bytes. The connection then does not time out. */
   readonly isPaused: boolean;
   /** Stops it, however far it has come. */
@@ -25,7 +26,7 @@ export interface Carried {
 }
 
 /** The members of an attempt to send a request that its pool and its connection use. */
-export interface Job extends Carried, Waiting {
+export interface Job extends Carried, QueuedJob {
   /** Whether the request needs a new connection. */
   readonly newConnection: boolean;
   /** The protocol to which the connection is to be switched; undefined for an ordinary request. */
@@ -65,7 +66,7 @@ export interface ConnectionOptions {
 }
 
 /** One connection, which carries one request at a time. */
-export class Connection implements ResponseHandler, SocketHandler, PooledConnection {
+export class Connection implements ResponseHandler, SocketHandler, PooledConnection, Holder {
   keepAlive: boolean;
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
@@ -83,6 +84,9 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   nextIdle: IdleItem | undefined;
   /** The request or the tunnel that uses the connection at present. */
   job: Carried | undefined;
+  account: Account | undefined;
+  /** The number of bytes that were received. */
+  received = 0;
   /** Milliseconds for which the upstream keeps an idle connection, as its last response said; `Infinity` by default. */
   keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
@@ -222,6 +226,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   onData(read: Uint8Array, mayKeep = true): void {
     this.#hasReceived = true;
     this.#activity++;
+    this.received += read.byteLength;
     // The upstream has sent bytes without a request. The next request would take them for its response.
     if (this.job === undefined) return this.destroy();
     this.#read = read;
@@ -300,6 +305,15 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   /** Whether the connection is closed, or will not be established. */
   get destroyed(): boolean {
     return this.socket?.destroyed ?? this.#isCancelled;
+  }
+
+  get claim(): Claim | undefined {
+    return this.job;
+  }
+
+  /** Whether the upstream takes what is written. */
+  get hasRoom(): boolean {
+    return this.socket !== undefined && !this.#isFull;
   }
 
   /** Whether the connection has carried an earlier request. */

@@ -1,4 +1,5 @@
 import type { FilledPoolOptions } from "../options/pooloptions.ts";
+import type { Holder } from "../transport/claim.ts";
 import { poolClosed } from "../transport/closing.ts";
 import type { Codec } from "./codec.ts";
 import {
@@ -40,6 +41,8 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   onFree(connection: Connection): void {
     this.counters.version++;
+    // The turn of the next request depends on the places that are left.
+    if (connection.account !== undefined) this.queue.end(connection);
     const next = this.queue.length > 0 ? this.queue.shift() : undefined;
     // The upstream's `Keep-Alive` field may shorten the time, but not lengthen it.
     if (next === undefined)
@@ -51,6 +54,11 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   onOpen(connection: Connection): void {
     this.recordOpened(connection.job !== undefined);
+  }
+
+  override onClose(connection: Connection): void {
+    if (connection.account !== undefined) this.queue.end(connection);
+    super.onClose(connection);
   }
 
   onSwitch(connection: Connection): void {
@@ -66,6 +74,17 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     if (job !== undefined && !job.isPaused) job.fail(this.countSilence());
   }
 
+  // ── for the queue ──
+
+  override get taken(): number {
+    return this.connections.size;
+  }
+
+  override *holders(): Generator<Holder> {
+    yield* this.connections;
+    yield* this.tunnels;
+  }
+
   // ── within the pool ──
 
   /** Sends a job on the connection that is reused, or on a new connection if none is given. */
@@ -76,6 +95,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     this.counters.version++;
     if (this.balancer.size > 1) this.balancer.countRequest(connection.address);
     connection.take(job);
+    if (this.queue.isCounting) this.queue.start(connection);
   }
 
   /** Sends the next waiting job on a new connection, if there is room for one. */

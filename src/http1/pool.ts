@@ -1,6 +1,7 @@
 import { ProxyError } from "../error.ts";
 import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import { poolClosed } from "../transport/closing.ts";
+import type { Holder, Places } from "../transport/claim.ts";
 import type { Counters, OriginStats } from "../transport/stats.ts";
 import { ExpiryTimer } from "../transport/timers.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
@@ -13,7 +14,7 @@ import type {
   Socket,
 } from "./connector.ts";
 import { IdleTrimmer } from "./idletrimmer.ts";
-import { Queue, type Waiting } from "./queue.ts";
+import { Queue, type QueuedJob } from "./queue.ts";
 
 /**
  * A connection takes no further request when this number of lookups in a row have not found its address. A name server that
@@ -54,8 +55,10 @@ export interface PooledConnection extends IdleItem {
  */
 export abstract class Pool<
   Connection extends PooledConnection = PooledConnection,
-  Job extends Waiting = Waiting,
-> implements NameUser {
+  Job extends QueuedJob = QueuedJob,
+>
+  implements NameUser, Places
+{
   /** The name of the origin in the statistics. */
   readonly name: string;
   /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
@@ -99,7 +102,7 @@ export abstract class Pool<
     this.destination = destination;
     this.options = options;
     this.counters = parts.counters;
-    this.queue = new Queue(options);
+    this.queue = new Queue(options, this);
     this.#connector = parts.connector;
     this.#idleList = parts.idleList;
     this.#trimmer = new IdleTrimmer(options.maxFreeSockets, (count) => {
@@ -112,6 +115,11 @@ export abstract class Pool<
   leave(job: Job): void {
     this.counters.version++;
     this.queue.remove(job);
+  }
+
+  /** Returns the error of a job that waits for a connection when its time has passed. */
+  explainWait(since: number): ProxyError {
+    return this.queue.explainWait(performance.now() - since);
   }
 
   get stats(): OriginStats {
@@ -168,6 +176,12 @@ export abstract class Pool<
     this.closeTunnels();
     this.callIfEmpty();
   }
+
+  // ── for the queue ──
+
+  abstract get taken(): number;
+
+  abstract holders(): Iterable<Holder>;
 
   // ── for the connector ──
 

@@ -1,103 +1,92 @@
 import { ProxyError } from "../error.ts";
+import { AddressQueue } from "../transport/addressqueue.ts";
+import type { Place, Places, Waiting } from "../transport/claim.ts";
+import type { MinimumRate } from "../transport/slowclients.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
 
-/** An item that can wait in a queue. */
-export interface Waiting {
-  /** The item's place while it waits. The queue sets it. */
-  place: Place | undefined;
-  /** Called when the queue refuses the item, or the item has waited too long. */
+/** A request that can wait for a connection. */
+export interface QueuedJob extends Waiting {
+  /** Called when the queue refuses the request, or the request has waited too long. */
   fail(error: ProxyError): void;
 }
 
-/** A place in a queue. */
-export interface Place {
-  /** The time at which the item was added, on the clock of `performance.now()`. */
-  readonly since: number;
-  next: Waiting | undefined;
-  previous: Waiting | undefined;
-}
-
 /** The limits of a queue. */
-interface Limits {
-  /** The maximum number of waiting items. */
+interface Limits extends MinimumRate {
+  /** The maximum number of connections for which requests wait. */
+  readonly maxSockets: number;
+  /** The maximum number of waiting requests. */
   readonly maxQueued: number;
-  /** Milliseconds that an item may wait; 0 for no limit. */
+  /** Milliseconds that a request may wait; 0 for no limit. */
   readonly queueTimeout: number;
 }
 
-/**
- * A first-in, first-out queue from which any item can be removed at the same low cost. It is a linked list: in an array,
- * each removal would move all later items.
- */
-export class Queue<T extends Waiting> {
-  /** The number of waiting items; read only. A field instead of a getter, because each response reads it. */
-  length = 0;
-  /** The item that has waited longest; read only. */
-  first: T | undefined;
+/** The requests that wait for a connection to one origin, in the order in which they are sent. */
+export class Queue<T extends QueuedJob> extends AddressQueue<T> {
   readonly #limits: Limits;
-  #last: T | undefined;
   #hasTimer = false;
 
-  constructor(limits: Limits) {
+  constructor(limits: Limits, places: Places) {
+    super(places, limits);
     this.#limits = limits;
   }
 
-  /** Adds an item, or fails it if the queue is full. */
+  /** Adds a request. If the queue is full, it fails the request, or the newest one of the address that fills the queue. */
   push(item: T): void {
     const { maxQueued, queueTimeout } = this.#limits;
-    if (this.length >= maxQueued) return item.fail(limitReached("too many requests wait"));
-    const last = this.#last;
-    item.place = { since: performance.now(), next: undefined, previous: last };
-    if (last === undefined) this.first = item;
-    else (last.place as Place).next = item;
-    this.#last = item;
-    this.length++;
+    if (this.length >= maxQueued) {
+      const surplus = this.findSurplus(item);
+      (surplus ?? item).fail(this.#refusal(`${maxQueued} requests wait (maxQueued)`));
+      if (surplus === undefined) return;
+      this.remove(surplus);
+    }
+    this.add(item);
     if (queueTimeout > 0 && !this.#hasTimer) this.#expireIn(queueTimeout);
   }
 
-  /** Removes and returns the first item. */
+  /** Removes and returns the request that comes next. */
   shift(): T | undefined {
     const { first } = this;
-    if (first !== undefined) this.remove(first);
+    if (first !== undefined) this.serve(first);
     return first;
   }
 
-  /** Removes an item; does nothing if the item does not wait. */
-  remove(item: T): void {
-    if (item.place === undefined) return;
-    const next = item.place.next as T | undefined;
-    const previous = item.place.previous as T | undefined;
-    if (previous === undefined) this.first = next;
-    else (previous.place as Place).next = next;
-    if (next === undefined) this.#last = previous;
-    else (next.place as Place).previous = previous;
-    item.place = undefined;
-    this.length--;
+  /** Returns the error of a request that has waited for a connection, and was not sent. */
+  explainWait(waited: number): ProxyError {
+    return this.#refusal(`no connection became free within ${Math.round(waited)} ms`);
   }
 
-  /** Starts the timer, which serves all items: the first item has waited longest. */
+  /** Starts the timer, which serves all requests. */
   #expireIn(ms: number): void {
     this.#hasTimer = true;
     startBackgroundTimer(() => this.#expire(), ms);
   }
 
-  /** Fails the items that have waited too long. */
+  /** Fails the requests that have waited too long. */
   #expire(): void {
     const { queueTimeout } = this.#limits;
     const now = performance.now();
     this.#hasTimer = false;
-    while (this.first !== undefined) {
-      const left = (this.first.place as Place).since + queueTimeout - now;
-      if (left > 0) return this.#expireIn(Math.ceil(left));
-      this.shift()?.fail(limitReached(`waited ${queueTimeout} ms in vain`));
+    let next = Infinity;
+    for (const account of this.accounts()) {
+      for (let item; (item = account.first as T | undefined) !== undefined;) {
+        const left = (item.place as Place).since + queueTimeout - now;
+        if (left > 0) {
+          next = Math.min(next, left);
+          break;
+        }
+        item.fail(this.explainWait(queueTimeout));
+        this.remove(item);
+      }
     }
+    if (this.length > 0) this.#expireIn(Math.max(1, Math.ceil(next)));
   }
-}
 
-/** Returns the error of a request that gets no connection. It asks the client to try again after a second. */
-function limitReached(what: string): ProxyError {
-  return new ProxyError("connection_limit_reached", {
-    message: `${what} for a connection`,
-    retryAfter: 1,
-  });
+  /** Returns the error of a request that gets no connection. It asks the client to try again after a second. */
+  #refusal(what: string): ProxyError {
+    const { maxSockets } = this.#limits;
+    return new ProxyError("connection_limit_reached", {
+      message: `${what}: all ${maxSockets} that maxSockets allows are in use`,
+      retryAfter: 1,
+    });
+  }
 }

@@ -6,6 +6,7 @@ import type { Carried, Connection } from "./connection.ts";
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
+  readonly clientKey: string | undefined;
   readonly #connection: Connection;
   readonly #releases: boolean;
   #handler: TunnelHandler | undefined;
@@ -21,9 +22,11 @@ export class SwitchedTunnel implements Tunnel, Carried {
   /**
    * Takes over the connection.
    * @param releases whether only the socket sees bytes that are written to the connection, so that they may be released
+   * @param clientKey the client that the tunnel counts for
    */
-  constructor(connection: Connection, releases = false) {
+  constructor(connection: Connection, releases = false, clientKey?: string) {
     this.#connection = connection;
+    this.clientKey = clientKey;
     this.#releases = releases;
     connection.switchTo(this);
   }

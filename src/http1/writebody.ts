@@ -33,7 +33,7 @@ export class BodyWriter implements Sink {
   /** The head, until it is sent. */
   #head: Uint8Array | undefined;
   /** The number of bytes of the body that have been written. */
-  #written = 0;
+  written = 0;
   /** Whether the source has ended the body: later chunks are dropped. */
   #isEnded = false;
 
@@ -73,18 +73,18 @@ export class BodyWriter implements Sink {
       return true;
     }
     this.#scope.touch();
+    this.written += chunk.byteLength;
     const done = release && this.#guard(release);
     if (this.#length === undefined) {
       return this.#writeChunk(chunk, `${chunk.byteLength.toString(16)}\r\n`, "\r\n", done);
     }
-    this.#written += chunk.byteLength;
-    if (this.#written > this.#length) {
+    if (this.written > this.#length) {
       // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
       this.#attempt.fail(badLength());
       release?.();
       return true;
     }
-    if (this.#written === this.#length) this.#finish();
+    if (this.written === this.#length) this.#finish();
     return this.#writeChunk(chunk, "", "", done);
   }
 

@@ -3,7 +3,10 @@ import type { Schema } from "../schema/schema.ts";
 
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
-  /** The time that the last attempt waited for a connection; undefined where the transport does not tell. */
+  /**
+   * The time that the request waited for a place at an upstream (`maxRequests`), and the last attempt for a connection; undefined
+   * where the transport does not tell.
+   */
   readonly queue: number | undefined;
   /** The time to establish the connection of the last attempt; undefined for a connection that was reused. */
   readonly connect: number | undefined;

@@ -9,6 +9,7 @@ import {
   record,
   text,
   toggle,
+  whole,
 } from "../schema/kinds.ts";
 import { defaultsOf, fillIn, isRecord, type Schema } from "../schema/schema.ts";
 import type { TlsOptions } from "../target/target.ts";
@@ -38,8 +39,8 @@ export type FilledDnsOptions = DnsOptions & { ttl: number };
 /** Options of a pool of connections, for `createTransport` and for `createProxy`'s `pool`. */
 export interface PoolOptions {
   /**
-   * Maximum number of connections to one origin at the same time; further requests wait, in the order of their arrival.
-   * `Infinity` for no limit.
+   * Maximum number of connections to one origin at the same time; further requests wait, and addresses of clients take
+   * turns. `Infinity` for no limit.
    *
    * On Node, Bun and Deno, the default is a quarter of the process's limit of open files (`ulimit -n`), and at most 4096;
    * `stats()` tells it as `maxSockets`. It is 256 where the runtime does not tell the limit: on Windows, and on Deno without
@@ -94,15 +95,33 @@ export interface PoolOptions {
   /**
    * Maximum number of requests that wait for a connection to one origin; further requests get 503 with `Retry-After`.
    * `Infinity` for no limit.
+   *
+   * Addresses of clients take turns, so that one with many requests cannot keep the others waiting. If the queue is full,
+   * the newest request of the address with the most waiting ones gets 503, not the one of an address that has fewer.
    * @default 4096
    */
   maxQueued?: number;
   /**
    * Milliseconds that a request may wait for a connection, then 503 with `Retry-After`. With `0`, only the request's
-   * `timeout` limits the wait.
-   * @default 0
+   * `timeout` limits the wait, also with 503: a request that was not sent is not the upstream's fault.
+   * @default 10000
    */
   queueTimeout?: number;
+  /**
+   * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait for
+   * a connection; `0` for no limit. A slower client gets 408, or its connection is closed if the response has begun.
+   *
+   * It applies only to addresses that have more than their share of the connections. Only time counts in which the
+   * request waits for its client: not a slow upstream, nor a pause of an event stream, nor a tunnel. The system passes
+   * bytes on in steps, of 64 kB at most: a client near the limit may seem slower than it is for a few seconds.
+   * @default 240
+   */
+  minRate?: number;
+  /**
+   * Milliseconds for which a client may be slower than `minRate`.
+   * @default 5000
+   */
+  minRateGrace?: number;
   /**
    * Whether connections are kept for further requests; `false` opens one for each request.
    * @default true
@@ -164,7 +183,12 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
   socketTTL: { kind: milliseconds, default: 0, aliases: ["socketActiveTTL", "clientTtl"] },
   connectTimeout: { kind: milliseconds, default: 10_000 },
   maxQueued: { kind: limitFrom(0), default: 4096 },
-  queueTimeout: { kind: milliseconds, default: 0 },
+  queueTimeout: { kind: milliseconds, default: 10_000 },
+  minRate: { kind: whole(0, "use a whole number from 0; 0 sets no limit"), default: 240 },
+  minRateGrace: {
+    kind: millisecondsFrom(1, "use whole milliseconds from 1; minRate: 0 sets no limit"),
+    default: 5_000,
+  },
   keepAlive: { kind: toggle, default: true },
   keepAliveInitialDelay: { kind: milliseconds, default: 60_000, aliases: ["keepAliveMsecs"] },
   noDelay: { kind: toggle, default: true },

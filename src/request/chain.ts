@@ -47,6 +47,20 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   return left;
 }
 
+/**
+ * Returns the address of the client of a request that a trusted proxy has sent: the last one that is not trusted, or the first
+ * one if all are. `X-Forwarded-For` takes precedence over `Forwarded`. Undefined if the fields name none.
+ */
+export function findAddress(headers: HeaderList, trusts: Trust): string | undefined {
+  const valueOf = (wanted: string): string =>
+    headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === wanted).join(",");
+  const addresses = splitList(valueOf("x-forwarded-for"));
+  const nodes =
+    addresses.length > 0 ? addresses : parseForwarded(valueOf("forwarded")).map(({ node }) => node);
+  const node = nodes[findClient(nodes, trusts) ?? 0];
+  return node && withoutPort(node);
+}
+
 /** Whether a name is like `X_Forwarded_For`, which some upstreams cannot distinguish from `X-Forwarded-For` (CVE-2026-30851). */
 function isAlias(name: string, lower: string): boolean {
   return REQUEST_ASSERTIONS.has(name) && foldName(name) !== lower;

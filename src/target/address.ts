@@ -161,6 +161,16 @@ function toDigits(words: string): string {
     .join("");
 }
 
+/**
+ * Returns what one client can choose addresses from: an IPv4 address, or an IPv6 network of 64 bits, which is the least that a
+ * subscriber has (RFC 6177). Any other text is returned as it is.
+ */
+export function networkOf(address: string): string {
+  const text = unmapAddress(address);
+  const bits = text.includes(":") ? parseIPAddress(text)?.bits : undefined;
+  return bits === undefined ? text : `${(bits >> 64n).toString(16)}/64`;
+}
+
 /** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */
 export function unmapAddress(address: string): string {
   return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;

@@ -3,6 +3,7 @@ import type { HeaderList } from "../fields/headers.ts";
 import { cleanInterimHeaders } from "../fields/hopbyhop.ts";
 import { scopeEnded } from "../misuse.ts";
 import type { Upstream } from "../target/target.ts";
+import type { Claim } from "./claim.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./message.ts";
 
 /** What a transport tells of the connection that carries an attempt. */
@@ -24,6 +25,8 @@ export interface Listener {
 
 /** A client, which may disconnect before it has the whole response. */
 export interface Client {
+  /** The address or network that the client counts for, where requests wait; see `Claim`. */
+  readonly clientKey?: string | undefined;
   /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
   readonly listenAfter?: number | undefined;
   /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
@@ -35,13 +38,15 @@ export interface Client {
    *
    * What it throws, or rejects with, aborts the exchange.
    */
-  inform?(status: number, headers: HeaderList): void | Promise<unknown>;
+  inform?: ((status: number, headers: HeaderList) => void | Promise<unknown>) | undefined;
 }
 
 /** The attempt of a transport, which is stopped when the exchange is aborted. */
 export interface AbortTarget {
   /** Stops the attempt with this reason. Called at most once. */
   fail(error: ProxyError): void;
+  /** @internal Returns the error for a time limit that passes, where it is not the upstream's fault. */
+  explainTimeout?: (() => ProxyError | undefined) | undefined;
   /** @internal Returns whether bytes of the request body were sent since its last call; see `watchProgress`. */
   hasProgressed?: (() => boolean) | undefined;
 }
@@ -55,6 +60,8 @@ export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamR
 
 /** Observes the attempts of an exchange, for `onRequestEnd` and the tools of a runtime. */
 export interface ScopeObserver {
+  /** Milliseconds that the request has waited for a place or a connection without being sent. */
+  queued: number;
   /** An attempt begins. Returns the request with a body that is counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
   /** The transport has a connection for the attempt, which may still have to be established. */
@@ -72,6 +79,8 @@ export interface Lease {
   readonly upstream: Upstream;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;
+  /** The attempt that has the place at present. The transport sets it, where it knows how fast clients are. */
+  attempt?: Claim | undefined;
   /** Gives the place back, unless an attempt has taken it. */
   release(): void;
   /** Removes from the fields of a request, in place, what no upstream must get. */
@@ -80,6 +89,11 @@ export interface Lease {
   keepClient(response: UpstreamResponse, request: UpstreamRequest): void;
   /** Sends the request to the upstream, and to others if it fails. */
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
+}
+
+/** The reader of a response body. */
+interface Reader {
+  readonly isUnread?: boolean;
 }
 
 /**
@@ -115,7 +129,7 @@ export class Scope implements Listener {
    * The reader of the response body for which the time limit is paused. The pause begins with its first read: no event tells
    * that an app has dropped a response without reading it.
    */
-  #reader: { readonly isUnread?: boolean } | undefined;
+  reader: Reader | undefined;
   #isEnded = false;
   #isListening = false;
   #error: ProxyError | undefined;
@@ -125,7 +139,8 @@ export class Scope implements Listener {
   observer: ScopeObserver | undefined;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
   lease: Lease | undefined;
-  readonly #client: Client;
+  /** @internal */
+  readonly client: Client;
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
@@ -145,7 +160,7 @@ export class Scope implements Listener {
     signal?: AbortSignal,
     connectTimeout?: number,
   ) {
-    this.#client = client;
+    this.client = client;
     this.#timeout = timeout;
     this.#idleTimeout = idleTimeout;
     this.#signal = signal;
@@ -207,7 +222,7 @@ export class Scope implements Listener {
    * transport limits how many there are. It does not report 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {
-    const client = this.#client;
+    const client = this.client;
     if (this.#isEnded || client.inform === undefined) return;
     try {
       const informing = client.inform(status, cleanInterimHeaders(headers));
@@ -224,7 +239,7 @@ export class Scope implements Listener {
     this.#target = undefined;
     clearTimeout(this.#timer);
     this.#limit = 0;
-    if (this.#isListening) this.#client.unlisten(this);
+    if (this.#isListening) this.client.unlisten(this);
     this.#signal?.removeEventListener("abort", this);
   }
 
@@ -256,9 +271,9 @@ export class Scope implements Listener {
    * to receive the responses to its earlier requests.
    * @param reader the reader of the response body: as long as it has not begun to read, the limit is not paused
    */
-  pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void {
+  pauseIdle(isPaused: boolean, reader?: Reader): void {
     this.#isIdlePaused = isPaused;
-    this.#reader = reader;
+    this.reader = reader;
     this.touch();
   }
 
@@ -300,7 +315,7 @@ export class Scope implements Listener {
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    const next = (this.#next = this.#like(this.#client, timeout));
+    const next = (this.#next = this.#like(this.client, timeout));
     next.observer = this.observer;
     next.lease = this.lease;
     // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
@@ -313,7 +328,7 @@ export class Scope implements Listener {
    * gets no interim responses to that request.
    */
   fork(): Scope {
-    return this.#like(replaceInform(this.#client, undefined), this.#timeout);
+    return this.#like(replaceInform(this.client, undefined), this.#timeout);
   }
 
   #like(client: Client, timeout: number): Scope {
@@ -326,10 +341,13 @@ export class Scope implements Listener {
     else this.#target?.fail(error);
   }
 
-  /** Waits for a promise; rejects with the reason as soon as the exchange is aborted. */
-  orAbort<T>(work: Promise<T>): Promise<T> {
+  /**
+   * Waits for a promise; rejects with the reason as soon as the exchange is aborted.
+   * @param explainTimeout returns the error for a time limit that passes
+   */
+  orAbort<T>(work: Promise<T>, explainTimeout?: AbortTarget["explainTimeout"]): Promise<T> {
     return new Promise((resolve, reject) => {
-      const waiting = { fail: reject };
+      const waiting: AbortTarget = { fail: reject, explainTimeout };
       this.onAbort(waiting);
       work
         .finally(() => {
@@ -350,7 +368,7 @@ export class Scope implements Listener {
 
   #listen(): void {
     this.#isListening = true;
-    this.#client.listen(this);
+    this.client.listen(this);
   }
 
   #arm(limit: number): void {
@@ -373,7 +391,7 @@ export class Scope implements Listener {
   #waitOf(limit: number): number {
     const wait = limit === 0 ? Infinity : limit;
     if (this.#isListening) return wait;
-    return Math.min(wait, this.#client.listenAfter ?? Infinity);
+    return Math.min(wait, this.client.listenAfter ?? Infinity);
   }
 
   #start(wait: number, now: number): void {
@@ -395,7 +413,7 @@ export class Scope implements Listener {
     const now = performance.now();
     const hasProgressed = this.#target?.hasProgressed;
     if (hasProgressed?.()) this.#lastChunkAt = now;
-    const isPaused = this.#isIdlePaused && this.#reader?.isUnread !== true;
+    const isPaused = this.#isIdlePaused && this.reader?.isUnread !== true;
     const left = isPaused ? this.#limit : this.#lastChunkAt + this.#limit - now;
     if (left > 1) {
       return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
@@ -404,23 +422,26 @@ export class Scope implements Listener {
     // each turn of the event loop is long, so that the limit would never pass.
     if (this.#firesAt < Infinity) return this.#start(1, Infinity);
     const isStreaming = this.#lastRequestChunkAt !== undefined;
-    const what = isStreaming ? "the next chunk of the response body" : "the response headers";
+    const what = isStreaming ? "further chunk of the response" : "response headers";
     this.abort(
-      new ProxyError(isStreaming ? "connection_read_timeout" : "http_response_timeout", {
-        message: `waited ${this.#limit} ms in vain for ${what}`,
-      }),
+      this.#target?.explainTimeout?.() ??
+        new ProxyError(isStreaming ? "connection_read_timeout" : "http_response_timeout", {
+          message: `no ${what} within ${this.#limit} ms`,
+        }),
     );
   }
 }
 
 /** Returns a client that passes interim responses on in another way; undefined for not at all. */
 export function replaceInform(client: Client, inform: Client["inform"]): Client {
-  const { listenAfter } = client;
   return {
-    ...(listenAfter === undefined ? {} : { listenAfter }),
+    listenAfter: client.listenAfter,
+    get clientKey() {
+      return client.clientKey;
+    },
     listen: (listener) => client.listen(listener),
     unlisten: (listener) => client.unlisten(listener),
-    ...(inform === undefined ? {} : { inform }),
+    inform,
   };
 }
 

@@ -28,6 +28,8 @@ export interface PoolStats {
    * because these states change without a change of `version`.
    */
   readonly upstreams?: readonly UpstreamState[];
+  /** The number of requests that wait for a place at one of several upstreams (`maxRequests`). */
+  readonly waiting?: number | undefined;
 }
 
 /** The connections to one origin at this moment. */

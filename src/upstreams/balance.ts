@@ -147,8 +147,14 @@ export class Balancer implements Upstreams, Group {
     this.#maxQueue = options.maxQueue ?? 100;
     this.#chance = chance;
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
+    const { minRate = 240, minRateGrace = 5_000 } = options;
     this.#limits = { maxRequests, slowStart, now: chance.now };
-    this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
+    this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), {
+      maxRequests,
+      queueTimeout,
+      minRate,
+      minRateGrace,
+    });
     const own = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#policy = own;
     if (own.keepsClient !== undefined) {
@@ -337,7 +343,9 @@ export class Balancer implements Upstreams, Group {
     if (this.#queue.size > 0) this.#queue.pump();
     const chosen = this.#takePlace(request, tried);
     if (!(chosen instanceof Busy)) return chosen?.target;
-    if (!this.#queue.hasRoom(this.#maxQueue * this.#refresh().length)) return undefined;
+    if (!this.#queue.hasRoom(this.#maxQueue * this.#refresh().length, request)) {
+      return undefined;
+    }
     return this.#queue.wait(request, tried, chosen);
   }
 
@@ -365,6 +373,7 @@ export class Balancer implements Upstreams, Group {
     if (!isOver) return;
     member.active--;
     this.active--;
+    this.#queue.free(request);
     if (member.active === 0) for (const resolve of member.onIdle.splice(0)) resolve();
     this.#queue.pump();
   }
@@ -402,6 +411,7 @@ export class Balancer implements Upstreams, Group {
     }
     member.active++;
     this.active++;
+    this.#queue.take(request);
     return member;
   }
 

@@ -73,6 +73,9 @@ export interface BalanceOptions {
   /**
    * The number of requests that wait for each upstream that works, when all of them have `maxRequests`; further ones get
    * 503. With three upstreams, three times as many wait, in one queue: each goes to the upstream that has room first.
+   *
+   * Addresses of clients take turns. If the queue is full, the newest request of the address with the most waiting ones
+   * gets 503, not the one of an address that has fewer.
    * @default 100
    */
   maxQueue?: number;
@@ -81,6 +84,18 @@ export interface BalanceOptions {
    * @default 10000
    */
   queueTimeout?: number;
+  /**
+   * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait; `0`
+   * for no limit. It is the same as the pool's `minRate`, for the places that `maxRequests` limits, and works with
+   * Fetchway's own connections only.
+   * @default 240
+   */
+  minRate?: number;
+  /**
+   * Milliseconds for which a client may be slower than `minRate`.
+   * @default 5000
+   */
+  minRateGrace?: number;
   /**
    * Whether a host name stands for one upstream at each of its addresses, such as a headless service of Kubernetes. The
    * names are looked up again and again: a new address is added as `add` does, one that is gone is removed as `remove` does.
@@ -176,6 +191,8 @@ const schema: Schema<BalanceOptions> = {
   maxRequests: { kind: limitFrom(1) },
   maxQueue: { kind: limitFrom(0) },
   queueTimeout: { kind: milliseconds },
+  minRate: { kind: whole(0, "use a whole number from 0; 0 sets no limit") },
+  minRateGrace: { kind: duration },
   resolve: {
     kind: either(
       "use true, or an object such as { interval: 10000 }",

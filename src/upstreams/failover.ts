@@ -14,6 +14,7 @@ import { getHeader, type HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import type { Claim } from "../transport/claim.ts";
 import { Deadline } from "../transport/deadline.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
@@ -39,12 +40,16 @@ const NONE: readonly TargetAddress[] = Object.freeze([]);
  * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
  * side, and each leaves the queue alone.
  */
-class PickQuery implements PickRequest {
+class PickQuery implements PickRequest, Claim {
   readonly method: string;
   readonly path: string;
   readonly headers: HeaderList;
   readonly clientAddress: string | undefined;
   leave: (() => void) | undefined;
+  explainTimeout: (() => ProxyError | undefined) | undefined;
+  refusal: ProxyError | undefined;
+  /** The attempt that has the place, where the transport tells it. */
+  attempt: Claim | undefined;
   readonly #scope: Scope;
 
   constructor({ method, path, headers, address }: Incoming, scope: Scope) {
@@ -53,11 +58,30 @@ class PickQuery implements PickRequest {
     this.headers = headers;
     this.clientAddress = address;
     this.leave = undefined;
+    this.explainTimeout = undefined;
+    this.refusal = undefined;
+    this.attempt = undefined;
     this.#scope = scope;
   }
 
   get isAborted(): boolean {
     return this.#scope.error !== undefined;
+  }
+
+  get claim(): Claim {
+    return this;
+  }
+
+  get clientKey(): string | undefined {
+    return this.#scope.client.clientKey;
+  }
+
+  get clientBytes(): number | undefined {
+    return this.attempt?.clientBytes;
+  }
+
+  endSlow(reason: ProxyError): void {
+    this.#scope.abort(reason);
   }
 }
 
@@ -113,6 +137,10 @@ class UpstreamLease implements Lease {
     tried: readonly TargetAddress[],
   ): UpstreamLease | undefined {
     return target === undefined ? undefined : new UpstreamLease(context, query, target, tried);
+  }
+
+  set attempt(attempt: Claim | undefined) {
+    (this.#query as PickQuery).attempt = attempt;
   }
 
   /** Takes the place for an attempt; false if another attempt has taken it, or it was given back. */
@@ -242,12 +270,16 @@ function pickFirst(context: FailoverContext, scope: Scope): UpstreamLease | Prom
   const query = new PickQuery(context.client, scope);
   const picking = UpstreamLease.pick(context, query, NONE);
   return picking instanceof Promise
-    ? orRelease(picking, scope, query).then((lease) => orFail(context, lease))
-    : orFail(context, picking);
+    ? orRelease(picking, scope, query).then((lease) => orFail(context, lease, query))
+    : orFail(context, picking, query);
 }
 
-function orFail(context: FailoverContext, lease: UpstreamLease | undefined): UpstreamLease {
-  if (lease === undefined) throw unavailable(context.upstreams);
+function orFail(
+  context: FailoverContext,
+  lease: UpstreamLease | undefined,
+  { refusal }: PickQuery,
+): UpstreamLease {
+  if (lease === undefined) throw refusal ?? unavailable(context.upstreams);
   return lease;
 }
 
@@ -257,11 +289,17 @@ function orRelease(
   scope: Scope,
   query: PickRequest | undefined,
 ): Promise<UpstreamLease | undefined> {
-  return scope.orAbort(picking).catch((error: unknown) => {
-    query?.leave?.();
-    void picking.then((late) => late?.release()).catch(() => {});
-    throw error;
-  });
+  const since = performance.now();
+  const waiting = scope.orAbort(picking, () => query?.explainTimeout?.());
+  return waiting
+    .catch((error: unknown) => {
+      query?.leave?.();
+      void picking.then((late) => late?.release()).catch(() => {});
+      throw error;
+    })
+    .finally(() => {
+      if (scope.observer !== undefined) scope.observer.queued += performance.now() - since;
+    });
 }
 
 function unavailable(upstreams: Upstreams): ProxyError {

@@ -1,4 +1,8 @@
+import { ProxyError } from "../error.ts";
 import type { TargetAddress } from "../target/target.ts";
+import { AddressQueue } from "../transport/addressqueue.ts";
+import type { Account, Claim, Holder, Places, Waiting } from "../transport/claim.ts";
+import type { MinimumRate } from "../transport/slowclients.ts";
 import { type BalancedMember, isWorking } from "./member.ts";
 import type { PickRequest } from "./upstreams.ts";
 
@@ -21,7 +25,7 @@ type TakePlace = (
   tried: readonly TargetAddress[],
 ) => BalancedMember | Busy | undefined;
 
-interface Waiter {
+interface Waiter extends Waiting {
   readonly request: PickRequest;
   readonly tried: readonly TargetAddress[];
   /** The upstream that it waits for, and for no other. */
@@ -31,33 +35,95 @@ interface Waiter {
   readonly reject: (thrown: unknown) => void;
 }
 
+/** The limits of the queue. */
+interface PlaceLimits extends MinimumRate {
+  /** The number of requests that each upstream has at most. */
+  readonly maxRequests: number;
+  /** Milliseconds that a request waits at most; 0 for no limit. */
+  readonly queueTimeout: number;
+}
+
+/** A place at an upstream that an attempt has. */
+class TakenPlace implements Holder {
+  account: Account | undefined;
+  readonly claim: Claim;
+
+  constructor(claim: Claim) {
+    this.claim = claim;
+    this.account = undefined;
+  }
+}
+
+/** The attempts that have a place, by the question with which each asked for it. */
+class TakenPlaces implements Places {
+  readonly byRequest: Map<PickRequest, TakenPlace> = new Map();
+
+  get taken(): number {
+    return this.byRequest.size;
+  }
+
+  holders(): Iterable<Holder> {
+    return this.byRequest.values();
+  }
+}
+
 /**
- * The requests that wait for a place at an upstream, in the order of their arrival.
+ * The requests that wait for a place at an upstream. The addresses of clients take turns.
  *
  * All upstreams share one queue: with a queue for each, a request would wait behind slow ones while another upstream is
  * free. Only a request that must go to one upstream waits for that one, and lets others pass.
  */
 export class PlaceQueue {
-  readonly #waiters: Set<Waiter> = new Set();
+  readonly #places = new TakenPlaces();
+  readonly #queue: AddressQueue<Waiter>;
   readonly #takePlace: TakePlace;
-  readonly #timeout: number;
+  readonly #limits: PlaceLimits;
 
-  /** @param timeout milliseconds that a request waits at most; 0 for no limit */
-  constructor(takePlace: TakePlace, timeout: number) {
+  constructor(takePlace: TakePlace, limits: PlaceLimits) {
     this.#takePlace = takePlace;
-    this.#timeout = timeout;
+    this.#limits = limits;
+    this.#queue = new AddressQueue(this.#places, limits);
   }
 
   /** The number of requests that wait. */
   get size(): number {
-    return this.#waiters.size;
+    return this.#queue.length;
   }
 
-  /** Whether there is room for one more request. Requests whose clients have left take none. */
-  hasRoom(limit: number): boolean {
-    if (this.#waiters.size < limit) return true;
+  // ── the places ──
+
+  /** Records that an attempt has a place. Where upstreams have no limit, nothing waits, and nothing is recorded. */
+  take(request: PickRequest): void {
+    if (this.#limits.maxRequests === Infinity || request.claim === undefined) return;
+    const place = new TakenPlace(request.claim);
+    this.#places.byRequest.set(request, place);
+    if (this.#queue.isCounting) this.#queue.start(place);
+  }
+
+  /** Records that an attempt is over. */
+  free(request: PickRequest | undefined): void {
+    if (request === undefined) return;
+    const place = this.#places.byRequest.get(request);
+    if (place === undefined) return;
+    this.#queue.end(place);
+    this.#places.byRequest.delete(request);
+  }
+
+  // ── the requests that wait ──
+
+  /**
+   * Whether there is room for one more request. If there is none, it may be made by refusing the newest request of the address
+   * that fills the queue.
+   */
+  hasRoom(limit: number, request: PickRequest): boolean {
+    if (this.size < limit) return true;
+    // Requests whose clients have left need no room.
     this.dropAborted();
-    return this.#waiters.size < limit;
+    if (this.size < limit) return true;
+    const surplus = this.#queue.findSurplus(request.claim ?? {});
+    if (surplus !== undefined) this.#refuse(surplus, isFull(limit));
+    else request.refusal = this.#limitReached(isFull(limit));
+    return surplus !== undefined;
   }
 
   /** Adds a request, and resolves when it has a place, or can get none. */
@@ -66,13 +132,26 @@ export class PlaceQueue {
     tried: readonly TargetAddress[],
     { member }: Busy,
   ): Promise<TargetAddress | undefined> {
+    const { queueTimeout } = this.#limits;
     return new Promise((resolve, reject) => {
-      const leave = (): void => this.#settle(waiter, undefined);
-      const timer = this.#timeout > 0 ? setTimeout(leave, this.#timeout) : undefined;
-      request.leave = leave;
-      const waiter: Waiter = { request, tried, member: undefined, timer, resolve, reject };
+      const timer =
+        queueTimeout > 0
+          ? setTimeout(() => this.#refuse(waiter, hasWaited(queueTimeout)), queueTimeout)
+          : undefined;
+      const waiter: Waiter = {
+        request,
+        tried,
+        member: undefined,
+        timer,
+        resolve,
+        reject,
+        place: undefined,
+        clientKey: request.claim?.clientKey,
+      };
+      request.leave = () => this.#settle(waiter, undefined);
+      request.explainTimeout = () => this.#explainTimeout(waiter);
       tie(waiter, member);
-      this.#waiters.add(waiter);
+      this.#queue.add(waiter);
     });
   }
 
@@ -81,7 +160,13 @@ export class PlaceQueue {
    * @param hasChanged whether upstreams were added, removed or checked, so that each request has to be looked at
    */
   pump(hasChanged = false): void {
-    for (const waiter of this.#waiters) {
+    // A request that gets a place changes whose turn it is.
+    while (this.#pumpOne(hasChanged));
+  }
+
+  /** Gives one request a place; returns whether it did. */
+  #pumpOne(hasChanged: boolean): boolean {
+    for (const waiter of this.#queue.inOrder()) {
       const { request, tried, member } = waiter;
       if (request.isAborted === true) {
         this.#settle(waiter, undefined);
@@ -98,20 +183,42 @@ export class PlaceQueue {
         continue;
       }
       if (!(chosen instanceof Busy)) {
+        this.#queue.serve(waiter);
         this.#settle(waiter, chosen?.target);
+        if (chosen !== undefined) return true;
         continue;
       }
       tie(waiter, chosen.member);
       // A request that any upstream may take finds none: no other request finds one either.
-      if (chosen.member === undefined && tried.length === 0 && !hasChanged) return;
+      if (chosen.member === undefined && tried.length === 0 && !hasChanged) return false;
     }
+    return false;
   }
 
   /** Removes requests whose clients have left. */
   dropAborted(): void {
-    for (const waiter of this.#waiters) {
+    for (const waiter of this.#queue.inOrder()) {
       if (waiter.request.isAborted === true) this.#settle(waiter, undefined);
     }
+  }
+
+  /** Ends the wait of a request, which gets no place. */
+  #refuse(waiter: Waiter, what: string): void {
+    waiter.request.refusal = this.#limitReached(what);
+    this.#settle(waiter, undefined);
+  }
+
+  /** Returns the error if the time limit passes while a request waits: no upstream is at fault. */
+  #explainTimeout({ place }: Waiter): ProxyError | undefined {
+    return place && this.#limitReached(hasWaited(performance.now() - place.since));
+  }
+
+  #limitReached(what: string): ProxyError {
+    const { maxRequests } = this.#limits;
+    return new ProxyError("connection_limit_reached", {
+      message: `${what}: every upstream has the ${maxRequests} requests that maxRequests allows`,
+      retryAfter: 1,
+    });
   }
 
   #settle(waiter: Waiter, target: TargetAddress | undefined): void {
@@ -120,10 +227,18 @@ export class PlaceQueue {
   }
 
   #remove(waiter: Waiter): void {
-    this.#waiters.delete(waiter);
+    this.#queue.remove(waiter);
     clearTimeout(waiter.timer);
     tie(waiter, undefined);
   }
+}
+
+function isFull(limit: number): string {
+  return `${limit} requests wait (maxQueue)`;
+}
+
+function hasWaited(ms: number): string {
+  return `no place became free within ${Math.round(ms)} ms`;
 }
 
 /** Sets the upstream that a request waits for. */

@@ -5,6 +5,7 @@ import type { Incoming } from "../request/incoming.ts";
 import type { TargetAddress, Upstream } from "../target/target.ts";
 import type { UpstreamResponse } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
+import type { Claim } from "../transport/claim.ts";
 import type { Lease, Scope } from "../transport/scope.ts";
 import type { UpstreamState } from "../transport/stats.ts";
 
@@ -45,6 +46,12 @@ export interface PickRequest {
    * leaves the queue at once.
    */
   leave?: (() => void) | undefined;
+  /** @internal The client that the request counts for, where requests wait, and how fast it is. */
+  readonly claim?: Claim;
+  /** @internal Set like `leave`: returns the error if the time limit passes while the request waits. */
+  explainTimeout?: (() => ProxyError | undefined) | undefined;
+  /** @internal Set by a target whose queue has refused the request: the error for the client. */
+  refusal?: ProxyError | undefined;
 }
 
 /** What became of an attempt. */
@@ -139,6 +146,8 @@ export interface Upstreams {
   mayRetry?(): boolean;
   /** Seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
+  /** The number of requests that wait for an upstream, for `stats()`. */
+  readonly waiting?: number;
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
   /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */

@@ -66,7 +66,7 @@ const proxyOptions: ProxyOptions = {
 async function handle(request: Request): Promise<Response> {
   if (mode !== "paths") return proxyFetch(request, target, proxyOptions);
   const side = nodeSideOf(request);
-  const incoming = readRequest(request, undefined);
+  const incoming = readRequest(request, undefined, {});
   const { body } = incoming;
   const how = {
     headers: side !== undefined && incoming.headers === side.req.rawHeaders ? "raw" : "copied",

@@ -10,6 +10,7 @@ import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Pool } from "../../../src/http1/pool.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
 import { poolClosed } from "../../../src/transport/closing.ts";
+import type { Holder } from "../../../src/transport/claim.ts";
 import type { OriginStats } from "../../../src/transport/stats.ts";
 import type { NetSocket } from "../netsocket.ts";
 import { Http2Connection, type Http2Owner } from "./http2connection.ts";
@@ -72,6 +73,10 @@ export class Http2Pool
     this.queue.push(attempt);
   }
 
+  freePlace(attempt: StreamAttempt): void {
+    this.queue.end(attempt);
+  }
+
   /** Sends a request over HTTP/1.1, which the upstream has chosen. */
   sendOverHttp1(...attempt: AttemptArguments): void {
     this.#http1 ??= this.#parts.createHttp1Pool(this.#handover);
@@ -109,6 +114,18 @@ export class Http2Pool
     this.#http1?.destroy();
   }
 
+  // ── for the queue ──
+
+  override get taken(): number {
+    let taken = 0;
+    for (const { attempts } of this.connections) taken += attempts.length;
+    return taken;
+  }
+
+  override *holders(): Generator<Holder> {
+    for (const { attempts } of this.connections) yield* attempts;
+  }
+
   // ── for connections ──
 
   onOpen(connection: Http2Connection<StreamAttempt>): void {
@@ -143,6 +160,7 @@ export class Http2Pool
   #give(connection: Http2Connection<StreamAttempt>, attempt: StreamAttempt): void {
     attempt.join(connection, this.options.connectTimeout);
     this.counters.version++;
+    if (this.queue.isCounting) this.queue.start(attempt);
     if (!connection.isOpen) return;
     if (connection.idleUntil < Infinity) {
       this.removeIdle(connection);

@@ -10,10 +10,12 @@ import {
 import { getHeader, isEventStream, type HeaderList } from "../../../src/fields/headers.ts";
 
 import type { AttemptArguments } from "../../../src/http1/client.ts";
-import type { Place, Waiting } from "../../../src/http1/queue.ts";
+import type { QueuedJob } from "../../../src/http1/queue.ts";
+import type { Account, Claim, Holder, Place } from "../../../src/transport/claim.ts";
 import { Deadline } from "../../../src/transport/deadline.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
 import { MAX_INTERIM, type Scope } from "../../../src/transport/scope.ts";
+import { countTaken } from "../../../src/transport/slowclients.ts";
 import { copyOf } from "../buffercodec.ts";
 import type { Http2Connection } from "./http2connection.ts";
 import { toStreamError } from "./http2errors.ts";
@@ -50,6 +52,10 @@ export interface StreamPool {
   assign(attempt: StreamAttempt): void;
   /** Removes an attempt that waits for a connection. */
   leave(attempt: StreamAttempt): void;
+  /** Returns the error of an attempt that waits for a connection when its time has passed. */
+  explainWait(since: number): ProxyError;
+  /** Counts the place of an attempt as free, if it was counted before. */
+  freePlace(attempt: StreamAttempt): void;
   /** Sends a request over HTTP/1.1, which the upstream has chosen. */
   sendOverHttp1(...attempt: AttemptArguments): void;
 }
@@ -58,10 +64,11 @@ export interface StreamPool {
  * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection, the
  * pool calls `sendOn` with it, or `sendOverHttp1` if the upstream does not speak HTTP/2. `fail` may be called at any time.
  */
-export class StreamAttempt implements Waiting, Inlet {
+export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** Whether the request needs a new connection. */
   readonly isFresh: boolean;
   place: Place | undefined;
+  account: Account | undefined;
   #isOver = false;
   #pool: StreamPool | undefined;
   #connection: Http2Connection<StreamAttempt> | undefined;
@@ -90,6 +97,10 @@ export class StreamAttempt implements Waiting, Inlet {
   #early: Uint8Array[] | undefined;
   /** The number of bytes of the response body that have to arrive; undefined where it is not known. */
   #bytesLeft: number | undefined;
+  /** The number of bytes of the response body that have arrived. */
+  #received = 0;
+  /** What writes the request body to the stream; undefined for a body that has arrived as a whole. */
+  #writer: StreamUpload | undefined;
   #trailers: HeaderList | undefined;
   readonly #method: string;
   readonly #scope: Scope;
@@ -109,6 +120,7 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#reject = reject;
     this.isFresh = request.newConnection ?? false;
     scope.onAbort(this);
+    if (scope.lease?.upstream === request.upstream) scope.lease.attempt = this;
   }
 
   /** Asks the pool for a connection. */
@@ -122,6 +134,33 @@ export class StreamAttempt implements Waiting, Inlet {
   /** The number of the stream; 0 until the request is sent. */
   get streamId(): number {
     return this.#stream?.id ?? 0;
+  }
+
+  /** Returns the error if the time limit passes while the request waits for a connection: the upstream is not at fault. */
+  explainTimeout(): ProxyError | undefined {
+    return this.place && this.#pool?.explainWait(this.place.since);
+  }
+
+  // ── the client that the request counts for, while others wait ──
+
+  get claim(): Claim | undefined {
+    return this.#isOver ? undefined : this;
+  }
+
+  get clientKey(): string | undefined {
+    return this.#scope.client.clientKey;
+  }
+
+  get clientBytes(): number | undefined {
+    const stream = this.#stream;
+    if (this.#isOver || stream === undefined) return undefined;
+    if (this.#isAnswered) return countTaken(this.#scope.reader, this.#received);
+    const waits = !this.#isUploaded && !stream.writableNeedDrain;
+    return waits ? this.#writer?.written : undefined;
+  }
+
+  endSlow(reason: ProxyError): void {
+    this.#scope.abort(reason);
   }
 
   /** Whether the client is slow to take the response body. */
@@ -174,7 +213,8 @@ export class StreamAttempt implements Waiting, Inlet {
     // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
     // frames that answer nothing.
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
-    if (this.place !== undefined) this.#pool?.leave(this);
+    if (this.place !== undefined) this.#leaveQueue(this.place.since);
+    if (this.account !== undefined) this.#pool?.freePlace(this);
     this.#closeStream();
     this.#request = undefined;
     this.#stopUpload();
@@ -184,6 +224,12 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#body?.fail(error);
   }
 
+  #leaveQueue(since: number): void {
+    this.#pool?.leave(this);
+    const { observer } = this.#scope;
+    if (observer !== undefined) observer.queued += performance.now() - since;
+  }
+
   // ── the request ──
 
   /** Sends the request over HTTP/1.1 instead: the upstream has chosen it. */
@@ -191,6 +237,7 @@ export class StreamAttempt implements Waiting, Inlet {
     const request = this.#request as UpstreamRequest;
     this.#request = undefined;
     this.#isOver = true;
+    if (this.account !== undefined) pool.freePlace(this);
     pool.sendOverHttp1(request, this.#scope, this.#resolve, this.#reject);
   }
 
@@ -235,7 +282,8 @@ export class StreamAttempt implements Waiting, Inlet {
     }
     this.#isUploaded = false;
     this.#upload = body as BodySource;
-    pipe(this.#upload, new StreamUpload(this, stream, contentLength, this.#scope));
+    this.#writer = new StreamUpload(this, stream, contentLength, this.#scope);
+    pipe(this.#upload, this.#writer);
   }
 
   #listen(stream: AttemptStream): void {
@@ -368,6 +416,7 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#connection?.recordActivity();
     if (!this.#isAnswered) return void (this.#early ??= []).push(chunk);
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
+    this.#received += chunk.byteLength;
     // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
     const isAlone = chunk.byteLength === chunk.buffer.byteLength;
     this.#body?.push(isAlone ? chunk : copyOf(chunk));
@@ -400,6 +449,7 @@ export class StreamAttempt implements Waiting, Inlet {
   /** Ends the attempt: the response is complete. */
   #finish(): void {
     this.#isOver = true;
+    if (this.account !== undefined) this.#pool?.freePlace(this);
     // The upstream needs no more of the request (RFC 9113 §8.1).
     if (!this.#isUploaded) this.#closeStream();
     this.#stopUpload();
@@ -482,6 +532,8 @@ class StreamUpload implements Sink {
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
   readonly #scope: Scope;
+  /** The number of bytes that were written. */
+  written = 0;
   /** The number of bytes that are still to come; undefined where it is not known. */
   #left: number | undefined;
   #isEnded = false;
@@ -501,6 +553,7 @@ class StreamUpload implements Sink {
   write(chunk: Uint8Array): boolean {
     if (chunk.byteLength === 0 || this.#isEnded || this.#stream.destroyed) return true;
     this.#scope.touch();
+    this.written += chunk.byteLength;
     if (this.#left !== undefined && (this.#left -= chunk.byteLength) < 0) {
       this.#attempt.fail(badLength());
       return true;

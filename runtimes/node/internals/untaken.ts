@@ -1,0 +1,28 @@
+/**
+ * Counts the bytes of a response that its client has not taken yet.
+ *
+ * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that were handed to the system, and that it has not taken
+ *   yet; over TLS, that of `_handle._parent`. Node documents only `writableLength`, which changes when the system has taken a
+ *   whole chunk.
+ * - Check: the properties must be numbers.
+ * - Otherwise: only whole chunks count, so that a client that takes longer for one chunk than `minRateGrace` is taken for one
+ *   that does not read.
+ * - Test: test/internals.untaken.node.test.ts.
+ */
+import type { ServerResponse } from "node:http";
+
+interface Handle {
+  readonly writeQueueSize?: unknown;
+  readonly _parent?: Handle | null;
+}
+
+/** Returns a number that decreases by each byte that the client takes, while nothing is written. */
+export function countUntaken({ writableLength, socket }: ServerResponse): number {
+  const handle = (socket as { _handle?: Handle | null } | null)?._handle;
+  return writableLength + queueSizeOf(handle) + queueSizeOf(handle?._parent);
+}
+
+function queueSizeOf(handle: Handle | null | undefined): number {
+  const size = handle?.writeQueueSize;
+  return typeof size === "number" ? size : 0;
+}

@@ -1,0 +1,32 @@
+import type { Context } from "../options/forwardingoptions.ts";
+import { networkOf } from "../target/address.ts";
+import { findAddress } from "./chain.ts";
+import type { Incoming } from "./incoming.ts";
+import type { RequestRules } from "./outgoing.ts";
+
+/** The options that say who the client of a request is. */
+export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">>;
+
+/**
+ * Returns the client that a request counts for, where requests wait: its address, or its network of 64 bits in IPv6; undefined
+ * if it is not known. Of a request that a trusted proxy has sent, it is the client that the forwarding fields name.
+ *
+ * It is looked up only when a request waits, so that `clientAddress` may be called again.
+ */
+export function clientKeyOf(
+  incoming: Incoming,
+  { clientAddress, trusts }: ClientRules,
+  context: Context,
+): string | undefined {
+  try {
+    let address = clientAddress ? clientAddress(incoming.request(), context) : incoming.address;
+    // The address that the app returns may be that of a trusted proxy.
+    if (trusts?.(address ?? incoming.address) === true) {
+      address = findAddress(incoming.headers, trusts) ?? address;
+    }
+    return address && networkOf(address);
+  } catch {
+    // A function of the app has thrown, which must not fail the other requests that wait.
+    return undefined;
+  }
+}

@@ -1,0 +1,224 @@
+import {
+  Account,
+  type Claim,
+  type Holder,
+  type Place,
+  type Places,
+  type Waiting,
+} from "./claim.ts";
+import { type MinimumRate, SlowClients } from "./slowclients.ts";
+import { startBackgroundTimer } from "./timers.ts";
+
+/** The key of all clients whose address is not known. */
+const UNKNOWN = "";
+
+/** The longest time in milliseconds between two looks at what waits and runs. */
+const LOOK_INTERVAL = 500;
+
+/**
+ * The requests that wait for a limited number of places. The addresses of clients take turns, and each one's requests are
+ * served in the order of their arrival. An address that has more than its share of the places comes after the others, so
+ * that one with many requests cannot keep the others waiting; alone, it gets all places.
+ *
+ * The places of each address are counted only while requests of several addresses wait, and for a moment longer: a
+ * request that finds a place costs nothing here. Requests count, not connections, so that HTTP/2 brings no advantage.
+ */
+export class AddressQueue<T extends Waiting> {
+  /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */
+  length = 0;
+  /** Whether the places of each address are counted; read only. The owner then reports each start and end. */
+  isCounting = false;
+  readonly #places: Places;
+  readonly #slowClients: SlowClients | undefined;
+  readonly #interval: number;
+  /** The addresses with requests that wait and, while they are counted, with requests that run. */
+  readonly #accounts: Map<string, Account> = new Map();
+  /** The account whose turn it is. */
+  #firstAccount: Account | undefined;
+  #lastAccount: Account | undefined;
+  #isLooking = false;
+
+  constructor(places: Places, rate: MinimumRate) {
+    this.#places = places;
+    const { minRate, minRateGrace } = rate;
+    this.#interval = Math.min(LOOK_INTERVAL, Math.ceil(minRateGrace / 10));
+    if (minRate > 0) this.#slowClients = new SlowClients(rate, this.#interval);
+  }
+
+  // ── what waits ──
+
+  /** Adds a request. */
+  add(item: T): void {
+    const account = this.#accountOf(item);
+    const { last } = account;
+    item.place = { since: performance.now(), account, next: undefined, previous: last };
+    if (last === undefined) account.first = item;
+    else (last.place as Place).next = item;
+    account.last = item;
+    this.length++;
+    if (++account.waiting === 1) this.#line(account);
+    if (!this.isCounting && this.#firstAccount !== this.#lastAccount) this.#count();
+    if (!this.#isLooking) this.#look();
+  }
+
+  /** Removes a request that waits no longer; does nothing if it did not wait. */
+  remove(item: T): void {
+    const { place } = item;
+    if (place === undefined) return;
+    const { account, next, previous } = place;
+    if (previous === undefined) account.first = next;
+    else (previous.place as Place).next = next;
+    if (next === undefined) account.last = previous;
+    else (next.place as Place).previous = previous;
+    item.place = undefined;
+    this.length--;
+    if (--account.waiting > 0) return;
+    this.#unline(account);
+    this.#dropUnused(account);
+  }
+
+  /** Removes a request that gets a place: the other addresses come next. */
+  serve(item: T): void {
+    const account = item.place?.account;
+    this.remove(item);
+    if (account === undefined || account.waiting === 0) return;
+    this.#unline(account);
+    this.#line(account);
+  }
+
+  /** Returns the request that comes next. */
+  get first(): T | undefined {
+    const share = this.#share;
+    for (let each = this.#firstAccount; each !== undefined; each = each.next) {
+      if (each.running <= share) return each.first as T;
+    }
+    return this.#firstAccount?.first as T | undefined;
+  }
+
+  /** Returns all requests that wait, those that come next first. A request may be removed when it was returned. */
+  *inOrder(): Generator<T> {
+    const share = this.#share;
+    for (const isOver of [false, true]) {
+      for (const account of this.accounts()) {
+        if (account.running > share !== isOver) continue;
+        for (let item = account.first; item !== undefined;) {
+          const next: Waiting | undefined = item.place?.next;
+          yield item as T;
+          item = next;
+        }
+      }
+    }
+  }
+
+  /** Returns the addresses with requests that wait, in the order of their turns. */
+  *accounts(): Generator<Account> {
+    for (let each = this.#firstAccount; each !== undefined;) {
+      const following: Account | undefined = each.next;
+      yield each;
+      each = following;
+    }
+  }
+
+  /**
+   * Returns the request that has to leave a full queue for another one: the newest of the address with the most waiting
+   * requests. Undefined if the newcomer itself has to leave, because its address has as many, or one less.
+   */
+  findSurplus({ clientKey = UNKNOWN }: Claim): T | undefined {
+    let most: Account | undefined;
+    for (let each = this.#firstAccount; each !== undefined; each = each.next) {
+      if (each.waiting > (most?.waiting ?? 0)) most = each;
+    }
+    const own = this.#accounts.get(clientKey)?.waiting ?? 0;
+    return most !== undefined && most.waiting > own + 1 ? (most.last as T) : undefined;
+  }
+
+  // ── what runs ──
+
+  /** Counts a place that was taken, perhaps from another request. The owner calls it while `isCounting` is true. */
+  start(holder: Holder): void {
+    this.end(holder);
+    if (holder.claim === undefined) return;
+    holder.account = this.#accountOf(holder.claim);
+    holder.account.running++;
+  }
+
+  /** Counts a place that is gone. The owner calls it for each holder with an account. */
+  end(holder: Holder): void {
+    const { account } = holder;
+    if (account === undefined) return;
+    holder.account = undefined;
+    account.running--;
+    this.#dropUnused(account);
+  }
+
+  #count(): void {
+    this.isCounting = true;
+    for (const holder of this.#places.holders()) this.start(holder);
+  }
+
+  /** The number of places above which an address comes after the others. */
+  get #share(): number {
+    return Math.max(1, this.#places.taken / this.#accounts.size);
+  }
+
+  // ── within the queue ──
+
+  #accountOf({ clientKey = UNKNOWN }: Claim): Account {
+    let account = this.#accounts.get(clientKey);
+    if (account === undefined) {
+      account = new Account(clientKey);
+      this.#accounts.set(clientKey, account);
+    }
+    return account;
+  }
+
+  /** Removes an account without requests. One that was counted before the counting ended is no longer in the map. */
+  #dropUnused(account: Account): void {
+    const { key, running, waiting } = account;
+    if (running + waiting === 0 && this.#accounts.get(key) === account) this.#accounts.delete(key);
+  }
+
+  /** Lets an account take the last turn. */
+  #line(account: Account): void {
+    const last = this.#lastAccount;
+    account.previous = last;
+    account.next = undefined;
+    if (last === undefined) this.#firstAccount = account;
+    else last.next = account;
+    this.#lastAccount = account;
+  }
+
+  #unline(account: Account): void {
+    const { previous, next } = account;
+    if (previous === undefined) this.#firstAccount = next;
+    else previous.next = next;
+    if (next === undefined) this.#lastAccount = previous;
+    else next.previous = previous;
+  }
+
+  /** Looks again after a while: whether clients are too slow, and whether the counting can end. */
+  #look(): void {
+    this.#isLooking = true;
+    startBackgroundTimer(() => {
+      this.#isLooking = false;
+      if (this.length > 0) {
+        this.#lookAtClients();
+        return this.#look();
+      }
+      this.isCounting = false;
+      this.#accounts.clear();
+      this.#slowClients?.forget();
+    }, this.#interval);
+  }
+
+  #lookAtClients(): void {
+    if (this.#slowClients === undefined) return;
+    if (!this.isCounting) this.#count();
+    const { length } = this;
+    this.#slowClients.look(
+      this.#places.holders(),
+      this.#share,
+      (account) => length - account.waiting,
+    );
+  }
+}

@@ -1,0 +1,68 @@
+import type { ProxyError } from "../error.ts";
+
+/** A request that waits for a place, or has one, and the client that it counts for. */
+export interface Claim {
+  /**
+   * The address or network of the client; left out for an unknown one, and all unknown ones count as one address. It is
+   * looked up only while requests wait.
+   */
+  readonly clientKey?: string | undefined;
+  /**
+   * The number of bytes that the client has taken, or has sent, so far, if the request waits for its client at present;
+   * undefined if it does not, or if that is not known.
+   */
+  readonly clientBytes?: number | undefined;
+  /** Ends the request with this reason, because its client is too slow. */
+  endSlow?(reason: ProxyError): void;
+}
+
+/** What has one of the places, such as a connection or a stream. */
+export interface Holder {
+  /** The account for which the place counts; undefined if it was not counted. The queue sets it, also for a place taken again. */
+  account: Account | undefined;
+  /** The request that has the place; undefined for none. */
+  readonly claim: Claim | undefined;
+}
+
+/** The places for which requests wait. */
+export interface Places {
+  /** The number of places that are taken, tunnels excluded. */
+  readonly taken: number;
+  /** Returns what has the places, and the tunnels. */
+  holders(): Iterable<Holder>;
+}
+
+/** A request that can wait. */
+export interface Waiting extends Claim {
+  /** Where the request waits; undefined if it does not. The queue sets it. */
+  place: Place | undefined;
+}
+
+/** A place in a queue. */
+export interface Place {
+  /** The time at which the request was added, on the clock of `performance.now()`. */
+  readonly since: number;
+  readonly account: Account;
+  next: Waiting | undefined;
+  previous: Waiting | undefined;
+}
+
+/** The requests of one address: those that wait, as a linked list, and the number of those that run. */
+export class Account {
+  readonly key: string;
+  /** The number of places that the address has; right while the queue counts. */
+  running = 0;
+  /** The number of requests that wait. */
+  waiting = 0;
+  /** The request that has waited longest. */
+  first: Waiting | undefined;
+  last: Waiting | undefined;
+  /** The account whose turn is before this one, among those with waiting requests. */
+  previous: Account | undefined;
+  /** The account whose turn comes after this one. */
+  next: Account | undefined;
+
+  constructor(key: string) {
+    this.key = key;
+  }
+}
