@@ -218,6 +218,24 @@ describe("a body", () => {
     expect(transport.bodies).toEqual(["new", "new"]);
   });
 
+  test("of which nothing was sent is cancelled when no attempt follows, but not one that no transport has got", async () => {
+    const cancelled = vi.fn();
+    const refusing = new FakeTransport((_, scope) => {
+      scope.end();
+      throw refused;
+    });
+    const headers = ["Host", "a", "Content-Length", "3"];
+    const post = (): Given<Incoming> => ({
+      method: "POST",
+      headers,
+      body: streamOf(["abc"], cancelled),
+    });
+    expect((await run(post(), { transport: refusing })).status).toBe(502);
+    expect(cancelled).toHaveBeenCalledOnce();
+    expect((await run(post(), { options: { bodyLimit: 1 } })).status).toBe(413);
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
   test("that is both limited and kept respects its limit", async () => {
     const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
     const transport = answering(to("/next", 307));

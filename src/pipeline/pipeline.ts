@@ -163,13 +163,14 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
       (thrown: unknown) => failSent(exchange, thrown),
     );
   } catch (thrown) {
-    return failSent(exchange, thrown);
+    return fail(exchange, thrown);
   }
 }
 
-/** An attempt has cancelled the body that it has begun to send; one of which nothing was sent is cancelled here. */
+/** A failed attempt has cancelled the body that it has begun to send, and has left one of which nothing was sent. */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
-  exchange.request.body?.cancel();
+  const { request, scope } = exchange;
+  if (scope.isEnded) request.body?.cancel();
   return fail(exchange, thrown);
 }
 

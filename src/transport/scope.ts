@@ -250,6 +250,11 @@ export class Scope implements Listener {
     return this.#next === undefined ? this.#error : this.#next.error;
   }
 
+  /** Whether the last attempt is over, or was aborted; false if no transport has got the request. */
+  get isEnded(): boolean {
+    return this.#next === undefined ? this.#isEnded : this.#next.isEnded;
+  }
+
   /** Whether the response headers have arrived, in this attempt or a later one. */
   get hasHeaders(): boolean {
     return this.#next?.hasHeaders ?? this.#lastRequestChunkAt !== undefined;
