@@ -87,7 +87,7 @@ const lengths: Entry[] = [
     "folded value": [post(["Content-Length:", " 5"], "hello"), "POST / hello"],
     "a GET's body is no request": [
       `${get("/", `Content-Length: ${sizeOf(hidden)}`)}${hidden}${get("/2")}`,
-      "GET /",
+      `GET / ${hidden}`,
       "GET /2",
     ],
   }),
@@ -148,7 +148,7 @@ const codings: Entry[] = [
     ],
     "a GET in chunks": [
       get("/", "Transfer-Encoding: chunked") + chunk(hidden) + last + get("/2"),
-      "GET /",
+      `GET / ${hidden}`,
       "GET /2",
     ],
     "with HTTP/1.0": [
