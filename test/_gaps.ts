@@ -375,7 +375,7 @@ const onBun: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "bun", test, reason }));
 
-const GET_BODIES: Gap[] = (["bun", "deno", "workerd"] as const).map((host) => ({
+const GET_BODIES: Gap[] = (["bun", "deno", "workerd", "slow"] as const).map((host) => ({
   host,
   test: "2 a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
   reason: "a GET or HEAD with a body gets 501: the server does not show the body",

@@ -222,6 +222,8 @@ class PeerIncoming extends WebIncoming {
   readonly #peer: IncomingMessage | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
+  /** Whether the body is known by other means than the web request. */
+  readonly #showsBody: boolean;
 
   constructor(
     request: Request,
@@ -237,15 +239,15 @@ class PeerIncoming extends WebIncoming {
     this.#peer = peer;
     this.#rules = rules;
     this.#context = context;
+    this.#showsBody = body !== undefined;
   }
 
   get clientKey(): string | undefined {
     return clientKeyOf(this, this.#rules, this.#context);
   }
 
-  /** An app has made the request, or the server has shown its body: nothing else follows. */
   override get hidesGetBody(): boolean {
-    return false;
+    return !this.#showsBody;
   }
 
   override get mount(): string {
