@@ -160,8 +160,9 @@ export class PlaceQueue {
    * @param hasChanged whether upstreams were added, removed or checked, so that each request has to be looked at
    */
   pump(hasChanged = false): void {
-    // A request that gets a place changes whose turn it is.
-    while (this.#pumpOne(hasChanged));
+    // Each request that ends calls this, and the iterator of a queue is a new object. A request that gets a place changes whose
+    // turn it is.
+    while (this.size > 0 && this.#pumpOne(hasChanged));
   }
 
   /** Gives one request a place; returns whether it did. */
