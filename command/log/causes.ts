@@ -234,7 +234,8 @@ export function isClientGone(error: unknown): boolean {
 
 /** Whether an error says that the client was slower than `minRate` while others waited, which is no failure either. */
 export function isClientSlow(error: unknown): boolean {
-  return error instanceof ProxyError && error.status === 408;
+  // The server's own 408, of a head or body that takes too long, does not name the option.
+  return error instanceof ProxyError && error.status === 408 && error.message.includes("(minRate)");
 }
 
 /** Returns the name of an upstream without `http://`, which most of them have in common. */

@@ -1,9 +1,6 @@
 import { callback, either, patterns, text } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
-/** A path and query; nothing to leave them as they are. */
-type PathResult = string | undefined | void;
-
 /** The options about the path of the upstream request. */
 export interface PathOptions {
   /**
@@ -23,7 +20,10 @@ export interface PathOptions {
    */
   pathRewrite?:
     | Readonly<Record<string, string>>
-    | ((path: string, request: Request) => PathResult | Promise<PathResult>);
+    | ((
+        path: string,
+        request: Request,
+      ) => string | undefined | void | Promise<string | undefined | void>);
 }
 
 export const pathSchema: Schema<PathOptions> = {

@@ -91,11 +91,6 @@ export interface Lease {
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
 }
 
-/** The reader of a response body. */
-interface Reader {
-  readonly isUnread?: boolean;
-}
-
 /**
  * The maximum number of interim responses (1xx) to one request. Each one is parsed, so that without a limit an upstream
  * could keep the event loop busy until the deadline. Every transport of our own has this limit.
@@ -129,7 +124,7 @@ export class Scope implements Listener {
    * The reader of the response body for which the time limit is paused. The pause begins with its first read: no event tells
    * that an app has dropped a response without reading it.
    */
-  reader: Reader | undefined;
+  reader: { readonly isUnread?: boolean } | undefined;
   #isEnded = false;
   #isListening = false;
   #error: ProxyError | undefined;
@@ -276,7 +271,7 @@ export class Scope implements Listener {
    * to receive the responses to its earlier requests.
    * @param reader the reader of the response body: as long as it has not begun to read, the limit is not paused
    */
-  pauseIdle(isPaused: boolean, reader?: Reader): void {
+  pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void {
     this.#isIdlePaused = isPaused;
     this.reader = reader;
     this.touch();
@@ -350,7 +345,7 @@ export class Scope implements Listener {
    * Waits for a promise; rejects with the reason as soon as the exchange is aborted.
    * @param explainTimeout returns the error for a time limit that passes
    */
-  orAbort<T>(work: Promise<T>, explainTimeout?: AbortTarget["explainTimeout"]): Promise<T> {
+  orAbort<T>(work: Promise<T>, explainTimeout?: () => ProxyError | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       const waiting: AbortTarget = { fail: reject, explainTimeout };
       this.onAbort(waiting);
