@@ -4,7 +4,7 @@ import { rfc } from "./conformance/rfc.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import {
   AttemptTimeout,
-  mayRepeat,
+  nextAttempt,
   type Outcome,
   outcomeOf,
   type Place,
@@ -30,8 +30,8 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
 
 /** Describes what the rule does with a GET and a POST, with one attempt left and with none. */
 function describeRule(outcome: Outcome, place: Place): string {
-  const repeat = (method: string, left: number): ReturnType<typeof mayRepeat> =>
-    mayRepeat(fakeRequest({ method }), outcome, place, retryDefaults, left);
+  const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
+    nextAttempt(fakeRequest({ method }), outcome, place, retryDefaults, left);
   const get = repeat("GET", 1);
   if (get === undefined) return "-";
   const words = [repeat("POST", 1) === undefined ? "listed" : "any"];
@@ -47,20 +47,20 @@ test.each(Object.entries(TABLE))("%s", (outcome, row) => {
 
 test("nothing is sent again with `attempts: 0`, or without the body", () => {
   const none = { ...retryDefaults, attempts: 0 };
-  expect(mayRepeat(fakeRequest(), "refused", "another", none, 0)).toBeUndefined();
+  expect(nextAttempt(fakeRequest(), "refused", "another", none, 0)).toBeUndefined();
   const read = { replay: undefined } as never;
   const request = { ...fakeRequest({ method: "PUT" }), body: read };
-  expect(mayRepeat(request, "refused", "another", retryDefaults, 1)).toBeUndefined();
+  expect(nextAttempt(request, "refused", "another", retryDefaults, 1)).toBeUndefined();
   const kept = fakeRequest({ method: "PUT", body: bytes("x") });
-  expect(mayRepeat(kept, "refused", "another", retryDefaults, 1)?.request.body?.replay).toEqual(
+  expect(nextAttempt(kept, "refused", "another", retryDefaults, 1)?.request.body?.replay).toEqual(
     bytes("x"),
   );
 });
 
 test("the same upstream gets a request once more, and after that another one does", () => {
   const request = { ...fakeRequest(), newConnection: true };
-  expect(mayRepeat(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
-  expect(mayRepeat(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(
+  expect(nextAttempt(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
+  expect(nextAttempt(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(
     true,
   );
 });

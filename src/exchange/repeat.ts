@@ -1,6 +1,6 @@
 /**
- * The rule for sending a request again. Everything that repeats a request asks `mayRepeat`: the loop over one upstream, the
- * loop over several, and the timer of `attemptTimeout`.
+ * The rule for sending a request again. `sendAttempts` (one upstream), `LeasedAttempt` (several) and their timers of
+ * `attemptTimeout` ask `nextAttempt`. Redirects and mirrors do not: they send other requests.
  */
 import { replayOf } from "../body/replay.ts";
 import { type BodySource, mayGoUnread } from "../body/source.ts";
@@ -31,7 +31,7 @@ export type Outcome =
 export type Place = "alone" | "same" | "another";
 
 /**
- * Which requests are sent again: `"listed"` if the method is in the option `methods`, `"any"` with any method, and `"free"`
+ * Which requests are sent again (without an entry, none): `"listed"` if the method is in the option `methods`, `"any"` with any method, and `"free"`
  * with any method and without counting for `attempts`, because nothing was sent or processed.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the
@@ -40,6 +40,7 @@ export type Place = "alone" | "same" | "another";
  * them, even those with non-idempotent methods" (RFC 9113 §8.7).
  */
 const RULES: Readonly<Record<Outcome, Partial<Record<Place, "listed" | "any" | "free">>>> = {
+  // To the only upstream, a refused request of another method could go as well. It does not: nothing has changed since.
   refused: { alone: "listed", another: "free" },
   unsent: { another: "free" },
   unprocessed: { alone: "any", same: "any", another: "free" },
@@ -59,34 +60,36 @@ export interface AttemptOptions {
   readonly handsBodiesThrough: boolean;
 }
 
-/** A further attempt. */
-export interface Repetition {
+/** The next attempt to send a request. */
+export interface NextAttempt {
   readonly request: UpstreamRequest;
   /** How often the request may be sent again after this attempt. */
   readonly left: number;
 }
 
 /**
- * Returns the next attempt to send a request; undefined if there is to be none. Whoever goes to another upstream asks the retry
- * budget of the upstreams after this, because the budget counts.
+ * Returns the next attempt to send a request; undefined if there is to be none. Ask the upstreams' retry budget only after
+ * this function has agreed: asking spends from it.
  *
  * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts over all upstreams.
- * What was not sent or processed is no retry, and goes to each other upstream once.
+ * A request that was not sent or processed does not use it up: it goes to each other upstream at most once.
  * @param left how often the request may still be sent again
  */
-export function mayRepeat(
+export function nextAttempt(
   request: UpstreamRequest,
   outcome: Outcome,
   place: Place,
   { attempts, methods }: Required<RetryOptions>,
   left: number,
-): Repetition | undefined {
+): NextAttempt | undefined {
   const rule = RULES[outcome][place];
+  // With `retry: false`, not even a refused connection leads to another upstream.
   if (rule === undefined || attempts === 0) return undefined;
   const isFree = rule === "free";
   if (!isFree && left === 0) return undefined;
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
-  // The same upstream gets a request once more, on a new connection, and not again if that has failed as well.
+  // It is set once the request was repeated on a new connection. From then on, the request goes over new connections only, and
+  // no upstream gets it a second time.
   if (place === "same" && request.newConnection === true) return undefined;
   const body = bodyToSend(request);
   if (body === undefined) return undefined;
@@ -96,7 +99,7 @@ export function mayRepeat(
   return { request: { ...request, body, newConnection }, left: isFree ? left : left - 1 };
 }
 
-/** Returns the body for another attempt: one of which nothing was sent, or the bytes that were kept; undefined for none of these. */
+/** Returns the body for another attempt: one of which nothing was sent, or the bytes that were kept; undefined if it is gone. */
 function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   const { body } = request;
   if (body?.isUntouched === true) return body;
@@ -110,6 +113,7 @@ export class AttemptTimeout extends ProxyError {
   }
 }
 
+/** Failures before a connection was established: nothing was sent. */
 const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_timeout",
   "dns_error",

@@ -7,9 +7,9 @@ import type { Scope, Send } from "../transport/scope.ts";
 import {
   type AttemptOptions,
   AttemptTimeout,
-  mayRepeat,
+  nextAttempt,
   outcomeOf,
-  type Repetition,
+  type NextAttempt,
 } from "./repeat.ts";
 
 /**
@@ -102,7 +102,7 @@ function sendLimited(
   left: number,
 ): Promise<UpstreamResponse> {
   const deadline = new Deadline(attemptTimeout, () => {
-    if (mayRepeat(request, "slow", "alone", retry, left) === undefined) return;
+    if (nextAttempt(request, "slow", "alone", retry, left) === undefined) return;
     scope.failAttempt(new AttemptTimeout(attemptTimeout));
   });
   return next(request, scope).finally(() => deadline.clear());
@@ -118,17 +118,17 @@ async function awaitAttempt(
   sent: Promise<UpstreamResponse>,
 ): Promise<UpstreamResponse> {
   const { retry } = options;
-  let again: Repetition | undefined;
+  let again: NextAttempt | undefined;
   try {
     const response = await sent;
     // A client that has left gets no other response.
     if (retry.statusCodes.includes(response.status) && scope.error === undefined) {
-      again = mayRepeat(request, "status", "alone", retry, left);
+      again = nextAttempt(request, "status", "alone", retry, left);
     }
     if (again === undefined) return response;
     discardBody(response);
   } catch (thrown) {
-    again = mayRepeat(request, outcomeOf(thrown), "alone", retry, left);
+    again = nextAttempt(request, outcomeOf(thrown), "alone", retry, left);
     if (again === undefined || scope.error !== undefined) throw thrown;
   }
   const following = scope.again();

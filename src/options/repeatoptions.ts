@@ -77,7 +77,8 @@ export interface RepeatOptions {
   /**
    * Sends a request again when no byte of a response has arrived (an idle connection was closed, or a new one refused),
    * or when the status is in `statusCodes`; `false` never sends it again. Only requests whose method is in `methods`
-   * and whose body is still available are sent again.
+   * and whose body is still available are sent again. A request with any method goes to another of several upstreams if
+   * nothing of it was sent, and again if an HTTP/2 upstream has not processed it.
    *
    * A response that is discarded for another attempt is lost. A `POST` in `methods` may be carried out twice.
    * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"], "statusCodes": [], "delay": 0 }

@@ -1,11 +1,11 @@
 /**
  * The order of all that happens to a request:
  *
- *     PREPARE      Incoming → target → path → header fields → onRequest → body
- *     plan.send    interceptors, body limit, redirects, attempts → transport
- *     FINISH       header fields → Response → onResponse
+ *     PREPARE      makes the request to the upstream
+ *     plan.send    interceptors, body limit, kept body, redirects, attempts → transport
+ *     FINISH       makes the response to the client
  *
- * The steps stand below in the order in which they run.
+ * The steps of both lists stand below in the order in which they run.
  */
 import type { BodySource } from "../body/source.ts";
 import { badRequest, toProxyError } from "../error.ts";
@@ -84,7 +84,10 @@ export function forward(
   return observe(incoming, target, plan, context, respond, isTraced);
 }
 
-/** Forwards one request whose end is reported. It is apart, because its closure would cost every request some memory. */
+/**
+ * Forwards one request whose end is reported. A function of its own, as for all closures here: V8 allocates the variables of
+ * closures when the function around them begins, so that a closure in `forward` would cost every request some memory.
+ */
 function observe(
   incoming: Incoming,
   target: Target,
@@ -133,7 +136,7 @@ function runExchange(exchange: Exchange): Promise<Response> {
     const early = runSteps(exchange, PREPARE);
     if (early === undefined) return sendPrepared(exchange as Sendable);
     if (early instanceof Promise) return sendLater(exchange, early);
-    return Promise.resolve(leave(exchange, early));
+    return Promise.resolve(endUnsent(exchange, early));
   } catch (thrown) {
     return fail(exchange, thrown);
   }
@@ -142,13 +145,13 @@ function runExchange(exchange: Exchange): Promise<Response> {
 function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Promise<Response> {
   return early.then(
     (response) =>
-      response === undefined ? sendPrepared(exchange as Sendable) : leave(exchange, response),
+      response === undefined ? sendPrepared(exchange as Sendable) : endUnsent(exchange, response),
     (thrown: unknown) => fail(exchange, thrown),
   );
 }
 
 /** Ends an exchange whose request is not sent. */
-function leave({ scope }: Exchange, response: Response): Response {
+function endUnsent({ scope }: Exchange, response: Response): Response {
   scope?.lease?.release();
   scope?.end();
   return response;
@@ -167,7 +170,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   }
 }
 
-/** A failed attempt has cancelled the body that it has begun to send, and has left one of which nothing was sent. */
+/** Cancels the request body if a failed attempt has not begun to send it; an attempt cancels its own. */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
   const { request, scope } = exchange;
   if (scope.isEnded) request.body?.cancel();
@@ -176,7 +179,7 @@ function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
 
 /** Makes the response to the client from that of the upstream. */
 function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
-  // An interceptor may have answered without sending the request.
+  // This gives the place back if an interceptor has answered without sending the request.
   exchange.scope.lease?.release();
   exchange.cleaned = received;
   try {
@@ -193,8 +196,8 @@ function failLater(exchange: Exchange, outcome: Promise<Response>): Promise<Resp
 
 /**
  * Runs steps until one returns a response. It stays synchronous as long as no step waits; after a step that waits, it goes
- * on with the next one. This is why the pipeline is a list, and not an async function, which keeps all of its variables in
- * memory while it waits, and costs every request three promises.
+ * on with the next one. The pipeline is a list, not an async function: that would keep all of its variables in memory while it
+ * waits, and cost every request three promises.
  */
 function runSteps(
   exchange: Exchange,
@@ -209,7 +212,7 @@ function runSteps(
   return undefined;
 }
 
-/** It is apart, like all code with closures: V8 allocates the variables of closures when the function around them begins. */
+/** A function of its own because of its closure; see `observe`. */
 function runLater(
   exchange: Exchange,
   steps: readonly Step[],
@@ -219,7 +222,7 @@ function runLater(
   return outcome.then((response) => response ?? runSteps(exchange, steps, from));
 }
 
-/** Gives a value to the rest of a step: now if it is here, and otherwise when it is. */
+/** Calls the rest of a step with a value, or with what its promise resolves to; synchronously where it can. */
 function settleStep<E extends Exchange, T>(
   exchange: E,
   value: T | PromiseLike<T>,
@@ -248,7 +251,7 @@ function refuseFault({ incoming, plan, respond, observation }: Exchange): Return
 /** Finds out where the request goes. A malformed target is misuse: the call rejects. */
 function resolveTarget(exchange: Exchange): ReturnType<Step> {
   const { incoming, target } = exchange;
-  // It is asked for once, and before anything waits.
+  // Ask for the turn once, before any step waits: the order of arrival would be lost.
   exchange.turn = incoming.turn?.();
   return isFixed(target) ? setTarget(exchange, target) : askForTarget(exchange, target);
 }
@@ -280,7 +283,7 @@ function setTarget(exchange: Exchange, target: AnyTarget): undefined {
   if (!isUpstreams(target)) exchange.upstream = reach(target, exchange.plan);
 }
 
-/** Whether a target is one already, not a function that returns one. */
+/** Whether a target is given, not a function that chooses it for each request. */
 export function isFixed(target: Target): target is AnyTarget {
   return typeof target !== "function" || isApp(target);
 }
@@ -358,7 +361,7 @@ function buildRequest(exchange: Exchange): undefined {
   const upstream = exchange.upstream as Upstream;
   const request = toUpstreamRequest(incoming, upstream, path, plan, context);
   scope.lease?.cut(request);
-  if (hasForwards(incoming.method)) countForwards(request.headers);
+  if (usesMaxForwards(incoming.method)) countForwards(request.headers);
   exchange.request = request;
 }
 
@@ -378,17 +381,17 @@ function takeDrafted(exchange: Exchange, returned: unknown): Response | undefine
 }
 
 /** Whether `Max-Forwards` has a meaning for a method (RFC 9110 §7.6.2). */
-function hasForwards(method: string): boolean {
+function usesMaxForwards(method: string): boolean {
   return method === "OPTIONS" || method === "TRACE";
 }
 
 /** Answers a request that must go no further. `onRequest` comes first: it may refuse the request. */
 function answerMaxForwards({ incoming, respond }: Exchange): ReturnType<Step> {
-  const answer = hasForwards(incoming.method) ? respondAsRecipient(incoming) : undefined;
+  const answer = usesMaxForwards(incoming.method) ? respondAsRecipient(incoming) : undefined;
   return answer && respond(answer, incoming);
 }
 
-/** Waits a moment for the end of a body without a length: none, bytes, or a stream. */
+/** Waits a moment for the end of a body of unknown length: it may be empty, or short enough to be sent with its length. */
 function measureBody(exchange: Exchange): ReturnType<Step> {
   const measuring = exchange.request?.body?.measure?.();
   return measuring && setMeasured(exchange as Sendable, measuring);
@@ -432,7 +435,7 @@ function cleanReceived(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
   const { scope } = exchange as Answered;
   let { cleaned: received, request } = exchange as Answered;
-  // Until it is cleaned, it is not discarded by `fail`: `cleanResponse` does that.
+  // `cleanResponse` discards it if it throws; `fail` must not do so again.
   exchange.cleaned = undefined;
   if (observation !== undefined) {
     received = observation.watch(received, plan.transport.handsBodiesThrough);

@@ -3,11 +3,11 @@ import { ProxyError, toProxyError } from "../error.ts";
 import {
   type AttemptOptions,
   AttemptTimeout,
-  mayRepeat,
+  nextAttempt,
   type Outcome,
   outcomeOf,
   type Place,
-  type Repetition,
+  type NextAttempt,
 } from "../exchange/repeat.ts";
 import { pause } from "../exchange/send.ts";
 import { getHeader, type HeaderList } from "../fields/headers.ts";
@@ -29,16 +29,16 @@ interface FailoverContext {
   readonly client: Incoming;
   readonly options: AttemptOptions;
   readonly reach: Reach;
-  /** The place of the attempt whose response came last. It is set only for a target that keeps clients. */
-  answered?: UpstreamLease;
+  /** The place of the attempt whose response came last. It is set only for a target whose `keeper` keeps clients. */
+  answeredBy?: UpstreamLease;
 }
 
-/** The targets that the first attempt of a request has been sent to before. */
+/** No targets: nothing was tried before a first attempt. */
 const NONE: readonly TargetAddress[] = Object.freeze([]);
 
 /**
  * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
- * side, and each leaves the queue alone.
+ * side, and each leaves the queue on its own.
  */
 class PickQuery implements PickRequest, Claim {
   readonly method: string;
@@ -171,14 +171,19 @@ class UpstreamLease implements Lease {
 
   /** Notes that the upstream has answered. */
   noteResponse(): void {
-    if (this.#context.upstreams.keeper !== undefined) this.#context.answered = this;
+    if (this.#context.upstreams.keeper !== undefined) this.#context.answeredBy = this;
   }
 
   keepClient(response: UpstreamResponse, request: UpstreamRequest): void {
-    const { answered, client, upstreams } = this.#context;
-    if (answered === undefined) return;
+    const { answeredBy, client, upstreams } = this.#context;
+    if (answeredBy === undefined) return;
     const secure = isSecure(request, client);
-    const fields = upstreams.keeper?.fieldsFor(answered.#target, answered.#query, response, secure);
+    const fields = upstreams.keeper?.fieldsFor(
+      answeredBy.#target,
+      answeredBy.#query,
+      response,
+      secure,
+    );
     if (fields !== undefined) response.headers.push(...fields);
   }
 
@@ -198,8 +203,8 @@ class UpstreamLease implements Lease {
     upstreams.report?.({ target, request, status, error, latency, isOver, isUploaded });
   }
 
-  /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
-  mayRetry(): boolean {
+  /** Spends a further attempt from the upstreams' budget; returns false if nothing is left. */
+  spendRetry(): boolean {
     return this.#context.upstreams.mayRetry?.() !== false;
   }
 
@@ -212,18 +217,20 @@ class UpstreamLease implements Lease {
     return sendLeased(next, request, scope, this);
   }
 
-  /** Returns what to ask with for a further attempt of the same request. */
-  ask(scope: Scope): PickRequest {
+  /** Returns the question for a further attempt of the same request. */
+  newQuery(scope: Scope): PickRequest {
     return new PickQuery(this.#context.client, scope);
   }
 
   /** Picks an upstream that the request has not been sent to. */
   pickAnother(query: PickRequest): UpstreamLease | undefined | Promise<UpstreamLease | undefined> {
     const picked = UpstreamLease.pick(this.#context, query, [...this.#before, this.#target]);
-    return picked instanceof Promise ? picked.then((other) => this.#fit(other)) : this.#fit(picked);
+    return picked instanceof Promise
+      ? picked.then((other) => this.#requireSameBase(other))
+      : this.#requireSameBase(picked);
   }
 
-  /** Whether the request has been sent to another place's upstream before. */
+  /** Whether the request was already sent to the upstream of another place. */
   hasTried(other: UpstreamLease): boolean {
     return other.#target === this.#target || this.#before.includes(other.#target);
   }
@@ -238,7 +245,7 @@ class UpstreamLease implements Lease {
     return unavailable(this.#context.upstreams);
   }
 
-  #fit(other: UpstreamLease | undefined): UpstreamLease | undefined {
+  #requireSameBase(other: UpstreamLease | undefined): UpstreamLease | undefined {
     if (other === undefined) return undefined;
     const { basePath, query } = this.upstream;
     if (other.upstream.basePath === basePath && other.upstream.query === query) return other;
@@ -249,8 +256,8 @@ class UpstreamLease implements Lease {
 }
 
 /**
- * Sends requests to several upstreams, and to another one if the first fails: the member `choose` of every target that
- * stands for several upstreams. A target brings it, so that a bundle without such a target has no failover.
+ * Picks one of several upstreams, and returns its place, which sends the request, also to another one if the first fails: the
+ * member `choose` of every target that stands for several upstreams. A target brings it, so that a bundle without such a target has no failover.
  */
 export const choose: Choose = chooseUpstream;
 
@@ -321,12 +328,7 @@ function isSecure({ headers }: UpstreamRequest, client: Incoming): boolean {
   return scheme === undefined ? client.secure : /^[\t ]*(?:https|wss)\b/i.test(scheme);
 }
 
-/**
- * Reports to several upstreams what becomes of each attempt, and sends the request again where the rule in repeat.ts allows it:
- * to the same upstream on a new connection, and otherwise to another one if the upstreams' budget allows that, too.
- *
- * Only a further attempt runs in an async function, which keeps all of its variables in memory while it waits.
- */
+/** Sends a request to the upstream that was picked for it. */
 function sendLeased(
   next: Send,
   request: UpstreamRequest,
@@ -343,8 +345,11 @@ function sendLeased(
   });
 }
 
-/** Waits for the place of a further attempt, and for the delay before it. */
-async function settle(
+/**
+ * Waits for the place of a further attempt, and for the delay before it.
+ * @param query the question that waits; undefined for a place that was picked before
+ */
+async function awaitPlace(
   picked: UpstreamLease | Promise<UpstreamLease | undefined>,
   delay: number,
   scope: Scope,
@@ -361,7 +366,13 @@ async function settle(
   }
 }
 
-/** An attempt that is reported to the upstreams, and may be left for another one. */
+/**
+ * One attempt at an upstream. It reports to the upstreams what becomes of it, and sends the request again where the rule in
+ * repeat.ts allows it: to the same upstream on a new connection, and otherwise to another one if the upstreams' budget allows
+ * that, too.
+ *
+ * Only a failure runs in an async function, which keeps all of its variables in memory while it waits.
+ */
 class LeasedAttempt {
   readonly #next: Send;
   readonly #options: AttemptOptions;
@@ -373,13 +384,13 @@ class LeasedAttempt {
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
   /** The question for the upstream of the next attempt, if this one is left for it. */
-  #query: PickRequest | undefined;
+  #nextQuery: PickRequest | undefined;
   /** The place of the next attempt, for which this one was left. */
-  #another: UpstreamLease | undefined;
-  /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
-  #isPaid = false;
+  #nextLease: UpstreamLease | undefined;
+  /** Whether the budget was already spent for the next attempt. */
+  #hasBudget = false;
   #deadline: Deadline | undefined;
-  #isSettled = false;
+  #isOver = false;
   #isUploaded = true;
 
   constructor(
@@ -423,58 +434,61 @@ class LeasedAttempt {
   ): UpstreamResponse | Promise<UpstreamResponse> {
     const { handsBodiesThrough } = this.#options;
     this.#lease.noteResponse();
-    const latency = this.#settle(received.status, undefined, false);
+    const latency = this.#report(received.status, undefined, false);
     const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
-    const response = watch(received, this.#lease, latency, handsBodiesThrough, upstream);
-    const isListed = this.#options.retry.statusCodes.includes(received.status);
-    const again = this.#repeat(scope, isListed ? "status" : "final", "another");
-    if (again !== undefined) return this.#sendElsewhere(again, scope, response, undefined);
-    this.#another?.release();
+    const response = reportWhenOver(received, this.#lease, latency, handsBodiesThrough, upstream);
+    if (this.#options.retry.statusCodes.includes(received.status)) {
+      const again = this.#nextAttempt(scope, "status", "another");
+      if (again !== undefined) return this.#sendElsewhere(again, scope, response, undefined);
+    }
+    this.#nextLease?.release();
     return response;
   }
 
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
     const outcome = outcomeOf(error);
-    const same = this.#repeat(scope, outcome, "same");
+    // The place stays taken: for the upstreams, both are one attempt.
+    const same = this.#nextAttempt(scope, outcome, "same");
     if (same !== undefined) return this.#sendAgain(same, scope);
-    this.#settle(undefined, error, true);
-    const again = this.#repeat(scope, outcome, "another");
+    this.#report(undefined, error, true);
+    const again = this.#nextAttempt(scope, outcome, "another");
     if (again !== undefined) return this.#sendElsewhere(again, scope, undefined, thrown);
-    this.#another?.release();
+    this.#nextLease?.release();
     throw thrown;
   }
 
   /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */
-  #settle(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
+  #report(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
     this.#stop();
     const latency = performance.now() - this.#startedAt;
     this.#lease.report(status, error, latency, isOver, this.#isUploaded);
     return latency;
   }
 
-  /** Ends the time limit of the attempt, which may still wait for another upstream that it no longer needs. */
+  /** Ends the time limit, and takes a question that waits out of the queue. */
   #stop(): void {
     this.#deadline?.clear();
-    this.#isSettled = true;
-    if (this.#another === undefined) this.#query?.leave?.();
+    this.#isOver = true;
+    if (this.#nextLease === undefined) this.#nextQuery?.leave?.();
   }
 
-  #repeat(scope: Scope, outcome: Outcome, place: Place): Repetition | undefined {
+  #nextAttempt(scope: Scope, outcome: Outcome, place: Place): NextAttempt | undefined {
     if (scope.error !== undefined) return undefined;
-    return mayRepeat(this.#request, outcome, place, this.#options.retry, this.#left);
+    return nextAttempt(this.#request, outcome, place, this.#options.retry, this.#left);
   }
 
   /** Sends the request to the same upstream, at the same place. */
-  async #sendAgain({ request, left }: Repetition, scope: Scope): Promise<UpstreamResponse> {
+  async #sendAgain({ request, left }: NextAttempt, scope: Scope): Promise<UpstreamResponse> {
     this.#stop();
+    this.#nextLease?.release();
     const { delay } = this.#options.retry;
     const again = scope.again();
     try {
       if (delay > 0) await pause(delay, again);
       if (again.error !== undefined) throw again.error;
     } catch (thrown) {
-      this.#settle(undefined, toProxyError(thrown), true);
+      this.#report(undefined, toProxyError(thrown), true);
       throw thrown;
     }
     const lease = this.#lease;
@@ -483,16 +497,16 @@ class LeasedAttempt {
 
   /** Sends the request to another upstream, if one can take it. */
   async #sendElsewhere(
-    repetition: Repetition,
+    next: NextAttempt,
     scope: Scope,
     response: UpstreamResponse | undefined,
     thrown: unknown,
   ): Promise<UpstreamResponse> {
     const lease = this.#lease;
     let query: PickRequest | undefined;
-    let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#another;
-    if (picked === undefined && (this.#isPaid || lease.mayRetry())) {
-      query = lease.ask(scope);
+    let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
+    if (picked === undefined && (this.#hasBudget || lease.spendRetry())) {
+      query = lease.newQuery(scope);
       picked = lease.pickAnother(query);
     }
     if (picked === undefined) {
@@ -502,29 +516,29 @@ class LeasedAttempt {
     // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     const again = scope.again();
-    const following = await settle(picked, this.#options.retry.delay, again, query);
+    const following = await awaitPlace(picked, this.#options.retry.delay, again, query);
     if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
     // A target of the app's own may pick an upstream again. That counts, or the request would be sent without end.
-    const isCounted = repetition.left < this.#left || lease.hasTried(following);
+    const isCounted = next.left < this.#left || lease.hasTried(following);
     if (isCounted && this.#left === 0) {
       following.release();
       throw thrown;
     }
     following.use();
     const left = isCounted ? this.#left - 1 : this.#left;
-    const request = { ...repetition.request, upstream: following.upstream };
+    const request = { ...next.request, upstream: following.upstream };
     return new LeasedAttempt(this.#next, request, following, left, true).send(again);
   }
 
-  /** Stops the attempt if another upstream can take the request at once or later. */
+  /** Called after `attemptTimeout`: picks another upstream, and stops this attempt once it has a place there. */
   async #leave(scope: Scope, limit: number): Promise<void> {
-    if (this.#repeat(scope, "slow", "another") === undefined) return;
-    if (!this.#lease.mayRetry()) return;
-    this.#isPaid = true;
-    this.#query = this.#lease.ask(scope);
-    const another = await this.#lease.pickAnother(this.#query);
-    if (this.#isSettled || another === undefined) return another?.release();
-    this.#another = another;
+    if (this.#nextAttempt(scope, "slow", "another") === undefined) return;
+    if (!this.#lease.spendRetry()) return;
+    this.#hasBudget = true;
+    this.#nextQuery = this.#lease.newQuery(scope);
+    const another = await this.#lease.pickAnother(this.#nextQuery);
+    if (this.#isOver || another === undefined) return another?.release();
+    this.#nextLease = another;
     scope.failAttempt(new AttemptTimeout(limit));
   }
 
@@ -541,9 +555,9 @@ class LeasedAttempt {
 
 /**
  * Returns the response with a body or a tunnel that reports when it is over.
- * @param upstream the upstream that has responded, where it is not the one that the request was sent to at first
+ * @param upstream the upstream that has responded, if it is not the one that was picked first
  */
-function watch(
+function reportWhenOver(
   response: UpstreamResponse,
   lease: UpstreamLease,
   latency: number,
