@@ -17,9 +17,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/mess
 import type { Tunnel } from "../../src/transport/tunnel.ts";
 import { checkAnswer } from "../../src/websocket/handshake.ts";
 import { LARGE } from "./chunkmemory.ts";
-import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
-import { flushHead, hasObsText } from "./internals/headbytes.ts";
 import { sendFromSrvx, sendHeadWithBody, toFields, writeForServer } from "./internals/hono.ts";
 import { responseOn } from "./internals/pipelining.ts";
 import {
@@ -387,6 +385,28 @@ function toResponse(
   return new Response(content, { status, statusText, headers: toFields(headers, hasLines) });
 }
 
+const EMPTY = new Uint8Array();
+
+/**
+ * Sends the head of a response before any chunk of its body has arrived.
+ *
+ * - Rests on: `flushHeaders()` encodes a head as UTF-8, which changes bytes above 0x7f. A head that is sent with the first
+ *   chunk, even an empty one, is encoded as latin1.
+ * - Check: `hasObsText` looks for such bytes, so that no other head depends on this.
+ * - Otherwise: the head is sent by `flushHeaders()`, which Node documents. An empty chunk would not make middleware that
+ *   compresses send the head, because such middleware sends nothing before a chunk that is not empty.
+ * - Test: test/noderesponse.flushhead.node.test.ts.
+ */
+export function flushHead(res: ServerResponse, headers: HeaderList): void {
+  if (hasObsText(headers)) res.write(EMPTY);
+  else res.flushHeaders();
+}
+
+/** Whether header fields contain bytes above 0x7f (`obs-text`, RFC 9110 §5.5). */
+function hasObsText(headers: HeaderList): boolean {
+  return headers.some((text) => /[\u0080-\u00ff]/.test(text));
+}
+
 /** Builds a `Response` with a stream. As long as no code reads the stream, the body may write itself to Node's response. */
 function buildStreamed(
   body: BodySource,
@@ -454,7 +474,8 @@ async function buildLater(
   message: IncomingMessage | undefined,
   isForSrvx: boolean,
 ): Promise<Response> {
-  await waitForRest();
+  // The rest of a small response arrives with the next read. If it does not, it is streamed.
+  await new Promise((resolve) => setImmediate(resolve));
   assertIntact(received);
   return build(received, message, isForSrvx);
 }
