@@ -2,13 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { Release } from "../../src/body/memory.ts";
-import {
-  type BodySource,
-  HIGH_WATER_MARK,
-  pipe,
-  type Sink,
-  type WholeOptions,
-} from "../../src/body/source.ts";
+import { type BodySource, pipe, type Sink, type WholeOptions } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
@@ -315,11 +309,7 @@ export function respond(
     }
     return new LazyResponse(received, message) as unknown as Response;
   }
-  // Waiting for the rest of a small body costs less than making a stream.
-  const isForSrvx = res !== undefined;
-  return isNearlyWhole(received.body)
-    ? buildLater(received, message, isForSrvx)
-    : build(received, message, isForSrvx);
+  return build(received, message, res !== undefined);
 }
 
 /**
@@ -337,12 +327,6 @@ async function respondSwitched(
 
 function assertIntact({ body }: UpstreamResponse): void {
   if (body?.error !== undefined) throw body.error;
-}
-
-/** Whether a small body has arrived in part: one read may not return all of it, and the next read brings the rest. */
-function isNearlyWhole(body: BodySource | null): boolean {
-  const { length = Infinity, buffered = 0 } = body ?? {};
-  return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
 /**
@@ -467,17 +451,6 @@ function frameForTrailers(
   if (names === undefined) return headers;
   const announced = announceTrailers(headers, names, message);
   return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
-}
-
-async function buildLater(
-  received: UpstreamResponse,
-  message: IncomingMessage | undefined,
-  isForSrvx: boolean,
-): Promise<Response> {
-  // The rest of a small response arrives with the next read. If it does not, it is streamed.
-  await new Promise((resolve) => setImmediate(resolve));
-  assertIntact(received);
-  return build(received, message, isForSrvx);
 }
 
 /** Returns the parts of a web `Response` that are sent. */
