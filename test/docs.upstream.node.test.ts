@@ -68,7 +68,7 @@ test("each patch has a description, and names the version that package.json pins
   }
 });
 
-describe("srvx: any response tells how it is sent", () => {
+describe("srvx: any response defines how it is sent", () => {
   type Srvx = typeof import("srvx/node");
 
   /** Serves a proxy's responses, which do not show the method that srvx calls today, but the symbol of the patch. */
