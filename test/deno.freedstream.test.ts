@@ -148,24 +148,21 @@ test("chunks that any other code reads are left alone", async () => {
   expect(results).toEqual(Object.fromEntries([...names, ...served].map((name) => [name, left])));
 });
 
-test("without a stack trace of call sites, chunks are left alone; the settings of Error stay as they are", async () => {
+test("without a stack trace that shows the reader, chunks are left alone", async () => {
   const results = await run(`
-    const prepare = () => "of the app";
-    Error.prepareStackTrace = prepare;
-    Error.stackTraceLimit = 3;
-    await serve("served", (stream) => new Response(stream));
-    results.isKept = Error.prepareStackTrace === prepare && Error.stackTraceLimit === 3;
+    Error.prepareStackTrace = (_, sites) => sites;
+    await serve("call sites", (stream) => new Response(stream));
     delete Error.prepareStackTrace;
-    await serve("served", (stream) => new Response(stream));
-    results.isAbsent = !("prepareStackTrace" in Error);
+    Error.stackTraceLimit = 3;
+    await serve("short", (stream) => new Response(stream));
+    Error.stackTraceLimit = 7;
     Object.freeze(Error);
-    await serve("frozen", (stream) => new Response(stream));
+    await serve("long enough", (stream) => new Response(stream));
   `);
   expect(results).toEqual({
-    served: { isWhole: true, freed: 40 },
-    isKept: true,
-    isAbsent: true,
-    frozen: { isWhole: true, freed: 0 },
+    "call sites": { isWhole: true, freed: 0 },
+    short: { isWhole: true, freed: 0 },
+    "long enough": { isWhole: true, freed: 40 },
   });
 });
 

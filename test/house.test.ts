@@ -68,3 +68,17 @@ test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is 
   expect(own.filter((folder) => !named.includes(folder))).toEqual([]);
   for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);
 });
+
+test("the table of tricks in CONTRIBUTING.md has each file that rests on undocumented behaviour", () => {
+  const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
+  const named = Array.from(text.matchAll(/^\| `([\w/]+\.ts)` +\|/gm), ([, file = ""]) => file);
+  const tricks = files.filter((file) =>
+    /^ +\* - Rests on: /m.test(readFileSync(join(root, file), "utf8")),
+  );
+  expect(tricks.length).toBeGreaterThan(15);
+  expect(named.toSorted()).toEqual(tricks.toSorted());
+  // The folders with this name have no other files.
+  expect(tricks).toEqual(
+    expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
+  );
+});

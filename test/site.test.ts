@@ -9,8 +9,9 @@ import { sidebar } from "../site/sidebar.ts";
 
 const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
 
+// docs/upstream/ is for other projects, and not for users.
 test("each page of docs/ and bench/ is in the sidebar, which has no other files than documents", () => {
-  const documents = globSync("{*.md,{docs,bench}/**/*.md,examples/README.md}", { cwd: project });
+  const documents = globSync("{*.md,{docs,bench}/*.md,examples/README.md}", { cwd: project });
   expect(documents.length).toBeGreaterThan(20);
   expect(new Set(listed)).toEqual(new Set(documents));
 });

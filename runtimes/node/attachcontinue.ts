@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server } from "node:net";
 import { awaitingContinue } from "./incomingbody.ts";
-import { onFirstRead } from "./internals/firstread.ts";
 
 /** Tells which requests of a server are the proxy's. */
 export type Match = (req: IncomingMessage) => boolean;
@@ -55,6 +54,25 @@ export function attachContinue(server: Server, match: Match): void {
     if (/^100-continue$/i.test(req.headers.expect ?? "")) server.emit("checkContinue", req, res);
     else res.writeHead(417).end();
   });
+}
+
+/**
+ * Calls back once, immediately before the first read of a request's body, whichever code reads it.
+ *
+ * - Rests on: a readable stream calls its own method `_read` when it is read for the first time, in whichever way, and a
+ *   property of the instance stands in front of the method of the class. Node documents `_read` for those who implement
+ *   streams, not for requests.
+ * - Check: the request must have the method.
+ * - Otherwise: the callback is called at once, as if the body were being read.
+ * - Test: test/attachcontinue.firstread.node.test.ts.
+ */
+export function onFirstRead(message: IncomingMessage, callback: () => void): void {
+  if (!("_read" in message)) return callback();
+  message._read = (size) => {
+    Reflect.deleteProperty(message, "_read");
+    callback();
+    message._read(size);
+  };
 }
 
 /** Undoes `attachContinue` for the requests that `match` matches. */

@@ -2,13 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { Release } from "../../src/body/memory.ts";
-import {
-  type BodySource,
-  HIGH_WATER_MARK,
-  pipe,
-  type Sink,
-  type WholeOptions,
-} from "../../src/body/source.ts";
+import { type BodySource, pipe, type Sink, type WholeOptions } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
@@ -17,9 +11,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/mess
 import type { Tunnel } from "../../src/transport/tunnel.ts";
 import { checkAnswer } from "../../src/websocket/handshake.ts";
 import { LARGE } from "./chunkmemory.ts";
-import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
-import { flushHead, hasObsText } from "./internals/headbytes.ts";
 import { sendFromSrvx, sendHeadWithBody, toFields, writeForServer } from "./internals/hono.ts";
 import { responseOn } from "./internals/pipelining.ts";
 import {
@@ -317,11 +309,7 @@ export function respond(
     }
     return new LazyResponse(received, message) as unknown as Response;
   }
-  // Waiting for the rest of a small body costs less than making a stream.
-  const isForSrvx = res !== undefined;
-  return isNearlyWhole(received.body)
-    ? buildLater(received, message, isForSrvx)
-    : build(received, message, isForSrvx);
+  return build(received, message, res !== undefined);
 }
 
 /**
@@ -339,12 +327,6 @@ async function respondSwitched(
 
 function assertIntact({ body }: UpstreamResponse): void {
   if (body?.error !== undefined) throw body.error;
-}
-
-/** Whether a small body has arrived in part: one read may not return all of it, and the next read brings the rest. */
-function isNearlyWhole(body: BodySource | null): boolean {
-  const { length = Infinity, buffered = 0 } = body ?? {};
-  return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
 /**
@@ -385,6 +367,28 @@ function toResponse(
 ): Response {
   const hasLines = message?.httpVersionMajor === 1;
   return new Response(content, { status, statusText, headers: toFields(headers, hasLines) });
+}
+
+const EMPTY = new Uint8Array();
+
+/**
+ * Sends the head of a response before any chunk of its body has arrived.
+ *
+ * - Rests on: `flushHeaders()` encodes a head as UTF-8, which changes bytes above 0x7f. A head that is sent with the first
+ *   chunk, even an empty one, is encoded as latin1.
+ * - Check: `hasObsText` looks for such bytes, so that no other head depends on this.
+ * - Otherwise: the head is sent by `flushHeaders()`, which Node documents. An empty chunk would not make middleware that
+ *   compresses send the head, because such middleware sends nothing before a chunk that is not empty.
+ * - Test: test/noderesponse.flushhead.node.test.ts.
+ */
+export function flushHead(res: ServerResponse, headers: HeaderList): void {
+  if (hasObsText(headers)) res.write(EMPTY);
+  else res.flushHeaders();
+}
+
+/** Whether header fields contain bytes above 0x7f (`obs-text`, RFC 9110 §5.5). */
+function hasObsText(headers: HeaderList): boolean {
+  return headers.some((text) => /[\u0080-\u00ff]/.test(text));
 }
 
 /** Builds a `Response` with a stream. As long as no code reads the stream, the body may write itself to Node's response. */
@@ -447,16 +451,6 @@ function frameForTrailers(
   if (names === undefined) return headers;
   const announced = announceTrailers(headers, names, message);
   return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
-}
-
-async function buildLater(
-  received: UpstreamResponse,
-  message: IncomingMessage | undefined,
-  isForSrvx: boolean,
-): Promise<Response> {
-  await waitForRest();
-  assertIntact(received);
-  return build(received, message, isForSrvx);
 }
 
 /** Returns the parts of a web `Response` that are sent. */

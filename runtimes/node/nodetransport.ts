@@ -1,9 +1,8 @@
+import type { BeginLater } from "../../src/http1/client.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport } from "../../src/transport/port.ts";
 import { createSocketTransport } from "../sockets/sockettransport.ts";
 import { freedChunks } from "./chunkmemory.ts";
-import { beginAfterArrival } from "./internals/arrival.ts";
-import { takeShared } from "./internals/sharedread.ts";
 import { watchReads } from "./internals/wrapped.ts";
 
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
@@ -14,3 +13,49 @@ export function createNodeTransport(options: PoolOptions): Transport {
     chunkMemory: freedChunks,
   });
 }
+
+/** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
+const SHARED_SIZE = 131_072;
+
+let shared: Buffer | undefined;
+
+/**
+ * Returns the memory into which all connections to upstreams read, by the documented option `onread` of `net.connect`
+ * (`MemoryReader`, which copies what is read before it returns). By default, Node allocates 64 KiB for each read, and copies
+ * the bytes into smaller memory if the read returns fewer; and 64 KiB with a head need two reads.
+ *
+ * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
+ *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
+ * - Check: at every use, the system is not Windows and the runtime not Deno.
+ * - Otherwise: undefined. The socket emits `data`, with new memory for each read.
+ * - Test: test/nodetransport.node.test.ts.
+ */
+export function takeShared(): Buffer | undefined {
+  if (process.platform === "win32" || "Deno" in globalThis) return undefined;
+  return (shared ??= Buffer.allocUnsafeSlow(SHARED_SIZE));
+}
+
+/**
+ * Begins an attempt after two turns of the event loop: by then, a small request body has arrived.
+ *
+ * - Rests on: Node parses a small request body after the handler has run, although it is in the same packet as the head.
+ *   By the first `setImmediate`, the body has arrived. By the second, Node has polled all sockets, so that the transport
+ *   has noticed which idle connections the upstream has closed.
+ * - Check: `BodySource.whole()` tells after the wait whether the body has arrived. The pool checks whether a connection is
+ *   usable.
+ * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
+ * - Test: test/nodetransport.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
+ */
+const beginAfterArrival: BeginLater = (attempt, pool) => {
+  setImmediate(beginInNextTurn, attempt, pool);
+};
+
+/** This is a function of the module, because a closure would be allocated for each request. */
+const beginInNextTurn: BeginLater = (attempt, pool) => {
+  setImmediate(beginAttempt, attempt, pool);
+};
+
+const beginAttempt: BeginLater = (attempt, pool) => {
+  attempt.begin(pool);
+};

@@ -8,7 +8,6 @@ import type { Listener } from "../../src/transport/scope.ts";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";
 import { type Tunnel, type TunnelHandler, unreadEnd } from "../../src/transport/tunnel.ts";
 import { freeing } from "./chunkmemory.ts";
-import { readIntoShared } from "./internals/sharedread.ts";
 import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
@@ -127,7 +126,6 @@ export class UpgradeSocket implements TunnelHandler {
     socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
-    readIntoShared(socket, (bytes) => this.#onData(bytes), this.#isSeen);
     socket.resume();
   }
 

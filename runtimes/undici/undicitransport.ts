@@ -148,52 +148,30 @@ interface Http2Options {
 class OwnAgent extends Agent {
   /** All pools that may have connections. */
   readonly #pools: Set<Pool>;
-  /** The latest pool of each origin. */
-  readonly #latest: Map<string, Pool>;
 
   constructor(given: AgentOptions, stats: AgentStats) {
     const pools = new Set<Pool>();
-    const latest = new Map<string, Pool>();
     let limit = FIRST_CLEANUP;
     const { connect: _, allowH2 = false, ...options } = given;
     const http2: Http2Options = { allowH2, useH2c: allowH2 && options.h2Options?.useH2c === true };
     super({
       ...options,
+      ...http2,
       // An upstream's hint may shorten the time, but never lengthen it.
       keepAliveMaxTimeout: options.keepAliveMaxTimeout ?? (options.keepAliveTimeout as number),
       connect: toConnector(given, http2),
       factory(origin, forPool): Dispatcher {
         if (pools.size >= limit) {
           for (const each of pools) if (each.closed) pools.delete(each);
-          for (const [key, each] of latest) if (each.closed) latest.delete(key);
           limit = Math.max(FIRST_CLEANUP, 2 * pools.size);
         }
-        // `allowH2` is set here, because as an option of the agent it would make a string for each request.
-        const pool = new Pool(origin, {
-          ...(forPool as Pool.Options),
-          ...http2,
-        });
+        const pool = new Pool(origin, forPool);
         pools.add(pool);
-        latest.set(String(origin), pool);
         return pool;
       },
     });
     stats.watch(this);
     this.#pools = pools;
-    this.#latest = latest;
-  }
-
-  /**
-   * Passes a request to the open pool of its origin, and does not look the pool up a second time as `Agent` does. `Agent`
-   * closes a pool that has no connection left, makes pools, and refuses requests when it is closed itself.
-   */
-  override dispatch(
-    options: Dispatcher.DispatchOptions,
-    handler: Dispatcher.DispatchHandler,
-  ): boolean {
-    const pool = this.#latest.get(options.origin as string);
-    const isOpen = pool !== undefined && !pool.closed && !pool.destroyed;
-    return isOpen ? pool.dispatch(options, handler) : super.dispatch(options, handler);
   }
 
   /** Closes all connections. A closed agent has already forgotten pools whose requests are still running. */

@@ -10,17 +10,18 @@
  *   It asks for the next chunk after native code has taken the one before, which it then does not use any more.
  * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
  *   are passed to it afterwards are freed.
- * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it.
+ * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it. So
+ *   is an app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
  * - Test: test/deno.freedstream.test.ts.
  */
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";
 import { free } from "../../sockets/buffercodec.ts";
 
-/** The function of Deno that reads one chunk of a stream, for any reader. */
-const DENOS_READ = "readableStreamDefaultReaderRead";
-/** The reader that passes each chunk to native code. */
-const NATIVE_READER = "readableStreamReadFn";
+/** The line of a stack trace for the function of Deno that reads one chunk of a stream, for any reader. */
+const DENOS_READ = /^ +at readableStreamDefaultReaderRead \(ext:deno_web\//;
+/** The line for the reader that passes each chunk to native code. */
+const NATIVE_READER = /^ +at readableStreamReadFn \(ext:deno_web\//;
 /** The lowest number of bytes of a body whose chunks are freed. For a shorter one, the check would cost too much. */
 const LARGE = 262_144;
 
@@ -92,25 +93,10 @@ class FreeingSink extends StreamSink {
  * @returns undefined if the stack trace shows no reader
  */
 function isNativeReader(): boolean | undefined {
-  const limit = Error.stackTraceLimit;
-  const hasPrepare = Reflect.has(Error, "prepareStackTrace");
-  const prepare: unknown = Reflect.get(Error, "prepareStackTrace");
   const trace: { stack?: unknown } = {};
-  // An app may have frozen `Error`: an assignment would then throw, and `Reflect.set` changes nothing. In that case `stack` is
-  // a string, and not the list of call sites.
-  Reflect.set(Error, "stackTraceLimit", 8);
-  // A stack trace as text would take Deno several times as long.
-  Reflect.set(Error, "prepareStackTrace", (_: unknown, sites: unknown) => sites);
-  Error.captureStackTrace(trace);
-  const { stack } = trace;
-  Reflect.set(Error, "stackTraceLimit", limit);
-  if (hasPrepare) Reflect.set(Error, "prepareStackTrace", prepare);
-  else Reflect.deleteProperty(Error, "prepareStackTrace");
-  if (!Array.isArray(stack)) return false;
-  const sites = stack as NodeJS.CallSite[];
-  const read = sites.findIndex((site) => site.getFunctionName() === DENOS_READ);
-  const reader = sites[read + 1];
-  if (read < 0 || reader === undefined) return undefined;
-  const isOfDeno = reader.getFileName()?.startsWith("ext:deno_web/") === true;
-  return isOfDeno && reader.getFunctionName() === NATIVE_READER;
+  Error.captureStackTrace(trace, isNativeReader);
+  const frames = String(trace.stack).split("\n");
+  const read = frames.findIndex((frame) => DENOS_READ.test(frame));
+  const reader = frames[read + 1];
+  return read < 0 || reader === undefined ? undefined : NATIVE_READER.test(reader);
 }

@@ -2,7 +2,7 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";
-import { onFirstRead } from "../runtimes/node/internals/firstread.ts";
+import { onFirstRead } from "../runtimes/node/attachcontinue.ts";
 
 test.each([
   ["data", (message: IncomingMessage) => void message.on("data", () => {})],

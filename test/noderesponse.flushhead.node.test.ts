@@ -1,6 +1,6 @@
 /** Bytes above 0x7f are unchanged in a response head that is sent before the first chunk of the body. */
 import { expect, test, vi } from "vitest";
-import { flushHead } from "../runtimes/node/internals/headbytes.ts";
+import { flushHead } from "../runtimes/node/noderesponse.ts";
 import { useApps } from "./_apps.ts";
 import { request } from "./_wire.ts";
 
