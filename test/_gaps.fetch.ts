@@ -15,6 +15,11 @@ const NODE_AND_DENO = ["fetch-node", "fetch-deno"] as const;
 
 export const losses: readonly Loss[] = [
   [
+    "an early response may be lost if the upstream closes with the upload unread",
+    [...ANY_UNDICI, ...ON_DENO],
+    ["an early 413 arrives although the upstream resets the connection behind it"],
+  ],
+  [
     "a request's head is sent only with the first chunk of its body",
     ANY_UNDICI,
     [

@@ -2,6 +2,7 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Release } from "../../src/body/memory.ts";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
+import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
@@ -35,6 +36,8 @@ export class NetSocket implements Socket {
   readonly raw: RawSocket;
   #handler: SocketHandler | undefined;
   readonly #watchReads: WatchReads | undefined;
+  /** The error of a write that is held back until everything that has arrived was read. */
+  #held: HeldError | undefined;
 
   constructor(raw: RawSocket, reader?: MemoryReader, watchReads?: WatchReads) {
     this.raw = raw;
@@ -45,14 +48,36 @@ export class NetSocket implements Socket {
   attach(handler: SocketHandler): void {
     this.#handler = handler;
     const isSeen = this.#watchReads?.(this.raw);
+    this.#watchWrites();
     this.raw
       // A chunk that other code sees is not kept: its memory would be freed.
       .on("data", (bytes) => handler.onData(bytes, isSeen?.() !== true))
-      .on("end", () => handler.onHalfClose())
+      .on("end", () => {
+        if (this.#held === undefined) handler.onHalfClose();
+        else this.#held.release();
+      })
       .on("drain", () => handler.onDrain())
       .on("error", (error) => handler.onError(error))
-      .on("close", () => handler.onClose())
+      .on("close", () => {
+        this.#held?.clear();
+        handler.onClose();
+      })
       .on("timeout", () => handler.onTimeout());
+  }
+
+  /** Looks at the result of each write. Every write passes this function, so it is not in a file of its own. */
+  #watchWrites(): void {
+    const results = writeResultsOf(this.raw);
+    if (results === undefined) return;
+    const { onwrite } = results;
+    results.onwrite = (error) => onwrite(error && this.#holds(error) ? undefined : error);
+  }
+
+  /** Holds an error back, if the upstream may have answered before it closed the connection; returns whether it does. */
+  #holds(error: Error): boolean {
+    if (!isWorthHolding(this.raw, error)) return false;
+    this.#held ??= new HeldError(this.raw, error);
+    return true;
   }
 
   /** Takes bytes that a socket with a `MemoryReader` has read; such a socket emits no `data` event. */
@@ -77,7 +102,7 @@ export class NetSocket implements Socket {
 
   get usable(): boolean {
     const { destroyed, writable, readableEnded } = this.raw;
-    return !destroyed && writable && !readableEnded;
+    return !destroyed && writable && !readableEnded && this.#held === undefined;
   }
 
   get allowHalfOpen(): boolean {

@@ -245,4 +245,25 @@ export const failures = {
     client.leave("FIN");
     await sending;
   },
+
+  async "an early 413 arrives although the upstream resets the connection behind it"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-9.5-early-response");
+    // The upstream closes the connection with the upload unread, as gunicorn, hypercorn and Python's own server do.
+    t.upstream.script = (call) => {
+      call.link.socket.pause();
+      call.reply(413, [["Connection", "close"]], "too large");
+      setImmediate(() => call.link.socket.destroy());
+    };
+    const size = 4 * 1024 * 1024;
+    for (let count = 0; count < 20; count++) {
+      const client = await t.connect();
+      client.send(request("POST", "/", [["Content-Length", String(size)]]));
+      const sending = pour(client.socket, size);
+      expect(await client.read()).toMatchObject({ status: 413, text: "too large" });
+      client.leave("FIN");
+      await sending;
+    }
+  },
 };

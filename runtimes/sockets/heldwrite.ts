@@ -1,0 +1,74 @@
+/**
+ * Reads what an upstream has sent before it closed the connection, although a write has failed by then.
+ *
+ * An upstream may answer an upload early, for example with 413, and close the connection with the upload unread. The next
+ * write then fails, while the answer still waits in the operating system. A socket that passed the error on would be
+ * destroyed before it reads the answer. So the error is held back, and later writes are dropped. Reading goes on, and its
+ * end, which nearly always follows in the next turn of the event loop, destroys the socket with the error.
+ *
+ * - Rests on: a stream calls `_writableState.onwrite` with the result of each write, and destroys itself only there if a
+ *   write fails. It calls `_write` and `_writev` of the socket for later writes.
+ * - Check: `onwrite` must be a function that can be replaced.
+ * - Otherwise: the error is not held back, so that early answers may be lost. Where reading does not end after a write has
+ *   failed, the error is passed on after `HOLD_TIMEOUT`.
+ * - Test: test/sockets.heldwrite.test.ts, "a runtime that does not show the result of a write".
+ */
+import type { Socket as RawSocket } from "node:net";
+import { startBackgroundTimer } from "../../src/transport/timers.ts";
+
+/** The maximum number of milliseconds for which an error is held back while the socket reads. */
+const HOLD_TIMEOUT = 200;
+/** The codes of errors of writes to a connection that the upstream has closed. */
+const CLOSED: ReadonlySet<unknown> = new Set(["EPIPE", "ECONNRESET"]);
+
+/** The part of a stream's state that takes the result of each write. */
+export interface WriteResults {
+  onwrite: (error?: Error | null) => void;
+}
+
+/** Returns the object that takes the result of each write of a socket; undefined if the runtime does not show it. */
+export function writeResultsOf(raw: object): WriteResults | undefined {
+  const { _writableState: state } = raw as { _writableState?: object };
+  const member = state && Object.getOwnPropertyDescriptor(state, "onwrite");
+  const isKnown = member?.writable === true && typeof member.value === "function";
+  return isKnown ? (state as WriteResults) : undefined;
+}
+
+/** Whether an error of a write is to be held back: the upstream has closed the connection, and the socket still reads. */
+export function isWorthHolding(raw: RawSocket, error: NodeJS.ErrnoException): boolean {
+  return CLOSED.has(error.code) && !raw.destroyed && !raw.readableEnded;
+}
+
+/** The first error of a socket that is held back. The socket drops all that is written from then on. */
+export class HeldError {
+  readonly #raw: RawSocket;
+  readonly #error: Error;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(raw: RawSocket, error: Error) {
+    this.#raw = raw;
+    this.#error = error;
+    // On Bun, another write to the closed connection would lose what was not read yet.
+    raw._write = (_chunk, _encoding, done) => done();
+    raw._writev = (_chunks, done) => done();
+    this.#wait();
+  }
+
+  /** Passes the error on: everything was read. */
+  release(): void {
+    this.#raw.destroy(this.#error);
+  }
+
+  /** Stops waiting: the socket is closed. */
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #wait(): void {
+    this.#timer = startBackgroundTimer(() => {
+      // While a client is slow to take the answer, the rest of it waits in the operating system.
+      if (this.#raw.isPaused()) this.#wait();
+      else this.release();
+    }, HOLD_TIMEOUT);
+  }
+}
