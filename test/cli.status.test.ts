@@ -36,7 +36,8 @@ describe("the counters", () => {
     metrics.record(endOf({ status: 502, error: new ProxyError("connection_refused") }), 101);
     metrics.record(endOf({ status: 500 }), 101);
     metrics.record(endOf({ status: 499, error: clientGone() }), 101);
-    const slow = new ProxyError("http_request_error", { status: 408 });
+    const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
+    const slow = new ProxyError("http_request_error", { status: 408, message });
     metrics.record(endOf({ status: 200, error: slow }), 101);
     const { total, recent, errors } = metrics.snapshot(102);
     expect(recent.requests.slice(-4)).toEqual([0, 1, 4, 0]);
