@@ -363,6 +363,11 @@ describe("at the limits for connections", () => {
     return client.received.slice(0, 12);
   };
 
+  const metrics = async (): Promise<string> => {
+    const [, status = ""] = await proxy.says(/status page: (\S+)\//);
+    return (await fetch(`${status}/metrics`)).text();
+  };
+
   beforeAll(async () => {
     proxy = new Command(
       `${target} --port 0 --max-connections 8 --max-per-address 4 --trust-proxy 127.0.0.99 --admin 0`,
@@ -372,12 +377,21 @@ describe("at the limits for connections", () => {
   afterAll(() => proxy.kill());
 
   test("idle connections make room for new ones, the oldest first", async () => {
-    const idle = ["127.0.0.2", "127.0.0.3"].flatMap((from) => [1, 2, 3, 4].map(() => open(from)));
-    await Promise.all(idle.map(({ socket }) => once(socket, "connect")));
+    const idle: Raw[] = [];
+    for (const from of ["127.0.0.2", "127.0.0.3"]) {
+      for (let n = 0; n < 4; n++) {
+        // Several sockets listen, so that connections may be accepted in another order than they were made.
+        const client = open(from);
+        idle.push(client);
+        client.socket.write(head("GET /"));
+        await client.until(/^HTTP\/1\.1 200 /);
+      }
+    }
     expect(await ask("127.0.0.4")).toBe("HTTP/1.1 200");
     await until(() => idle.some(({ socket }) => socket.destroyed), "the end of one");
     expect(idle.map(({ socket }) => socket.destroyed)).toEqual(idle.map((_, n) => n === 0));
     for (const { socket } of idle) socket.destroy();
+    await expect.poll(metrics).toMatch(/^fetchway_client_connections 0$/m);
   });
 
   test("busy ones do not, neither those of one address nor all, and stderr says so", async () => {
@@ -399,8 +413,7 @@ describe("at the limits for connections", () => {
     expect(proxy.stderr).toBe(
       "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy\n",
     );
-    const [, status = ""] = await proxy.says(/status page: (\S+)\//);
-    const counted = await (await fetch(`${status}/metrics`)).text();
+    const counted = await metrics();
     expect(counted).toMatch(/^fetchway_client_connections 8$/m);
     expect(counted).toMatch(/^fetchway_max_sockets \d+$/m);
     if (process.platform === "linux") expect(counted).toMatch(/^process_max_fds \d+$/m);

@@ -101,10 +101,13 @@ function tooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   return ends.filter(({ error }) => error instanceof ProxyError && error.status === 408);
 }
 
-/** Returns the requests of clients that were too slow: the address keeps two of four places, its share beside another one. */
+/**
+ * Returns the requests of clients that were too slow: the address keeps two of four places, its share beside another one. A request
+ * that gets a place by the turn of the address may be too slow as well.
+ */
 function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   const slow = tooSlow(ends);
-  expect([1, 2]).toContain(slow.length);
+  expect([1, 2, 3]).toContain(slow.length);
   return slow;
 }
 

@@ -509,7 +509,11 @@ describe("the installed package", () => {
     const dependencies = { [manifest.name]: tarball, ...overrides };
     await writeFile(join(folder, "package.json"), JSON.stringify({ dependencies, overrides }));
     const flags = ["--omit=dev", "--offline", "--no-audit", "--no-fund"];
-    const env: NodeJS.ProcessEnv = { ...process.env, npm_config_cache: join(folder, "cache") };
+    const env: NodeJS.ProcessEnv = {
+      ...process.env,
+      npm_config_cache: join(folder, "cache"),
+      npm_config_update_notifier: "false",
+    };
     // A setting of the machine's own may cause a warning of npm.
     for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
     const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
