@@ -26,7 +26,9 @@ const MAX_UPSTREAM = 4096;
 const OWN_FILES = 48;
 /** The fewest and the most listening sockets. */
 const MIN_LISTENERS = 4;
-const MAX_LISTENERS = 64;
+const MAX_LISTENERS = 128;
+/** The limit of open files for each listening socket. */
+const LISTENER_SHARE = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */
 const MAX_STREAMS = 128;
@@ -78,7 +80,7 @@ export function shareLimits(
 
 /** Returns how many sockets may listen on one port: a 64th of the limit of open files. */
 export function countListeners(openFiles: number = limitOfOpenFiles() ?? Infinity): number {
-  return Math.max(MIN_LISTENERS, Math.min(MAX_LISTENERS, Math.floor(openFiles / MAX_LISTENERS)));
+  return Math.max(MIN_LISTENERS, Math.min(MAX_LISTENERS, Math.floor(openFiles / LISTENER_SHARE)));
 }
 
 /** Returns how many connections of clients a limit of open files leaves room for. */

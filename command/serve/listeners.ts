@@ -2,12 +2,13 @@
  * Several listening sockets on one port, in one process.
  *
  * Node accepts one connection from a listening socket in each turn of its event loop (libuv). Where running requests make the
- * turns long, new clients wait behind them: 1000 busy connections let none of 300 new ones in within 5 s. With 64 sockets, a turn
- * takes up to 64, and the system spreads the clients over them (`SO_REUSEPORT`).
+ * turns long, new clients wait behind them: 1000 busy connections let none of 300 new ones in within 5 s. With 128 sockets, a turn
+ * takes up to 128, and the system spreads the clients over them (`SO_REUSEPORT`).
  */
 import { once } from "node:events";
 import { createServer, type Server, type ServerOpts } from "node:net";
 import process from "node:process";
+import { endPollingFor } from "./pollend.ts";
 
 /**
  * The number of connections that the system keeps until they are accepted: Linux takes at most its `net.core.somaxconn`, which
@@ -81,6 +82,7 @@ export async function listenAlso(
   options: ServerOpts,
 ): Promise<Server[]> {
   const { port } = server.address() as { port: number };
+  endPollingFor(server);
   const more = Array.from({ length: count - 1 }, () =>
     createServer(options, (socket) => server.emit("connection", socket)),
   );

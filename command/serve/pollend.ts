@@ -1,0 +1,47 @@
+/**
+ * Ends libuv's polling after a connection was accepted, so that new clients are served beside very many busy ones.
+ *
+ * - Rests on: in one turn of the event loop, libuv polls up to 48 times as long as each poll finds 1024 events, and it begins to
+ *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, one that was accepted is then
+ *   not read for up to 5 s. A signal that arrives ends the polling of its turn. SIGURG has no other effect: by default, the
+ *   system ignores it.
+ * - Check: whether the signal arrives. Before it has, no other one is sent.
+ * - Otherwise: new clients wait until a poll finds fewer events.
+ * - Test: test/pollend.node.test.ts, "a signal that never arrives is sent once".
+ */
+import type { EventEmitter } from "node:events";
+import process from "node:process";
+
+/** What sends signals to this process, and receives them. */
+export type Signals = Pick<typeof process, "pid" | "kill" | "on" | "off">;
+
+const SIGNAL = "SIGURG";
+/** Milliseconds that a signal takes to arrive in a loop whose turns are long. */
+const LONG = 20;
+/** Milliseconds after a connection for which polling is ended: its request needs a new connection to the upstream as well. */
+const DURATION = 1000;
+
+/** Ends the polling of a turn in which a server gets a connection, and of further turns while turns are long. */
+export function endPollingFor(server: EventEmitter, signals: Signals = process): void {
+  let isOnItsWay = false;
+  let sentAt = 0;
+  let until = 0;
+  const send = (now: number): void => {
+    if (isOnItsWay) return;
+    isOnItsWay = true;
+    sentAt = now;
+    signals.kill(signals.pid, SIGNAL);
+  };
+  const onSignal = (): void => {
+    isOnItsWay = false;
+    const now = performance.now();
+    if (now - sentAt > LONG && now < until) send(now);
+  };
+  signals.on(SIGNAL, onSignal);
+  server.on("connection", () => {
+    const now = performance.now();
+    until = now + DURATION;
+    send(now);
+  });
+  server.once("close", () => signals.off(SIGNAL, onSignal));
+}
