@@ -102,8 +102,8 @@ function tooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
 }
 
 /**
- * Returns the requests of clients that were too slow: the address keeps two of four places, its share beside another one. A request
- * that gets a place by the turn of the address may be too slow as well.
+ * Returns the requests of clients that were too slow. The address keeps two of four places, its share beside another one, so that
+ * one look ends two at most; on a busy machine, a third one was seen, for a reason that is not known.
  */
 function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   const slow = tooSlow(ends);

@@ -121,7 +121,7 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
   });
 }
 
-/** The statuses of Node's own answers; 400 for all other errors. */
+/** The status for each code of an error of Node's parser; a code that is not listed gets 400. */
 const STATUSES: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,

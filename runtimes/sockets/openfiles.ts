@@ -12,7 +12,7 @@ const { process, Deno } = globalThis as unknown as {
   Deno?: { permissions: { querySync(descriptor: { name: string }): { state: string } } };
 };
 
-/** The part of Node's report about the process that has the limit. */
+/** The members of Node's diagnostic report (`process.report`) that contain the limit. */
 interface Report {
   readonly userLimits?: { readonly open_files?: { readonly soft?: number | "unlimited" } };
 }
@@ -23,8 +23,8 @@ const MAX_DEFAULT = 4096;
 let known: number | undefined;
 
 /**
- * Returns how many files and sockets this process may have open (`ulimit -n`): `Infinity` without a limit, `undefined` where
- * the runtime does not tell it. It is read once.
+ * Returns how many files and sockets this process may have open (`ulimit -n`): `Infinity` without a limit, `undefined` on a
+ * runtime that does not report the limit. The system is asked at the first call only.
  */
 export function limitOfOpenFiles(): number | undefined {
   return (known ??= readLimit());

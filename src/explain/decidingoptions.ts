@@ -230,7 +230,7 @@ function joinFields(list: HeaderList): Map<string, string> {
   return groups;
 }
 
-/** Finds the name in a list that stands for this field, as the core compares names. */
+/** Returns the name in a list that equals a field name by the rules of `NameSet`, which fold case and punctuation. */
 function findCovering(names: readonly string[], name: string): string | undefined {
   return names.find((each) => new NameSet([each]).has(name));
 }

@@ -92,7 +92,7 @@ export interface Socket {
   /** Makes the socket call `onTimeout` after this number of milliseconds without a byte. */
   setTimeout(ms: number): void;
   /**
-   * Calls back if the upstream has closed its direction in order; a reset is reported to `onError` instead.
+   * Calls `done` if the upstream has ended its direction with a FIN. After a reset, `onError` is called instead.
    * @param isTunnel whether the end counts although bytes wait for the upstream, which may never take them
    */
   confirmEnd(done: () => void, isTunnel?: boolean): void;

@@ -18,7 +18,7 @@ import type { TlsOptions } from "../target/target.ts";
 export interface DnsOptions {
   /**
    * Milliseconds for which addresses from the system's resolver are kept: 10 000 by default. The system does not report the
-   * TTL of a record. With `0`, each new connection looks the name up.
+   * TTL of a record. With `0`, the name is looked up for each new connection.
    */
   ttl?: number;
   /**

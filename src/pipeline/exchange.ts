@@ -8,7 +8,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts"
 import type { Scope } from "../transport/scope.ts";
 import type { Target } from "../upstreams/upstreams.ts";
 
-/** A value, or a promise of it. Code that gets the value itself goes on at once, and allocates no promise. */
+/** A value, or a promise of it. A step that returns the value itself costs no promise, and the next step runs at once. */
 export type MaybePromise<T> = T | Promise<T>;
 
 /**

@@ -92,7 +92,7 @@ export function countTaken(reader: object | undefined, received: number): number
   return sink.isUnread === true ? undefined : received - (sink.unsent ?? 0);
 }
 
-/** Returns the error of a client that is too slow. Its status tells it from other errors of requests. */
+/** Returns the error of a request whose client is too slow. No other error of the library has the status 408. */
 function tooSlow(minRate: number): ProxyError {
   return new ProxyError("http_request_error", {
     status: CLIENT_TOO_SLOW,

@@ -54,7 +54,7 @@ export interface Checked {
   isUp: boolean;
   /** The number of the ejection that it is in; 0 if it is not ejected. */
   readonly ejection: number;
-  /** Lets it get requests again after an ejection. */
+  /** Ends the ejection of the upstream. */
   endEjection(): void;
 }
 

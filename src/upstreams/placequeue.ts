@@ -54,7 +54,7 @@ class TakenPlace implements Holder {
   }
 }
 
-/** The attempts that have a place, by the question with which each asked for it. */
+/** The attempts that have a place. The key is the request with which `pick` was called for the attempt. */
 class TakenPlaces implements Places {
   readonly byRequest: Map<PickRequest, TakenPlace> = new Map();
 

@@ -37,7 +37,7 @@ export function cutCookies(
   headers.length = end;
 }
 
-/** Returns the value of a cookie of this name; undefined for another one. */
+/** Returns the value in a pair `name=value` of a Cookie field; undefined if the cookie has another name. */
 function valueOf(pair: string, name: string): string | undefined {
   const equals = pair.indexOf("=");
   return equals >= 0 && trimOws(pair.slice(0, equals)) === name

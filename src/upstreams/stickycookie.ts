@@ -17,8 +17,8 @@ export interface CookieOptions {
   name?: string;
   /**
    * The key of the hash that makes the values: at least 32 random characters, the same in all processes with these
-   * upstreams, and after a restart. A client that knows it can compute the cookie of every upstream. Without it, each target
-   * makes a secret, and its cookies are not valid after a restart or in another process.
+   * upstreams, and after a restart. A client that has the secret can compute the cookie of every upstream. Without this option, each
+   * target makes a secret, and its cookies are not valid after a restart or in another process.
    * @default a random one
    */
   secret?: string;

@@ -10,8 +10,8 @@ export function unprocessed(message: string, cause?: unknown): ProxyError {
 const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
 const REFUSED_STREAM = 7;
 /**
- * The upstream finds that it is asked for too much. The runtimes use the same code themselves, for the stream of a response
- * whose head is longer than we accept: on a stream, the two cannot be told apart.
+ * The upstream reports excessive load. The runtimes reset a stream with the same code themselves if the head of a response is
+ * longer than the proxy accepts, so that the code of a stream does not say which of the two has happened.
  */
 const ENHANCE_YOUR_CALM = 11;
 const CALM_GOAWAY =

@@ -52,7 +52,7 @@ export interface StreamPool {
   assign(attempt: StreamAttempt): void;
   /** Removes an attempt that waits for a connection. */
   leave(attempt: StreamAttempt): void;
-  /** Returns the error of an attempt that waits for a connection when its time has passed. */
+  /** Returns the error of an attempt whose time limit passes while it waits for a connection. */
   explainWait(since: number): ProxyError;
   /** Counts the place of an attempt as free, if it was counted before. */
   freePlace(attempt: StreamAttempt): void;
