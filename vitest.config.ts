@@ -1,7 +1,12 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { defineConfig, type ViteUserConfig, type ViteUserConfigFnObject } from "vitest/config";
+import {
+  defineConfig,
+  type TestProjectInlineConfiguration,
+  type ViteUserConfig,
+} from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { hostNames } from "./test/hosts/_hosts.ts";
 
 type Plugin = NonNullable<ViteUserConfig["plugins"]>[number];
 
@@ -18,46 +23,56 @@ const frameworks: Plugin = {
   },
 };
 
-function isHost({ moduleId }: TestSpecification): boolean {
-  return /\/hosts\.[^/]+$/.test(moduleId);
+function isSuite(file: TestSpecification): boolean {
+  return file.project.name.startsWith("suite:");
 }
 
 /**
- * Runs the suite of each host first: these files take longest. By its own rule, vitest begins with the largest files,
- * and would run them last, when most of its processes have nothing left to do.
+ * Begins with the files that take longest: those of the suite. By its own rule, vitest begins with the largest files,
+ * and would run these last, when most of its processes have nothing left to do.
  */
-class HostsFirst extends BaseSequencer {
+class SuiteFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- vitest's, not an array's
     const sorted = await super.sort(files);
-    return [...sorted.filter(isHost), ...sorted.filter((file) => !isHost(file))];
+    return [...sorted.filter(isSuite), ...sorted.filter((file) => !isSuite(file))];
   }
 }
 
 // The tests start many Node processes. With compiled code from a cache, a start of the command takes a third of the time.
 process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
 
-/** Tests that start processes, or send much over sockets, which `npm run test:quick` leaves out. */
-const SLOW = [
-  "attachcontinue,bench,body.unframed,cli,clienttimeouts,deno,deployments,dns,examples,growth,http2,inprocess,install",
-  "leaks,miniflare,pipeline,pool,readme.run,reuse,stale,storm,transport,undici.entry,upgradesocket,upload,upstreams.runtimes,upstreams.simulation,websocket,work",
-  "wrapped",
-].join(",");
-const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,undici-*,workerd";
+/** A project: the test files of these rooms, which are folders of `test/`. */
+function toProject(
+  name: string,
+  rooms: string[],
+  test: object = {},
+): TestProjectInlineConfiguration {
+  return {
+    extends: true,
+    test: { name, include: rooms.map((room) => `test/${room}/**/*.test.ts`), ...test },
+  };
+}
 
-const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
+const config: ViteUserConfig = defineConfig({
   plugins:
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
   test: {
-    include: ["test/**/*.test.ts"],
-    ...(mode === "quick" && {
-      exclude: [`test/{${SLOW}}.*`, `test/hosts.{${HOSTS}}.*`],
-    }),
+    projects: [
+      ...hostNames.map((host) => toProject(`suite:${host}`, ["suite"], { env: { HOST: host } })),
+      toProject("unit", ["unit", "house"], { isolate: false }),
+      toProject("node", ["runtimes/node"]),
+      toProject("runtimes", ["runtimes", "work", "storm"], {
+        exclude: ["test/runtimes/node/**"],
+      }),
+      toProject("command", ["command", "integrations"]),
+      toProject("project", ["project"]),
+    ],
     // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.
     pool: "forks",
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
     maxWorkers: 4,
-    sequence: { sequencer: HostsFirst },
+    sequence: { sequencer: SuiteFirst },
     // Only code that runs in the processes of the tests themselves is counted, which are all on Node.
     coverage: {
       provider: "v8",
@@ -68,6 +83,6 @@ const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
-}));
+});
 
 export default config;

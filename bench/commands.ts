@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { toCapnp } from "../test/_capnp.ts";
+import { toCapnp } from "../test/helpers/capnp.ts";
 import type { Tls } from "./rounds.ts";
 
 /** A program and its arguments. */

@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createProxy } from "../runtimes/node.ts";
 import type { PoolStats } from "../src/transport.ts";
-import { listen } from "../test/_serve.ts";
+import { listen } from "../test/helpers/serve.ts";
 
 /** The configuration of a server, which is passed to it as JSON. */
 export type Role =

@@ -14,7 +14,7 @@ import { Pool } from "undici";
 import { toStamp } from "./code.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import type { PoolStats } from "../src/transport/stats.ts";
-import { makeCertificate } from "../test/_certificate.ts";
+import { makeCertificate } from "../test/helpers/certificate.ts";
 import type { Role, State } from "./pool-servers.ts";
 import { sleep } from "./program.ts";
 import { describeMachine } from "./report.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
 import { type RequestListener, ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
-import { type Handlers, listen, serve, type ServerKind } from "../../test/_serve.ts";
+import { type Handlers, listen, serve, type ServerKind } from "../../test/helpers/serve.ts";
 
 export const port: number = Number(process.env["PORT"]);
 export const target: string = process.env["TARGET"] ?? "";

@@ -1,5 +1,5 @@
 /** A proxy on Bun that only calls `fetch`. */
-import { getEnv, serveBun } from "../../test/_serve.bun.ts";
+import { getEnv, serveBun } from "../../test/helpers/serve.bun.ts";
 
 const target = getEnv("TARGET");
 

@@ -1,5 +1,5 @@
 /** Fetchway on Deno over Deno's `fetch`. */
 import { createProxy } from "../../runtimes/fetch.ts";
-import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
+import { getEnv, serveDeno } from "../../test/helpers/serve.deno.ts";
 
 serveDeno(createProxy({ target: getEnv("TARGET") ?? "" }).fetch, Number(getEnv("PORT")));

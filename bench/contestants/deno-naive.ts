@@ -1,5 +1,5 @@
 /** A proxy on Deno that only calls `fetch`. */
-import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
+import { getEnv, serveDeno } from "../../test/helpers/serve.deno.ts";
 
 const target = getEnv("TARGET") ?? "";
 

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import type { Certificate } from "../../test/_certificate.ts";
+import type { Certificate } from "../../test/helpers/certificate.ts";
 import type { Command } from "../commands.ts";
 
 /** Where a contestant listens, and what it may use. */

@@ -13,7 +13,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { limitOfOpenFiles } from "../../runtimes/node.ts";
-import { makeCertificate } from "../../test/_certificate.ts";
+import { makeCertificate } from "../../test/helpers/certificate.ts";
 import { number, readCommandLine, select } from "../commandline.ts";
 import { type Command, hasCommand } from "../commands.ts";
 import { freePort, Program, sleep } from "../program.ts";

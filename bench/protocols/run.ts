@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { toStamp } from "../code.ts";
-import { makeCertificate } from "../../test/_certificate.ts";
+import { makeCertificate } from "../../test/helpers/certificate.ts";
 import type { Command } from "../commands.ts";
 import type { Contestant } from "../contestants.ts";
 import { readCommandLine } from "../commandline.ts";

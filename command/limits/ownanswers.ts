@@ -5,7 +5,7 @@
  * - Rests on: `socket._httpMessage` is the response that is being sent on a connection, as in Node's own listener for errors.
  * - Check: a value without `headersSent` counts as no response.
  * - Otherwise: the 400 for a bad request may follow the bytes of the response before it. The connection is closed anyway.
- * - Test: test/internals.ownanswers.node.test.ts.
+ * - Test: test/command/ownanswers.node.test.ts.
  */
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Http2ServerRequest, ServerHttp2Session } from "node:http2";

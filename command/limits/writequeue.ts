@@ -6,7 +6,7 @@
  * - Check: the property must be a number.
  * - Otherwise: only whole chunks count as progress, so that a client that takes longer than the timeout for one chunk is
  *   taken for one that does not read.
- * - Test: test/internals.writequeue.node.test.ts.
+ * - Test: test/command/writequeue.node.test.ts.
  */
 import type { Socket } from "node:net";
 

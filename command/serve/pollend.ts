@@ -7,7 +7,7 @@
  *   system ignores it.
  * - Check: whether the signal arrives. Before it has, no other one is sent.
  * - Otherwise: new clients wait until a poll finds fewer events.
- * - Test: test/pollend.node.test.ts, "a signal that never arrives is sent once".
+ * - Test: test/command/pollend.node.test.ts, "a signal that never arrives is sent once".
  */
 import type { EventEmitter } from "node:events";
 import process from "node:process";

@@ -64,7 +64,7 @@ export function attachContinue(server: Server, match: Match): void {
  *   streams, not for requests.
  * - Check: the request must have the method.
  * - Otherwise: the callback is called at once, as if the body were being read.
- * - Test: test/attachcontinue.firstread.node.test.ts.
+ * - Test: test/runtimes/node/attachcontinue.firstread.test.ts.
  */
 export function onFirstRead(message: IncomingMessage, callback: () => void): void {
   if (!("_read" in message)) return callback();

@@ -379,7 +379,7 @@ const EMPTY = new Uint8Array();
  * - Check: `hasObsText` looks for such bytes, so that no other head depends on this.
  * - Otherwise: the head is sent by `flushHeaders()`, which Node documents. An empty chunk would not make middleware that
  *   compresses send the head, because such middleware sends nothing before a chunk that is not empty.
- * - Test: test/noderesponse.flushhead.node.test.ts.
+ * - Test: test/runtimes/node/noderesponse.flushhead.test.ts.
  */
 export function flushHead(res: ServerResponse, headers: HeaderList): void {
   if (hasObsText(headers)) res.write(EMPTY);

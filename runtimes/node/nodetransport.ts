@@ -29,7 +29,7 @@ let shared: Buffer | undefined;
  *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
  * - Check: at every use, the system is not Windows and the runtime not Deno.
  * - Otherwise: undefined. The socket emits `data`, with new memory for each read.
- * - Test: test/nodetransport.node.test.ts.
+ * - Test: test/runtimes/node/nodetransport.test.ts.
  */
 export function takeShared(): Buffer | undefined {
   if (process.platform === "win32" || "Deno" in globalThis) return undefined;
@@ -45,7 +45,7 @@ export function takeShared(): Buffer | undefined {
  * - Check: `BodySource.whole()` tells after the wait whether the body has arrived. The pool checks whether a connection is
  *   usable.
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
- * - Test: test/nodetransport.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
+ * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "costs nothing, not even a POST".
  */
 const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);

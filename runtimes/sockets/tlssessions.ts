@@ -5,7 +5,7 @@
  *   the session of the new connection. The agent sets this option only for its own requests.
  * - Check: the agent must have a method that caches sessions.
  * - Otherwise: the option is left out, and each connection has a full TLS handshake.
- * - Test: test/internals.tlssessions.node.test.ts.
+ * - Test: test/runtimes/node/internals/tlssessions.test.ts.
  */
 
 /** The options that make an agent resume the TLS session of the last connection with the same key. */

@@ -15,7 +15,8 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
-import { type HostName, type NodeHttpHost, startHost } from "../_host.ts";
+import { type NodeHttpHost, startHost } from "../hosts/_host.ts";
+import type { HostName } from "../hosts/_hosts.ts";
 
 type Name = HostName | NodeHttpHost;
 

@@ -14,9 +14,9 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { WebSocket, WebSocketServer } from "ws";
-import { startProgram } from "../_program.ts";
-import { listen } from "../_serve.ts";
-import { within } from "../_wait.ts";
+import { startProgram } from "../helpers/program.ts";
+import { listen } from "../helpers/serve.ts";
+import { within } from "../helpers/wait.ts";
 
 const { values } = parseArgs({
   options: {

@@ -4,7 +4,7 @@
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
-import type { TestName } from "../_suite.ts";
+import type { TestName } from "../suite/_suite.ts";
 import { ADVISORY_ID } from "./advisories.ts";
 import { type RequirementId, requirements } from "./requirements.ts";
 
@@ -116,7 +116,7 @@ export function advisoriesIn(file: string, source: string): Marked<string>[] {
 
 /** Calls a function with each file of tests and its source. */
 function readTests<T>(read: (file: string, source: string) => T[]): T[] {
-  const files = globSync(["*.test.ts", "suite/*.ts"], { cwd: TESTS }).toSorted();
+  const files = globSync(["**/*.test.ts", "suite/*.ts"], { cwd: TESTS }).toSorted();
   return files
     .filter((file) => !OWN.has(basename(file)))
     .flatMap((file) => read(file, readFileSync(new URL(file, TESTS), "utf8")));

@@ -3,7 +3,7 @@
  * no modules of Node.
  */
 import * as ours from "#fetchway";
-import { createSetup, setups, type Setup, type SetupName } from "../_setups.ts";
+import { createSetup, setups, type Setup, type SetupName } from "./_setups.ts";
 
 /**
  * Returns a handler that calls `proxyFetch`, or a created proxy's `fetch` if the run sets options that only

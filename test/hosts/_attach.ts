@@ -1,6 +1,6 @@
 import * as ours from "#fetchway";
-import type { Serving } from "../_serve.ts";
-import type { Setup } from "../_setups.ts";
+import type { Serving } from "../helpers/serve.ts";
+import type { Setup } from "./_setups.ts";
 
 /**
  * Makes a proxy of a setup take the upgrades of a server of Node's.

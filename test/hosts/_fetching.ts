@@ -3,7 +3,7 @@
  * file, so it uses only web APIs.
  */
 import type { CreateProxyOptions, Proxy } from "#fetchway";
-import type { Setup } from "../_setups.ts";
+import type { Setup } from "./_setups.ts";
 
 /**
  * Creates the proxy of a setup, or returns undefined if `createProxy` throws because `fetch` lacks a feature that the

@@ -1,6 +1,6 @@
 /** A host on Bun. It uses no modules of Node. */
 import { createProxy } from "#fetchway";
-import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
+import { exitWithParent, getEnv, serveBun } from "../helpers/serve.bun.ts";
 import { announce } from "./_announce.ts";
 
 await announce(

@@ -1,6 +1,6 @@
 /** A host on Deno. It uses no modules of Node. */
 import { createProxy } from "#fetchway";
-import { exitWithParent, getEnv, serveDeno } from "../_serve.deno.ts";
+import { exitWithParent, getEnv, serveDeno } from "../helpers/serve.deno.ts";
 import { announce } from "./_announce.ts";
 
 await announce(

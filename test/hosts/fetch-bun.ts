@@ -1,6 +1,6 @@
 /** A host on Bun, with its global `fetch` in place of Fetchway's own HTTP client. */
 import { createProxy } from "#fetchway";
-import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
+import { exitWithParent, getEnv, serveBun } from "../helpers/serve.bun.ts";
 import { announce } from "./_announce.ts";
 import { createFetching, refusing } from "./_fetching.ts";
 

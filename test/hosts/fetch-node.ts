@@ -1,7 +1,7 @@
 /** A host on `node:http`, with the global `fetch` in place of Fetchway's own HTTP client. */
 import type { RequestListener } from "node:http";
 import { createProxy } from "#fetchway";
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { announce } from "./_announce.ts";
 import { createFetching } from "./_fetching.ts";
 

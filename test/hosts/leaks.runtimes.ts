@@ -6,9 +6,9 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { createProxy, type Proxy } from "#fetchway";
 import { createProxy as createNodeProxy } from "../../runtimes/node.ts";
-import { serve } from "../_serve.ts";
-import { serveBun } from "../_serve.bun.ts";
-import { serveDeno } from "../_serve.deno.ts";
+import { serve } from "../helpers/serve.ts";
+import { serveBun } from "../helpers/serve.bun.ts";
+import { serveDeno } from "../helpers/serve.deno.ts";
 import type { Holdings } from "./leaks.ts";
 
 declare const Bun: { gc(isFull: boolean): void } | undefined;

@@ -5,7 +5,7 @@
 import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { createProxy } from "#fetchway";
-import { type Handlers, serve, type ServerKind } from "../_serve.ts";
+import { type Handlers, serve, type ServerKind } from "../helpers/serve.ts";
 
 declare const gc: () => void;
 

@@ -1,5 +1,5 @@
 import { createProxy } from "#fetchway";
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { announce } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {

@@ -3,7 +3,7 @@
  * proxy's.
  */
 import { createProxy } from "#fetchway";
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { announce, reportError } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {

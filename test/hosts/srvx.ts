@@ -1,4 +1,4 @@
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { attach } from "./_attach.ts";
 import { announce, bindFetch, reportError } from "./_announce.ts";
 

@@ -1,6 +1,6 @@
 /** A host on Hono with the entry over undici. */
 import * as entry from "../../runtimes/undici.ts";
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { attach } from "./_attach.ts";
 import { announce, bindFetch, dropBodyFailures } from "./_announce.ts";
 

@@ -1,6 +1,6 @@
 /** A host on `node:http` with the entry over undici. */
 import { createProxy } from "../../runtimes/undici.ts";
-import { serve } from "../_serve.ts";
+import { serve } from "../helpers/serve.ts";
 import { announce } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { toCapnp } from "../_capnp.ts";
-import { setups } from "../_setups.ts";
+import { toCapnp } from "../helpers/capnp.ts";
+import { setups } from "./_setups.ts";
 
 const upstream = process.env["UPSTREAM"];
 if (!upstream) throw new Error("UPSTREAM is not set");

@@ -1,6 +1,6 @@
 /** The Worker of the workerd host. It uses no modules of Node. */
 import { createProxy, type ExecutionContext, type Proxy } from "../../runtimes/workerd.ts";
-import { createSetup, type SetupName } from "../_setups.ts";
+import { createSetup, type SetupName } from "./_setups.ts";
 
 interface Env {
   SETUP: SetupName;

@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import { listen } from "../_serve.ts";
-import { settled, until } from "../_wait.ts";
+import { listen } from "../helpers/serve.ts";
+import { settled, until } from "../helpers/wait.ts";
 
 const command = new URL("../../command/main.ts", import.meta.url);
 const holder = new URL("_holder.ts", import.meta.url);

@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { compareVersions } from "../_node.ts";
+import { ON_NODE } from "../hosts/_hosts.ts";
+import { compareVersions } from "../hosts/_node.ts";
 
 const root = join(import.meta.dirname, "../..");
 /** The scratch folder. Git ignores it, and `npm ci` removes it. */
@@ -95,9 +96,8 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
   const outdir = join(folder, "test");
   await build({
     absWorkingDir: root,
-    entryPoints: ["node", "slow", "srvx", "h3", "hono"]
-      .map((host) => `test/hosts/${host}.ts`)
-      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport/index.ts")
+    entryPoints: ON_NODE.map((host) => `test/hosts/${host}.ts`)
+      .concat("test/work/_host.ts", "test/storm/wrap.ts", "examples/transport/index.ts")
       .concat(COMMAND),
     outbase: ".",
     outdir: folder,

@@ -1,5 +1,6 @@
 /**
- * Runs the tests of the hosts on Node, those of the Node entry (`*.node.test.ts`), those of `--workers`, and a storm, with
+ * Runs the tests of the hosts on Node, those of the Node entry (in `test/runtimes/node/`, and
+ * `*.node.test.ts`), those of `--workers`, and a storm, with
  * other versions of Node and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
@@ -8,7 +9,7 @@
  * of the Node entry have their servers in the process of Vitest, so Vitest itself runs on the other version.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import {
@@ -20,20 +21,20 @@ import {
   installNode,
   pinned,
 } from "./install.ts";
+import { type HostName, ON_NODE } from "../hosts/_hosts.ts";
 
 const root = join(import.meta.dirname, "../..");
-const HOSTS = ["node", "slow", "srvx", "h3", "hono"];
 
 const { values } = parseArgs({
   options: {
     nodes: { type: "string" },
-    hosts: { type: "string", default: HOSTS.join(",") },
+    hosts: { type: "string", default: ON_NODE.join(",") },
     exchanges: { type: "string", default: "2000" },
   },
 });
 const hosts = values.hosts.split(",");
-const unknown = hosts.find((name) => !HOSTS.includes(name));
-if (unknown !== undefined) throw new Error(`--hosts ${unknown}: use some of ${HOSTS.join(", ")}`);
+const unknown = hosts.find((name) => !ON_NODE.includes(name as HostName));
+if (unknown !== undefined) throw new Error(`--hosts ${unknown}: use some of ${ON_NODE.join(", ")}`);
 
 interface Row {
   node: string;
@@ -85,12 +86,16 @@ function runOn(
  * The tests of the Node entry, among them those of code that depends on undocumented parts of Node and of the
  * frameworks.
  */
-const inProcess = readdirSync(join(root, "test"))
-  .filter((name) => name.endsWith(".node.test.ts") && !name.startsWith("hosts."))
-  .map((name) => `test/${name}`);
+const inProcess = [
+  "--project=node",
+  "--project=runtimes",
+  "--project=command",
+  "test/runtimes/node/",
+  ".node.test.ts",
+];
 
 /** The tests of the command with workers, which Vitest starts on the other version of Node. */
-const WORKERS = ["test/cli.workers.test.ts"];
+const WORKERS = ["test/command/workers.test.ts"];
 /** Versions on which a message to a worker is lost if it comes before the worker listens. */
 const LOSING_MESSAGES = ["22.12.0", "23.11.0", "24.0.0"];
 
@@ -101,8 +106,9 @@ function emptyRow(node: string, frameworks: string): Row {
 function runTests(node: string, frameworks: string, files: string): Row {
   const row = emptyRow(node, frameworks);
   // Besides the behaviour of the hosts, test which fast paths they use.
-  const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
-  runVitest(row, files, tests, process.execPath);
+  const suites = hosts.map((host) => `--project=suite:${host}`);
+  runVitest(row, files, suites, process.execPath);
+  runVitest(row, files, ["test/work/hosts.test.ts"], process.execPath);
   runVitest(row, files, inProcess, installNode(node));
   runVitest(row, files, WORKERS, process.execPath);
   return row;

@@ -1,6 +1,6 @@
 /** The upstream of a storm: answers each request as its plan says. */
-import type { Call } from "../_link.ts";
-import { pause } from "../_wait.ts";
+import type { Call } from "../helpers/link.ts";
+import { pause } from "../helpers/wait.ts";
 import { locate, waitFor, writeCut } from "./message.ts";
 import type { Ending } from "./plan.ts";
 import type { Record } from "./record.ts";

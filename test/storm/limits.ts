@@ -1,6 +1,6 @@
 /** Features that the storm does not use on a host, because the host's server or HTTP client lacks them. */
-import type { HostName } from "../_host.ts";
-import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
+import { type HostName, ON_NODE } from "../hosts/_hosts.ts";
+import { hostVersion, isInRange, type NodeRange } from "../hosts/_node.ts";
 
 /** The features that a plan may use. */
 export const FEATURES = [
@@ -29,8 +29,6 @@ interface Limit {
   feature: Feature;
   reason: string;
 }
-
-const ON_NODE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
 
 export const limits: readonly Limit[] = [
   ...ON_NODE.map((host): Limit => ({

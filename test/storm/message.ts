@@ -1,7 +1,7 @@
 /** Builds the bytes of a plan's messages, and writes them. */
 import type { Socket } from "node:net";
-import { pause } from "../_wait.ts";
-import { bytesOf, chunk, lastChunk } from "../_wire.ts";
+import { pause } from "../helpers/wait.ts";
+import { bytesOf, chunk, lastChunk } from "../helpers/wire.ts";
 import { makeBody } from "./blocks.ts";
 import type { Exchange, Message, Place, Wait } from "./plan.ts";
 

@@ -1,5 +1,5 @@
 /** The plan of a session, which is one connection of a client. The seed determines all of it. */
-import type { SetupName } from "../_setups.ts";
+import type { SetupName } from "../hosts/_setups.ts";
 
 export type How = "FIN" | "RST";
 

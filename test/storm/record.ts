@@ -1,6 +1,6 @@
 /** The result of an exchange, and the invariants that must hold for it. */
-import type { ResponseHead } from "../_client.ts";
-import type { Call } from "../_link.ts";
+import type { ResponseHead } from "../helpers/client.ts";
+import type { Call } from "../helpers/link.ts";
 import { explainBytes } from "./blocks.ts";
 import { makeRequest, makeResponse, padding, type Wire } from "./message.ts";
 import type { Exchange, Intrusion, Session } from "./plan.ts";

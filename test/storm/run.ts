@@ -9,18 +9,14 @@
  * `--without` leaves features out of the plans, `--except` leaves invariants unchecked.
  */
 import { parseArgs } from "node:util";
-import type { HostName } from "../_host.ts";
+import { type HostName, ON_NODE, OWN } from "../hosts/_hosts.ts";
 import { FEATURES } from "./limits.ts";
 import { INVARIANTS } from "./record.ts";
 import { createSeed, describeStorm } from "./report.ts";
 import { Storm } from "./storm.ts";
-import { type Variant, VARIANTS, WRAPPABLE } from "./variants.ts";
+import { type Variant, VARIANTS } from "./variants.ts";
 
-const HOSTS: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono", "bun", "deno", "workerd"];
-const ALL = [
-  ...HOSTS,
-  ...WRAPPABLE.flatMap((host) => VARIANTS.map((variant) => `${host}:${variant}`)),
-];
+const ALL = [...OWN, ...ON_NODE.flatMap((host) => VARIANTS.map((variant) => `${host}:${variant}`))];
 
 const { values } = parseArgs({
   options: {

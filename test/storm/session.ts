@@ -1,6 +1,6 @@
 /** The client of a storm, which carries out the plan of a session. */
-import type { Client, ResponseHead } from "../_client.ts";
-import { pause, within } from "../_wait.ts";
+import type { Client, ResponseHead } from "../helpers/client.ts";
+import { pause, within } from "../helpers/wait.ts";
 import { locate, waitFor, writeCut } from "./message.ts";
 import type { Leave, Session } from "./plan.ts";
 import type { Outcome, Record } from "./record.ts";

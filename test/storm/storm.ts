@@ -1,9 +1,10 @@
 /** Runs sessions against a host until there were enough exchanges, and records the violations of invariants. */
-import { connect } from "../_client.ts";
-import { type Host, type HostName, startHost } from "../_host.ts";
-import type { Call } from "../_link.ts";
-import { Upstream } from "../_upstream.ts";
-import { until } from "../_wait.ts";
+import { connect } from "../helpers/client.ts";
+import { type Host, startHost } from "../hosts/_host.ts";
+import type { HostName } from "../hosts/_hosts.ts";
+import type { Call } from "../helpers/link.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { until } from "../helpers/wait.ts";
 import { answer } from "./answer.ts";
 import { canDo, type Feature } from "./limits.ts";
 import { IDS_PER_SESSION, type Session } from "./plan.ts";

@@ -3,14 +3,11 @@
  * listeners.
  */
 import { pathToFileURL } from "node:url";
-import type { HostName } from "../_host.ts";
-import { hostFile } from "../_node.ts";
+import { hostFile } from "../hosts/_node.ts";
 
 export const VARIANTS = ["wrapped", "wrapped-late"] as const;
 /** Whether the prototypes are wrapped before the proxy is loaded, or after (`-late`). */
 export type Variant = (typeof VARIANTS)[number];
-
-export const WRAPPABLE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
 
 /** Returns the flags of Node for a variant. The seed decides which methods are wrapped. */
 export function variantFlags(variant: Variant | undefined, seed: number): string[] {

@@ -1,13 +1,13 @@
 /** A client that disconnects closes its upstream request, and an incomplete upload never looks complete. */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
-import { pour } from "../_large.ts";
+import type { Client } from "../helpers/client.ts";
+import { pour } from "../helpers/large.ts";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import type { Call } from "../_link.ts";
-import { until, within } from "../_wait.ts";
-import { chunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import type { Call } from "../helpers/link.ts";
+import { until, within } from "../helpers/wait.ts";
+import { chunk, request } from "../helpers/wire.ts";
 
 const promptly = 1000;
 const ways = ["FIN", "RST"] as const;

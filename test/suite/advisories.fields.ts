@@ -1,7 +1,7 @@
 /** Advisories about header fields: whose fields the upstream believes. */
 import { expect } from "vitest";
-import type { Tools } from "../_suite.ts";
-import { chunk, request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { chunk, request, type Header } from "../helpers/wire.ts";
 import { own, said } from "./forwarding.ts";
 
 /** The characters that PHP, CGI and others replace in a name by `_`, besides `_` itself. */

@@ -1,9 +1,9 @@
 /** Advisories about message framing: where one message ends and the next begins, in both directions. */
 import { expect } from "vitest";
-import { handshake } from "../_handshake.ts";
-import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
-import { chunk, lastChunk, request, type Header } from "../_wire.ts";
+import { handshake } from "../helpers/handshake.ts";
+import type { Tools } from "./_suite.ts";
+import { until } from "../helpers/wait.ts";
+import { chunk, lastChunk, request, type Header } from "../helpers/wire.ts";
 
 const CHUNKED: Header = ["Transfer-Encoding", "chunked"];
 const HIDDEN = "GET /smuggled HTTP/1.1\r\nHost: internal\r\n\r\n";

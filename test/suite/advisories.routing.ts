@@ -1,7 +1,7 @@
 /** Advisories about paths and targets: where a request goes, and who has seen the same path. */
 import { expect } from "vitest";
-import type { Tools } from "../_suite.ts";
-import { request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request } from "../helpers/wire.ts";
 
 export const advisedRouting = {
   async "CVE-2026-88009: a target that is neither a path nor a URL is refused"(

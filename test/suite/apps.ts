@@ -1,11 +1,11 @@
 /** Tests with an app in the host's own process as the target. The same rules hold as for other upstreams. */
 import { gunzipSync } from "node:zlib";
 import { expect } from "vitest";
-import type { Answer } from "../_client.ts";
-import { digestOf, mebibyte, pour } from "../_large.ts";
-import type { Tools } from "../_suite.ts";
-import { patience, pause } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Answer } from "../helpers/client.ts";
+import { digestOf, mebibyte, pour } from "../helpers/large.ts";
+import type { Tools } from "./_suite.ts";
+import { patience, pause } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 interface Seen {
   method: string;

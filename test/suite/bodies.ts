@@ -1,10 +1,10 @@
 /** Methods, and the framing of request bodies that reach the upstream. */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
+import type { Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { until } from "../helpers/wait.ts";
+import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
 async function expectMethod(t: Tools, method: string, body?: string): Promise<void> {
   const answer = await t.ask(request(method, `/${method}`, [], body));

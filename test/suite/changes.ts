@@ -1,10 +1,10 @@
 /** Bodies that `transformText` of fetchway/bodies changes. The setup turns text into upper case. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
-import type { Answer } from "../_client.ts";
-import { mebibyte } from "../_large.ts";
-import type { Tools } from "../_suite.ts";
-import { chunk, request, type Header } from "../_wire.ts";
+import type { Answer } from "../helpers/client.ts";
+import { mebibyte } from "../helpers/large.ts";
+import type { Tools } from "./_suite.ts";
+import { chunk, request, type Header } from "../helpers/wire.ts";
 import { growth } from "./large.ts";
 
 const text = "grüße; ".repeat(500);

@@ -2,11 +2,11 @@
  * Requirements of the RFCs that no other theme covers. The host's server or the HTTP client must fulfil most of them.
  */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
+import type { Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
-import { chunk, lastChunk, request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { until, within } from "../helpers/wait.ts";
+import { chunk, lastChunk, request, type Header } from "../helpers/wire.ts";
 
 const HOST = "Host: proxy.test\r\n";
 const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;

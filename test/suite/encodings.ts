@@ -2,8 +2,8 @@
 import { brotliCompressSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 const text: Buffer = Buffer.from("a body that compresses well; ".repeat(400));
 

@@ -1,11 +1,11 @@
 /** Upstreams that are unreachable, truncate their responses, or do not speak HTTP. */
 import { expect } from "vitest";
-import type { Answer } from "../_client.ts";
-import { pour } from "../_large.ts";
+import type { Answer } from "../helpers/client.ts";
+import { pour } from "../helpers/large.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import type { Script } from "../_upstream.ts";
-import { chunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import type { Script } from "../helpers/upstream.ts";
+import { chunk, request } from "../helpers/wire.ts";
 
 export function expectGatewayError(
   t: Tools,

@@ -1,9 +1,9 @@
 /** Faulty upstreams: the response has the right status and RFC 9209 error type, and no connection stays in use. */
 import { expect } from "vitest";
-import { faults, type Fault } from "../_faults.ts";
-import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
-import { request } from "../_wire.ts";
+import { faults, type Fault } from "./_faults.ts";
+import type { Tools } from "./_suite.ts";
+import { until, within } from "../helpers/wait.ts";
+import { request } from "../helpers/wire.ts";
 import { expectGatewayError } from "./failures.ts";
 
 async function expectFault(t: Tools, fault: Fault): Promise<void> {

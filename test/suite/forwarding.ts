@@ -2,8 +2,8 @@
 import { expect } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 /** Forwarding fields that a client forges. */
 export const forged: Header[] = [

@@ -5,14 +5,14 @@
 import { createHash } from "node:crypto";
 import type { Socket } from "node:net";
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
+import type { Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import { handshake, offer } from "../_handshake.ts";
-import { mebibyte } from "../_large.ts";
-import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
-import { accept } from "../_websocket.ts";
-import { type Header, request } from "../_wire.ts";
+import { handshake, offer } from "../helpers/handshake.ts";
+import { mebibyte } from "../helpers/large.ts";
+import type { Tools } from "./_suite.ts";
+import { until } from "../helpers/wait.ts";
+import { accept } from "../helpers/websocket.ts";
+import { type Header, request } from "../helpers/wire.ts";
 import { growth } from "./large.ts";
 
 /** Writes a frame as a client does. The masking key is zero, so that the payload stays readable. */

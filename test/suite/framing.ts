@@ -1,11 +1,11 @@
 /** Requests whose length two parsers could read differently (request smuggling), and requests without a body. */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
+import type { Client } from "../helpers/client.ts";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
-import { chunk, lastChunk, request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { until } from "../helpers/wait.ts";
+import { chunk, lastChunk, request, type Header } from "../helpers/wire.ts";
 
 const smuggled = "GET /secret HTTP/1.1\r\nHost: inner.test\r\n\r\n";
 

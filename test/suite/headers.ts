@@ -1,9 +1,9 @@
 /** End-to-end fields arrive as they were sent: order, duplicates, case and bytes are kept, and no field is added. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { pause } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { pause } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 const repeated: Header[] = [
   ["X-Multi", "1"],

@@ -1,11 +1,11 @@
 /** Hooks that fail: `onError` answers, or the framework reports the exception. In both cases the exchange ends. */
 import { stripVTControlCharacters } from "node:util";
 import { expect } from "vitest";
-import type { Answer } from "../_client.ts";
-import { secret, type SetupName } from "../_setups.ts";
-import type { Tools } from "../_suite.ts";
-import { settled, until, within } from "../_wait.ts";
-import { chunk, request } from "../_wire.ts";
+import type { Answer } from "../helpers/client.ts";
+import { secret, type SetupName } from "../hosts/_setups.ts";
+import type { Tools } from "./_suite.ts";
+import { settled, until, within } from "../helpers/wait.ts";
+import { chunk, request } from "../helpers/wire.ts";
 
 const before = ["target", "clientAddress", "pathRewrite", "onRequest"];
 

@@ -2,11 +2,11 @@
  * Fields that belong to one connection are not forwarded (RFC 9110 §7.6.1), and connections are kept after a request.
  */
 import { expect } from "vitest";
-import type { Answer } from "../_client.ts";
+import type { Answer } from "../helpers/client.ts";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 /** Hop-by-hop fields with distinctive values, because each side sends some of these fields for its own connection. */
 const hopByHop: Header[] = [

@@ -3,15 +3,15 @@
  * none.
  */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
-import { framings, type Entry } from "../_corpus.ts";
-import { type AnswerEntry, answers } from "../_corpus.answers.ts";
-import { heads } from "../_corpus.heads.ts";
-import type { Call } from "../_link.ts";
+import type { Client } from "../helpers/client.ts";
+import { framings, type Entry } from "../helpers/corpus.ts";
+import { type AnswerEntry, answers } from "../helpers/corpus.answers.ts";
+import { heads } from "../helpers/corpus.heads.ts";
+import type { Call } from "../helpers/link.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { settled, until } from "../_wait.ts";
-import { request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { settled, until } from "../helpers/wait.ts";
+import { request } from "../helpers/wire.ts";
 
 /** The number of the first entry. All numbers must have three digits, because lengths in the corpus depend on it. */
 const first = 100;

@@ -1,11 +1,11 @@
 /** Interim responses (RFC 9110 §15.2): what the upstream sends before the final response, and who gets it. */
 import { expect } from "vitest";
-import type { Answer, Client } from "../_client.ts";
+import type { Answer, Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import { repeatsInterimFields } from "../_node.ts";
-import type { Tools } from "../_suite.ts";
-import { settled, until } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
+import { repeatsInterimFields } from "../hosts/_node.ts";
+import type { Tools } from "./_suite.ts";
+import { settled, until } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 const hints = (...headers: string[]): string =>
   `HTTP/1.1 103 Early Hints\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`;

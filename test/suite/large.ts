@@ -1,9 +1,9 @@
 /** Bodies far larger than all buffers arrive unchanged, with flat memory and at the pace of the slower side. */
 import { expect } from "vitest";
-import { digestOf, flushed, mebibyte, pour } from "../_large.ts";
-import type { Tools } from "../_suite.ts";
-import { pause, settled, until, within } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
+import { digestOf, flushed, mebibyte, pour } from "../helpers/large.ts";
+import type { Tools } from "./_suite.ts";
+import { pause, settled, until, within } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 const size: number = 192 * mebibyte;
 const warmUp: number = 64 * mebibyte;

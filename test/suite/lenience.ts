@@ -1,9 +1,9 @@
 /** Messages that are not valid HTTP/1.1 but that a server's parser may accept. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { within } from "../_wait.ts";
-import { request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { within } from "../helpers/wait.ts";
+import { request } from "../helpers/wire.ts";
 
 /** The hosts on Node's server, whose requests show the HTTP version that the request line has named. */
 const ON_NODE = /^(?:node|slow|srvx|h3|hono|undici.*)$/;

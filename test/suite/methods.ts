@@ -1,8 +1,8 @@
 /** Methods and request targets beside those that browsers send. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { type Header, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { type Header, request } from "../helpers/wire.ts";
 
 /** The methods of WebDAV and its extensions (RFC 4918, 3253, 3648, 3744, 4791, 5323, 5842), and QUERY. */
 const WEBDAV = (

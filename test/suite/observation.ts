@@ -3,10 +3,10 @@ import { once } from "node:events";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
 import type { RequestEnd } from "../../src/options/observationoptions.ts";
-import type { Tools } from "../_suite.ts";
-import { patience, within } from "../_wait.ts";
-import { accept } from "../_websocket.ts";
-import { chunk, type Header, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { patience, within } from "../helpers/wait.ts";
+import { accept } from "../helpers/websocket.ts";
+import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
 type Seen = Omit<RequestEnd, "request"> & { readonly url: string };
 

@@ -1,9 +1,9 @@
 /** Tests of hooks and limits. */
 import { expect } from "vitest";
-import { mebibyte, pour } from "../_large.ts";
-import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import { mebibyte, pour } from "../helpers/large.ts";
+import type { Tools } from "./_suite.ts";
+import { until, within } from "../helpers/wait.ts";
+import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
 /** Setups in which the proxy or a hook may read the body's stream. */
 const looking = ["limited", "hooked"] as const;

@@ -1,10 +1,10 @@
 /** Pipelined requests reach the upstream in an order that keeps their meaning (RFC 9112 §9.3.2). */
 import { expect } from "vitest";
-import type { SetupName } from "../_setups.ts";
+import type { SetupName } from "../hosts/_setups.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { settled, until } from "../_wait.ts";
-import { chunk, type Header, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { settled, until } from "../helpers/wait.ts";
+import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
 /** Waits until any request that the proxy sends too early has reached the upstream. */
 async function waitForStrays({ upstream }: Tools): Promise<void> {

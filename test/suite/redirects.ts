@@ -1,10 +1,10 @@
 /** Redirects that the proxy follows: the method, the repeated body, and the fields that must not be sent again. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { type Script, Upstream } from "../_upstream.ts";
-import { within } from "../_wait.ts";
-import { chunk, type Header, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { type Script, Upstream } from "../helpers/upstream.ts";
+import { within } from "../helpers/wait.ts";
+import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
 /** Answers a request for "/" with this redirect, and other requests with 200 and their own body. */
 function redirecting(status: number, location: string): Script {

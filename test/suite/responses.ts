@@ -1,9 +1,9 @@
 /** Responses of each status and framing. After each of them, the client's connection must be usable. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { until, within } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 /**
  * Requests these bytes twice on one connection, with a plain request after each: it would fail on a byte too many or

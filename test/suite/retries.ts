@@ -1,10 +1,10 @@
 /** Connections that break before a response: which requests are sent again, and which never are. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import type { Call } from "../_link.ts";
-import { until } from "../_wait.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import type { Call } from "../helpers/link.ts";
+import { until } from "../helpers/wait.ts";
+import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
 /** The ways in which an upstream closes a kept connection when the next request arrives on it. */
 const closings: ((call: Call) => void)[] = [(call) => call.close(), (call) => call.reset()];

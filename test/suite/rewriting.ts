@@ -1,8 +1,8 @@
 /** Location and cookies are rewritten for the proxy's clients, and all other bytes are kept. */
 import { expect } from "vitest";
-import type { SetupName } from "../_setups.ts";
-import type { Tools } from "../_suite.ts";
-import { request, type Header } from "../_wire.ts";
+import type { SetupName } from "../hosts/_setups.ts";
+import type { Tools } from "./_suite.ts";
+import { request, type Header } from "../helpers/wire.ts";
 
 interface How {
   setup?: SetupName;

@@ -1,10 +1,10 @@
 /** A target that depends on the request: the router and the upstream must see the same authority and path. */
 import { expect } from "vitest";
-import type { HostName } from "../_host.ts";
-import type { Call } from "../_link.ts";
+import type { HostName } from "../hosts/_hosts.ts";
+import type { Call } from "../helpers/link.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request } from "../helpers/wire.ts";
 
 const shop = ["Host", "shop.test"] as const;
 

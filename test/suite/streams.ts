@@ -1,11 +1,11 @@
 /** Slow bodies: the proxy passes each chunk on at once, and does not wait for more. */
 import { expect } from "vitest";
-import type { Client, ResponseHead } from "../_client.ts";
+import type { Client, ResponseHead } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import type { Call } from "../_link.ts";
-import { within } from "../_wait.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import type { Call } from "../helpers/link.ts";
+import { within } from "../helpers/wait.ts";
+import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
 /** Reads a body chunk by chunk. */
 class Body {

@@ -1,9 +1,9 @@
 /** Timeouts of the response headers and between the chunks of a body, and slow exchanges that must not time out. */
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
-import type { Tools } from "../_suite.ts";
-import { pause, within } from "../_wait.ts";
-import { chunk, type Header, lastChunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { pause, within } from "../helpers/wait.ts";
+import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
 /** A pause in milliseconds, well beyond the timeouts of 500 ms in the setup. */
 const past = 750;

@@ -1,11 +1,11 @@
 /** Trailer fields (RFC 9110 §6.5) in both directions: which of them arrive, and where they cannot. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Answer } from "../_client.ts";
-import type { Call } from "../_link.ts";
-import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
-import { chunk, request, type Header } from "../_wire.ts";
+import type { Answer } from "../helpers/client.ts";
+import type { Call } from "../helpers/link.ts";
+import type { Tools } from "./_suite.ts";
+import { until } from "../helpers/wait.ts";
+import { chunk, request, type Header } from "../helpers/wire.ts";
 
 const CHUNKED: Header = ["Transfer-Encoding", "chunked"];
 

@@ -3,11 +3,11 @@
  * them.
  */
 import { expect } from "vitest";
-import type { Client } from "../_client.ts";
+import type { Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { pause, until, within } from "../_wait.ts";
-import { chunk, request } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { pause, until, within } from "../helpers/wait.ts";
+import { chunk, request } from "../helpers/wire.ts";
 
 const http10 = "GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n";
 

@@ -1,8 +1,8 @@
 /** Which proxies in front of this one are trusted, and which of their fields are used. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { request, type Header } from "../_wire.ts";
+import type { Tools } from "./_suite.ts";
+import { request, type Header } from "../helpers/wire.ts";
 import { forged, own, said } from "./forwarding.ts";
 
 export const trust = {

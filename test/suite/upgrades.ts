@@ -3,14 +3,14 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { expect } from "vitest";
 import { WebSocket, type RawData } from "ws";
-import type { Call } from "../_link.ts";
-import type { SetupName } from "../_setups.ts";
+import type { Call } from "../helpers/link.ts";
+import type { SetupName } from "../hosts/_setups.ts";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
-import type { Tools } from "../_suite.ts";
-import { pause, settled, until, within } from "../_wait.ts";
-import { request, type Header } from "../_wire.ts";
-import { accept } from "../_websocket.ts";
+import type { Tools } from "./_suite.ts";
+import { pause, settled, until, within } from "../helpers/wait.ts";
+import { request, type Header } from "../helpers/wire.ts";
+import { accept } from "../helpers/websocket.ts";
 
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 

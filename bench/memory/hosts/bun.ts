@@ -1,6 +1,6 @@
 /** The proxy on Bun, and at /own an idle event stream of the server itself for comparison. */
 import { createProxy } from "#fetchway";
-import { type BunHandler, getEnv, serveBun } from "../../../test/_serve.bun.ts";
+import { type BunHandler, getEnv, serveBun } from "../../../test/helpers/serve.bun.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");
 const proxy = createProxy({ target: getEnv("TARGET") ?? "", pool: { maxSockets: 20_000 } });

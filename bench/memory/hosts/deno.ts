@@ -1,6 +1,6 @@
 /** The proxy on Deno, and at /own an idle event stream of the server itself for comparison. */
 import { createProxy } from "#fetchway";
-import { getEnv, serveDeno } from "../../../test/_serve.deno.ts";
+import { getEnv, serveDeno } from "../../../test/helpers/serve.deno.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");
 const proxy = createProxy({

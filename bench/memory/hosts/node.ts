@@ -1,7 +1,7 @@
 /** The proxy on Node's servers, and at /own an idle event stream of the server itself for comparison. */
 import type { ServerResponse } from "node:http";
 import { createProxy } from "#fetchway";
-import type { ServerKind } from "../../../test/_serve.ts";
+import type { ServerKind } from "../../../test/helpers/serve.ts";
 import { start, target } from "../../contestants/_start.ts";
 
 const EVENT = "data: ready\n\n";

@@ -12,7 +12,7 @@
  *   are passed to it afterwards are freed.
  * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it. So
  *   is an app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
- * - Test: test/deno.freedstream.test.ts.
+ * - Test: test/runtimes/deno/freedstream.test.ts.
  */
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";

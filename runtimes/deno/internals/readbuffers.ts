@@ -11,7 +11,7 @@
  * - Check: `Deno.version` must be one of `KNOWN_VERSIONS`, in whose source the functions above were looked at, and the system
  *   must not be Windows.
  * - Otherwise: each socket has a buffer of its own.
- * - Test: test/deno.readbuffers.test.ts.
+ * - Test: test/runtimes/deno/readbuffers.test.ts.
  */
 import { bufferCodec } from "../../sockets/buffercodec.ts";
 

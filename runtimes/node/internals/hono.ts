@@ -7,7 +7,7 @@
  * - Check: the value must have `rawHeaders`, as Node's request does, and every other symbol must be one of `HARMLESS`,
  *   which have nothing to do with the body.
  * - Otherwise: without the first symbol, the request is read as a web `Request`; with an unknown symbol, only its body is.
- * - Test: test/internals.hono.node.test.ts, "a request without the symbols" and "a symbol that is not known".
+ * - Test: test/runtimes/node/internals/hono.test.ts, "a request without the symbols" and "a symbol that is not known".
  *
  * How a response is written.
  * - Rests on: a head that is a plain object is passed to Node's `writeHead` as it is. A response whose `body` was read
@@ -15,7 +15,7 @@
  * - Check: none is needed. A plain object is also a valid `HeadersInit`, and reading `body` has no other effect.
  * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
  *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
- * - Test: test/hosts.hono.test.ts, "the case of response field names is kept", "a response without content-type gets none"
+ * - Test: the suite on the host `hono`, "the case of response field names is kept", "a response without content-type gets none"
  *   and "latin-1 bytes in response fields stay single bytes when the body arrives late".
  *
  * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
@@ -24,8 +24,8 @@
  * - Check: the first response of each global class must store such a record under the symbol `cache`, unchanged, and its
  *   `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of some fields.
  * - Otherwise: the fields are `Headers`. The server then changes the head as above.
- * - Test: test/internals.hono.node.test.ts, "a class of responses that", with a class that copies the record and a class
- *   that stores it elsewhere. That lines are kept is tested in test/hosts.hono.test.ts and test/apps.hono.test.ts.
+ * - Test: test/runtimes/node/internals/hono.test.ts, "a class of responses that", with a class that copies the record and a class
+ *   that stores it elsewhere. That lines are kept is tested in the suite on the host `hono` and in test/runtimes/node/apps.hono.test.ts.
  *
  * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 takes only
  * its instances for responses.
@@ -33,7 +33,7 @@
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
  * - Otherwise: the server gets what the web interface of the response has: fields are joined, with names in lower case.
- * - Test: test/apps.hono.test.ts, "an h3 app beside @hono/node-server keeps the lines of fields" and "changed fields".
+ * - Test: test/runtimes/node/apps.hono.test.ts, "an h3 app beside @hono/node-server keeps the lines of fields" and "changed fields".
  *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
  * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses
@@ -42,7 +42,7 @@
  * - Check: when `getReader` is called, the response must have the symbol, so that no other code has its body. The response
  *   on the connection must be the one to this request, and its head must be written.
  * - Otherwise: `getReader` is the stream's own method.
- * - Test: test/internals.hono.node.test.ts, "a body that other code reads after the head was written" and "pipelined
+ * - Test: test/runtimes/node/internals/hono.test.ts, "a body that other code reads after the head was written" and "pipelined
  *   responses". That the server does not read the stream is tested there, too.
  */
 import type { IncomingMessage } from "node:http";

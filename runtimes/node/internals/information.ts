@@ -7,7 +7,7 @@
  * - Check: the method is called once on a stand-in that keeps the text, which must be the text that is meant.
  * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if it has a `Link`, 102 (Processing) by `writeProcessing`,
  *   and other interim responses are left out.
- * - Test: test/internals.information.node.test.ts.
+ * - Test: test/runtimes/node/internals/information.test.ts.
  */
 import type { ServerResponse } from "node:http";
 import type { HeaderList } from "../../../src/fields/headers.ts";

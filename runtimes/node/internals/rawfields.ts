@@ -6,14 +6,14 @@
  *   `headers` and leaves `rawHeaders` as it was.
  * - Check: each name and value of `headers` is compared with the entries of `rawHeaders`.
  * - Otherwise: the list is built of both, name by name.
- * - Test: test/headers.node.test.ts.
+ * - Test: test/runtimes/node/headers.test.ts.
  *
  * The `Headers` of srvx (also under h3) and @hono/node-server.
  * - Rests on: `get` answers from Node's parsed headers, until the `Headers` have to hold all fields themselves, as after
  *   every change and every iteration.
  * - Check: `readsFromNode` calls `get` while an observer replaces Node's headers, and records whether `get` reads them.
  * - Otherwise: the fields are read by iterating the `Headers`.
- * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
+ * - Test: test/runtimes/node/internals/rawfields.test.ts and test/runtimes/node/headers.keepers.test.ts.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { isName, toHeaderList, type HeaderList } from "../../../src/fields/headers.ts";

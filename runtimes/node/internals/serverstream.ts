@@ -8,7 +8,7 @@
  * - Otherwise: the body is read from the stream. If nothing reads the stream, the listeners that it has added are removed,
  *   so that the next request on the connection is read. If other code has read from Node's request before the stream was
  *   made, the request is refused.
- * - Test: test/internals.serverstream.node.test.ts and test/upload.late.node.test.ts.
+ * - Test: test/runtimes/node/internals/serverstream.test.ts and test/runtimes/node/upload.late.test.ts.
  */
 import type { BodySource } from "../../../src/body/source.ts";
 import { StreamBody } from "../../../src/body/stream.ts";

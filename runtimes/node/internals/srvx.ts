@@ -5,14 +5,14 @@
  * - Rests on: the same object has the server's option `maxRequestBodySize`, which only srvx's own body stream applies.
  * - Check: the member must exist and be undefined. srvx sets it for every request, with a limit or without.
  * - Otherwise: the body is read from the request's web stream, where srvx applies its limit.
- * - Test: test/internals.srvx.node.test.ts, "a limit under another name still holds".
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a limit under another name still holds".
  *
  * The class of a request.
  * - Rests on: srvx's class answers `body` itself. An app may build a `Request` and copy `runtime` to it, as h3 does for a
  *   request to its own routes: Node's request is then another one, with another method, other fields and another body.
  * - Check: the prototype of the request must be neither the runtime's own nor a class without a `body` of its own.
  * - Otherwise: the request is read as a web `Request`; Node's request tells only where it came from.
- * - Test: test/internals.srvx.node.test.ts, "a request that an app has built".
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a request that an app has built".
  *
  * The method `_toNodeResponse()` of a response.
  * - Rests on: srvx's server sends what this method returns, instead of reading the web interface of the response. It
@@ -20,8 +20,8 @@
  * - Check: the method only returns data, and the web interface of the response works without it. `pipe` checks that
  *   the head has been written.
  * - Otherwise: the server reads `status`, `headers` and `body`, as it does with any `Response`. `pipe` writes the head.
- * - Test: test/internals.srvx.node.test.ts, "a server that reads the response as a web one" and "a server that leaves
- *   the head to the body". That the fast way is taken is tested in test/work.hosts.test.ts.
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a server that reads the response as a web one" and "a server that leaves
+ *   the head to the body". That the fast way is taken is tested in test/work/hosts.test.ts.
  *
  * The class of a response.
  * - Rests on: @hono/node-server replaces the global `Response` by a subclass, and h3 then accepts only its instances. An
@@ -29,7 +29,7 @@
  *   is another class extends that class.
  * - Check: when a response is made, `instanceof` tells whether the global class takes the proxy's class for its own.
  * - Otherwise: the response is made with the global class, of bytes or of a web stream (see hono.ts).
- * - Test: test/internals.srvx.node.test.ts, "a global Response that was replaced".
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a global Response that was replaced".
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { HeaderList } from "../../../src/fields/headers.ts";

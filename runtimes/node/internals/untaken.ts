@@ -7,7 +7,7 @@
  * - Check: the properties must be numbers.
  * - Otherwise: only whole chunks count, so that a client that takes longer for one chunk than `minRateGrace` is taken for one
  *   that does not read.
- * - Test: test/internals.untaken.node.test.ts.
+ * - Test: test/runtimes/node/internals/untaken.test.ts.
  */
 import type { ServerResponse } from "node:http";
 

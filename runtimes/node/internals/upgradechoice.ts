@@ -11,7 +11,7 @@
  *   Node documents that a connection may be given to a server by emitting `connection`. Node 26 has parsed the body as
  *   well: if the head were given again, the server would take the client's next request for the body. Such a request is
  *   refused.
- * - Test: test/internals.upgradechoice.node.test.ts, "without the server's choice".
+ * - Test: test/runtimes/node/internals/upgradechoice.test.ts, "without the server's choice".
  */
 import type { IncomingMessage } from "node:http";
 import type { Server, Socket } from "node:net";

@@ -10,7 +10,7 @@
  *   since the last look, then the TLS layer waits for a write that has failed.
  * - Check: both counts must be numbers, and the socket must have a `_parent`, which a connection without TLS has not.
  * - Otherwise: the session ends at the server's timeouts. Connections without TLS need no help: Node notices their failure.
- * - Test: test/http2.lostsessions.node.test.ts.
+ * - Test: test/runtimes/sockets/http2/lostsessions.node.test.ts.
  */
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";

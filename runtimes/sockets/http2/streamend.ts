@@ -8,7 +8,7 @@
  * - Check: the first `push(null)` reads `closed`, and `end` reads `destroyed`.
  * - Otherwise: if `push` is not called, `closed` is read at `end`. A complete body may then fail, if its reader is slow; a
  *   body that was cut off is never taken for a complete one.
- * - Test: test/http2.truncation.test.ts.
+ * - Test: test/runtimes/sockets/http2/truncation.test.ts.
  */
 import type { ClientHttp2Stream } from "node:http2";
 

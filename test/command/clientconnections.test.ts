@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { connect as connectHttp2, createSecureServer, type ServerHttp2Session } from "node:http2";
+import { connect } from "node:net";
+import { describe, expect, test } from "vitest";
+import {
+  type ClientConnection,
+  ClientConnections,
+  groupOf,
+} from "../../command/limits/clientconnections.ts";
+import { makeCertificate } from "../helpers/certificate.ts";
+import { listen } from "../helpers/serve.ts";
+import { until } from "../helpers/wait.ts";
+
+describe("the limit for each address counts", () => {
+  test.each([
+    ["127.0.0.1", "127.0.0.1"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+    ["2001:db8:1:2::1", "2001:db8:1:2::/64"],
+    ["2001:db8::1", "2001:db8:0:0::/64"],
+    ["2001:db8::1:2:3:4:5", "2001:db8:0:1::/64"],
+    ["::1", "0:0:0:0::/64"],
+    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+    ["", ""],
+  ])("%s as %s", (address, group) => {
+    expect(groupOf(address)).toBe(group);
+  });
+});
+
+test("a stop passes over an HTTP/2 session that is destroyed while its socket is open", async () => {
+  const server = createSecureServer(await makeCertificate());
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const sessions: ServerHttp2Session[] = [];
+  server.on("session", (session) => sessions.push(session)).on("sessionError", () => {});
+  const port = await listen(server);
+  const clients = [0, 1].map(() =>
+    connectHttp2(`https://127.0.0.1:${port}`, { rejectUnauthorized: false }).on("error", () => {}),
+  );
+  await until(() => sessions.length === 2, "the sessions");
+  const [destroyed] = sessions as [ServerHttp2Session];
+  const goingAway = clients.map((client) => once(client, "goaway"));
+  const connection = [...connections.all].find(({ session }) => session === destroyed);
+  destroyed.destroy();
+  await until(() => connections.all.size === 1, "the end of the destroyed session's connection");
+  // A socket that still sends closes later than its session.
+  connections.all.add(connection as ClientConnection);
+  await connections.stopAccepting();
+  await Promise.any(goingAway);
+  for (const client of clients) client.destroy();
+});
+
+test("pipelined requests whose client disconnects are forgotten", async () => {
+  let count = 0;
+  const server = createServer(() => void count++);
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const client = connect(await listen(server), "127.0.0.1");
+  client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3));
+  await until(() => count === 3, "the requests");
+  expect(connections.running.size).toBe(3);
+  client.destroy();
+  await until(() => connections.all.size === 0, "the end");
+  await until(() => connections.running.size === 0, "the end of the requests", 2_000);
+  server.close();
+});

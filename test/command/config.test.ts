@@ -1,0 +1,256 @@
+/** What is wrong with a config file is told with the line, in the words of the file. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { checkConfig } from "../../command/config/checkconfig.ts";
+import { findJsonFault } from "../../command/config/jsonfault.ts";
+import { ConfigError, readConfig } from "../../command/config/loadconfig.ts";
+import { startProgram } from "../helpers/program.ts";
+import { within } from "../helpers/wait.ts";
+
+let folder = "";
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function write(name: string, source: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, source);
+  return path;
+}
+
+async function problemsOf(name: string, source: string): Promise<readonly string[]> {
+  try {
+    await readConfig(write(name, source));
+    return [];
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+}
+
+const target = "http://127.0.0.1:4000";
+
+describe("a good file is read", () => {
+  test.each([
+    ["a.json", `{ "target": "${target}" }`],
+    ["a.js", `export default { target: "${target}" };`],
+    ["a.mjs", `export default { target: "${target}" };`],
+    ["a.cjs", `module.exports = { target: "${target}" };`],
+    ["a.ts", `export default { target: "${target}" as string };`],
+    [
+      "a.mts",
+      `interface A { target: string }\nexport default { target: "${target}" } satisfies A;`,
+    ],
+  ])("%s, again when it has changed", async (name, source) => {
+    expect(await readConfig(write(name, source))).toEqual({ target });
+    expect(await readConfig(write(name, source.replace("4000", "5000")))).toEqual({
+      target: target.replace("4000", "5000"),
+    });
+  });
+});
+
+describe("a wrong file", () => {
+  test.each([
+    [
+      "a.json",
+      '{\n  "a": 1,\n}',
+      'a.json:3: it is not JSON: "}" is not expected here; remove the comma before it?',
+    ],
+    [
+      "a.json",
+      '{\n  "a": \n',
+      "a.json:3: it is not JSON: the end of the file is not expected here",
+    ],
+    ["a.json", "[1]", 'a.json: export an object such as { target: "http://…" }'],
+    ["b.mjs", "\n\nexport default { target: nothing };\n", "b.mjs:3: nothing is not defined"],
+    ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
+    // The short forms of the command line.
+    ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://127.0.0.1:4000"'],
+    [
+      "t.json",
+      '{ "target": "localhost:4000/a" }',
+      't.json:1: target: write "http://localhost:4000/a"',
+    ],
+    [
+      "t.json",
+      '{ "routes": [{ "match": "/a", "target": ":4000" }] }',
+      't.json:1: route "/a": target: write "http://127.0.0.1:4000"',
+    ],
+    [
+      "b.mjs",
+      "export const target = 1;",
+      "b.mjs:1: there is no default export: write export default {…}",
+    ],
+    [
+      "b.mjs",
+      "export default () => ({});",
+      "b.mjs: export the config itself, not a function or a promise",
+    ],
+    [
+      "o.json",
+      '{\n "target": { "url": "http://127.0.0.1:4000", "tsl": {} } }',
+      "o.json:2: target: tsl: there is no such option; did you mean `tls`?",
+    ],
+    [
+      "o.json",
+      '{ "routes": [{ "match": "/a",\n "target": [{ "target": { "url": "https://a.test", "tls": { "certs": "" } }, "weight": 2 }] }] }',
+      'o.json:2: route "/a": target: certs: there is no such option; did you mean `cert`?',
+    ],
+    [
+      "o.json",
+      '{ "target": "https://a.test",\n "pool": { "tls": { "rejectUnauthorised": false } } }',
+      "o.json:2: pool.tls: rejectUnauthorised: there is no such option; did you mean `rejectUnauthorized`?",
+    ],
+    [
+      "o.json",
+      '{ "target": "https://a.test",\n "mirror": { "target": { "url": "http://a.test", "tsl": {} } } }',
+      'o.json:2: mirror: target: bad target "http://a.test": tsl: there is no such option; did you mean `tls`?',
+    ],
+  ])("%s %j", async (name, source, message) => {
+    expect(await problemsOf(name, source)).toEqual([message]);
+  });
+
+  test.each(["none.mjs", "config.yaml"])("%s", async (name) => {
+    await expect(readConfig(join(folder, name))).rejects.toThrow(
+      name === "none.mjs" ? "there is no such file" : "use a .mjs, .js, .ts or .json file",
+    );
+  });
+
+  test("with wrong options is told all of them, with the line where the name is found once", async () => {
+    const source = `const target = "${target}";
+export default {
+  port: 8080,
+  timout: 5,
+  maxSockets: 5,
+  server: { prot: 8080, host: 1 },
+  pool: { maxQueued: -1 },
+  routes: [
+    { match: "/a", target, timeout: "5s" },
+    { match: "/a/", target: "ftp://x", bodyLimit: -1 },
+    { match: ["/b", "http://x/c"], upstream: target, timeout: -1 },
+    { match: "/c", target, stats: true },
+    5,
+  ],
+};
+`;
+    expect(await problemsOf("c.mjs", source)).toEqual([
+      "c.mjs:6: server.prot: there is no such option; did you mean `port`?",
+      'c.mjs:6: server.host: use an address such as "0.0.0.0"',
+      "c.mjs:3: port: it is an option of the server; write server: { port: … }",
+      "c.mjs:4: timout: there is no such option; did you mean `timeout`?",
+      "c.mjs:5: maxSockets: it is an option of the pool; write pool: { maxSockets: … }",
+      "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
+      'c.mjs: route "/a": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
+      'c.mjs:10: route "/a/": target: its scheme must be http: or https:, also for WebSockets',
+      'c.mjs:10: route "/a/": bodyLimit: use a number of bytes',
+      'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
+      'c.mjs: route "/b, http://x/c": target: say where to send the requests',
+      'c.mjs:11: route "/b, http://x/c": upstream: it is called `target` here',
+      'c.mjs: route "/b, http://x/c": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs:12: route "/c": stats: it is an option of the server, not of a route; write it at the top in server: { stats: … }',
+      "c.mjs: routes[4]: use an object",
+    ]);
+  });
+
+  test("with an option in several routes is told the line of the right one", async () => {
+    const source = `{
+  "routes": [
+    { "match": "/a", "target": "${target}", "timeout": 5 },
+    { "match": "/b",
+      "target": "${target}",
+      "timeout": -5 },
+    { "match": "/c", "target": "${target}", "redirectTargets": "any" }
+  ]
+}`;
+    expect(await problemsOf("d.json", source)).toEqual([
+      'd.json:6: route "/b": timeout: use whole milliseconds, 0 for no limit',
+    ]);
+    // What is wrong only beside other options is told when each option alone is right.
+    expect(await problemsOf("d.json", source.replace("-5", "5"))).toEqual([
+      'd.json:7: route "/c": `redirectTargets` does nothing without `followRedirects`; set that too',
+    ]);
+  });
+
+  test("a secret in a wrong option is not shown", () => {
+    const faults = checkConfig({
+      target: "http://me:s3cret@a",
+      headers: { authorization: "s3cret\n" },
+    });
+    expect(faults).toHaveLength(2);
+    expect(JSON.stringify(faults)).not.toContain("s3cret");
+  });
+});
+
+test("the place at which a text is not JSON is found", () => {
+  const places = [
+    ["", 0],
+    ["{", 1],
+    ['{"a"', 4],
+    ['{"a":1,}', 7],
+    ["[1,]", 3],
+    ["[1 2]", 3],
+    ['"a\n"', 0],
+    ["01", 1],
+    ["true x", 5],
+    [" {} ", undefined],
+    ['{"a":[1,-2.5e3,"\\u00e9",null,true,{}]}', undefined],
+  ] as const;
+  for (const [text, index] of places) expect([text, findJsonFault(text)]).toEqual([text, index]);
+});
+
+test("a text has a fault exactly if JSON.parse refuses it", () => {
+  const mutated = fc
+    .tuple(fc.json(), fc.nat(), fc.constantFrom("", ",", '"', "}", "]", "x", "1", "\\", "\n"))
+    .map(([text, at, put]) => {
+      const index = at % (text.length + 1);
+      return text.slice(0, index) + put + text.slice(index + 1);
+    });
+  fc.assert(
+    fc.property(fc.oneof(fc.json(), mutated), (text) => {
+      let isJson = true;
+      try {
+        JSON.parse(text);
+      } catch {
+        isJson = false;
+      }
+      expect(findJsonFault(text) === undefined).toBe(isJson);
+    }),
+  );
+});
+
+test.each([
+  ["node", []],
+  ["bun", []],
+  ["deno", ["run", "-A"]],
+])("on %s, the line of a syntax error is told", async (tool, args) => {
+  for (const name of ["e.ts", "e.mjs"]) {
+    const path = write(name, `export default {\n  target: "${target}",\n  timeout: ,\n};\n`);
+    await using program = startProgram(tool, [...args, "command/main.ts", "--config", path]);
+    await within(program.ended(), "the end");
+    expect([program.code(), program.output()]).toEqual([
+      2,
+      expect.stringMatching(new RegExp(`^fetchway: ${name}:3: .*\\w.*\n$`)),
+    ]);
+  }
+});
+
+test("no file is read that is not named, but a file of the usual name is suggested", async () => {
+  const found = write("fetchway.config.mjs", `export default { target: "${target}" };`);
+  const { checkLine } = await import("../../command/config/checkline.ts");
+  const { parse } = await import("../../command/flags/parse.ts");
+  const cwd = process.cwd();
+  process.chdir(folder);
+  try {
+    expect(checkLine(parse([])).problems).toEqual([
+      "no target: write fetchway --config fetchway.config.mjs, or fetchway http://127.0.0.1:4000",
+    ]);
+  } finally {
+    process.chdir(cwd);
+    rmSync(found);
+  }
+});

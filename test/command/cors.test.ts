@@ -1,0 +1,119 @@
+import { describe, expect, test } from "vitest";
+import { addCors, origins } from "../../command/serve/cors.ts";
+
+const shop = "https://shop.example";
+const app = "http://localhost:5173";
+
+function answerWith(headers: Record<string, string> = {}): (request: Request) => Response {
+  return () => new Response("body", { status: 201, headers: { "x-own": "1", ...headers } });
+}
+
+/** Returns the fields of CORS, and `Vary`. */
+function corsOf({ headers }: Response): Record<string, string> {
+  return Object.fromEntries(
+    [...headers].filter(([name]) => name.startsWith("access-control-") || name === "vary"),
+  );
+}
+
+function ask(headers: Record<string, string>, method = "GET"): Request {
+  return new Request("http://proxy.test/", { method, headers });
+}
+
+function preflight(origin: string, more: Record<string, string> = {}): Request {
+  return ask({ origin, "access-control-request-method": "PUT", ...more }, "OPTIONS");
+}
+
+test("without options, requests are not touched", () => {
+  const answer = answerWith();
+  expect(addCors(answer, { cors: false })).toBe(answer);
+});
+
+describe("for all origins", () => {
+  const handle = addCors(answerWith(), { cors: true });
+
+  test("a response may be read without credentials", async () => {
+    const response = await handle(ask({ origin: shop }));
+    expect([response.status, await response.text()]).toEqual([201, "body"]);
+    expect(corsOf(response)).toEqual({
+      "access-control-allow-origin": "*",
+      "access-control-expose-headers": "*",
+    });
+  });
+
+  test("a preflight is answered, and allows what it asks for", async () => {
+    const names = { "access-control-request-headers": "x-a, authorization,bad name" };
+    const response = await handle(preflight("null", names));
+    expect([response.status, response.body]).toEqual([204, null]);
+    expect(corsOf(response)).toEqual({
+      "access-control-allow-origin": "*",
+      "access-control-allow-methods": "PUT",
+      "access-control-allow-headers": "x-a, authorization",
+      "access-control-max-age": "60",
+      vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+    });
+  });
+
+  test("a preflight does not open private networks to pages of the internet", async () => {
+    const asked = { "access-control-request-private-network": "true" };
+    const response = await handle(preflight(shop, asked));
+    expect(response.headers.has("access-control-allow-private-network")).toBe(false);
+  });
+
+  test("an OPTIONS request that is no preflight is forwarded", async () => {
+    expect((await handle(ask({ origin: shop }, "OPTIONS"))).status).toBe(201);
+  });
+});
+
+describe("for some origins", () => {
+  const handle = addCors(answerWith({ "set-cookie": "a=b" }), { cors: false, corsOrigin: [app] });
+
+  test("a response may be read with credentials", async () => {
+    expect(corsOf(await handle(ask({ origin: app })))).toEqual({
+      "access-control-allow-origin": app,
+      "access-control-allow-credentials": "true",
+      // "*" would be a field's name here.
+      "access-control-expose-headers": "content-type, vary, x-own",
+      vary: "Origin",
+    });
+  });
+
+  test.each([shop, `${app}.evil.example`, "null"])("not from %s", async (origin) => {
+    expect(corsOf(await handle(ask({ origin })))).toEqual({ vary: "Origin" });
+  });
+
+  test("a preflight of another origin is the upstream's", async () => {
+    expect((await handle(preflight(app))).headers.get("access-control-allow-credentials")).toBe(
+      "true",
+    );
+    expect((await handle(preflight(shop))).status).toBe(201);
+  });
+});
+
+test("the fields of an upstream that sets them itself stay as they are", async () => {
+  const own = { "access-control-allow-origin": shop, vary: "Accept" };
+  for (const corsOrigin of [undefined, [app]]) {
+    const handle = addCors(answerWith(own), { cors: true, corsOrigin });
+    expect(corsOf(await handle(ask({ origin: app })))).toEqual(own);
+  }
+});
+
+test("the answer to a handshake is the runtime's own object", async () => {
+  const switched = {
+    status: 101,
+    get headers(): Headers {
+      throw new Error("touched");
+    },
+  } as Response;
+  const handle = addCors<Request>(() => switched, { cors: true });
+  expect(await handle(ask({}))).toBe(switched);
+});
+
+test.each([
+  ["null", '"null" is the origin of every sandboxed page, whose author is unknown; leave it out'],
+  ["localhost:5173", '"localhost:5173" is not an origin: use one such as "http://localhost:5173"'],
+  ["http://A.example:80/", '"http://A.example:80/" is not an origin: use "http://a.example"'],
+  ["*", '"*" is not an origin: use one such as "http://localhost:5173"'],
+  [app, undefined],
+])("--cors-origin %s", (origin, message) => {
+  expect(origins.check([origin])).toBe(message);
+});

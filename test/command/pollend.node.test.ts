@@ -1,0 +1,67 @@
+/** When the command ends the polling of a turn. */
+import { EventEmitter } from "node:events";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { endPollingFor, type Signals } from "../../command/serve/pollend.ts";
+
+class FakeSignals extends EventEmitter {
+  readonly pid = 7;
+  sent = 0;
+
+  kill(pid: number, signal: string): true {
+    expect([pid, signal]).toEqual([7, "SIGURG"]);
+    this.sent++;
+    return true;
+  }
+
+  /** Lets the signal arrive after some milliseconds. */
+  arrive(after: number): void {
+    vi.advanceTimersByTime(after);
+    this.emit("SIGURG");
+  }
+}
+
+let server: EventEmitter;
+let signals: FakeSignals;
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  server = new EventEmitter();
+  signals = new FakeSignals();
+  endPollingFor(server, signals as unknown as Signals);
+});
+afterEach(() => void vi.useRealTimers());
+
+test("a connection sends a signal, and others before it has arrived send none", () => {
+  for (let n = 0; n < 3; n++) server.emit("connection");
+  expect(signals.sent).toBe(1);
+  signals.arrive(1);
+  server.emit("connection");
+  expect(signals.sent).toBe(2);
+});
+
+test("while turns are long, polling is ended for a second after the last connection", () => {
+  server.emit("connection");
+  for (let n = 0; n < 30; n++) signals.arrive(50);
+  expect(signals.sent).toBe(20);
+});
+
+test("a signal that never arrives is sent once", () => {
+  for (let n = 0; n < 5; n++) {
+    server.emit("connection");
+    vi.advanceTimersByTime(500);
+  }
+  expect(signals.sent).toBe(1);
+});
+
+test("a closed server listens to no signal", () => {
+  server.emit("close");
+  expect(signals.listenerCount("SIGURG")).toBe(0);
+});
+
+test("SIGURG arrives in this process", async () => {
+  const arrived = new Promise((resolve) => process.once("SIGURG", resolve));
+  const real = new EventEmitter();
+  endPollingFor(real);
+  real.emit("connection");
+  await arrived;
+  real.emit("close");
+});

@@ -1,0 +1,163 @@
+/** The config file is read again without losing a request, on each runtime. */
+import { once } from "node:events";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { type Program, startProgram } from "../helpers/program.ts";
+import { listen } from "../helpers/serve.ts";
+import { until, within } from "../helpers/wait.ts";
+
+const RELOADS = 20;
+
+/** Responses to downloads that the test continues and ends. */
+const downloads = new Map<string, ServerResponse>();
+const upstream = createServer((req, res) => {
+  const url = req.url ?? "";
+  if (url.includes("download")) {
+    downloads.set(url, res);
+    return res.writeHead(200).write("begun,");
+  }
+  return res.end(`${url} ${req.headers["x-revision"]?.toString()}`);
+});
+const sockets = new WebSocketServer({ server: upstream });
+sockets.on("connection", (socket) => {
+  socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+});
+let target = "";
+let folder = "";
+beforeAll(async () => {
+  target = `http://127.0.0.1:${await listen(upstream)}`;
+  folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+});
+afterAll(() => {
+  upstream.close().closeAllConnections();
+  rmSync(folder, { recursive: true });
+});
+
+async function ask(url: string, agent?: Agent): Promise<string> {
+  const [response] = (await once(get(url, { agent }), "response")) as [IncomingMessage];
+  return `${response.statusCode} ${await text(response)}`;
+}
+
+/** Sends one request after the other until it is stopped, and returns the responses. */
+function keepAsking(url: string, agent?: Agent): () => Promise<Map<string, number>> {
+  let isStopped = false;
+  const seen = new Map<string, number>();
+  const running = (async () => {
+    while (!isStopped) {
+      const answer = await ask(url, agent).catch((error: unknown) => `failed: ${String(error)}`);
+      seen.set(answer, (seen.get(answer) ?? 0) + 1);
+    }
+    return seen;
+  })();
+  return () => {
+    isStopped = true;
+    return running;
+  };
+}
+
+async function download(url: string): Promise<() => Promise<string>> {
+  const [response] = (await once(get(url), "response")) as [IncomingMessage];
+  const whole = text(response);
+  const path = new URL(url).pathname;
+  return () => {
+    downloads.get(path)?.end("ended");
+    return within(whole, path);
+  };
+}
+
+describe.each([
+  ["node", ["command/main.ts"]],
+  ["bun", ["command/main.ts"]],
+  ["deno", ["run", "-A", "command/main.ts"]],
+])("on %s", (tool, args) => {
+  const path = (): string => join(folder, `${tool}.config.mjs`);
+
+  /** Writes a config whose route `/changed` has this revision. */
+  function write(revision: number, more = ""): void {
+    const source = `export default {
+  routes: [
+    { match: "/same", target: "${target}" },
+    { match: "/changed", target: "${target}", headers: { "x-revision": "${revision}" } },
+    ${more}
+  ],
+};
+`;
+    // Editors write the file itself, or another one that takes its place.
+    if (revision % 2 === 0) return writeFileSync(path(), source);
+    writeFileSync(`${path()}.new`, source);
+    renameSync(`${path()}.new`, path());
+  }
+
+  async function start(): Promise<[Program, string]> {
+    write(0, `{ match: "/removed", target: "${target}" },`);
+    const program = startProgram(tool, [...args, `--config=${path()}`, "--port=0"]);
+    const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
+    return [program, origin];
+  }
+
+  const countReloads = (program: Program): number =>
+    program.output().match(/has been read again/g)?.length ?? 0;
+
+  test(`${RELOADS} changes lose no request, no download and no WebSocket`, async () => {
+    const [program, origin] = await start();
+    await using _ = program;
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const stops = [
+      keepAsking(`${origin}/changed`, agent),
+      keepAsking(`${origin}/changed`),
+      keepAsking(`${origin}/same`),
+    ];
+    const ends = await Promise.all(
+      ["same", "changed", "removed"].map((route) => download(`${origin}/${route}/download`)),
+    );
+    const socket = new WebSocket(`${origin.replace("http:", "ws:")}/changed`);
+    await within(once(socket, "open"), "the opening");
+
+    for (let revision = 1; revision <= RELOADS; revision++) {
+      write(revision);
+      await until(() => countReloads(program) >= revision, `reload ${revision}`);
+    }
+    expect(program.output()).toMatch(/has been read again: 2 routes, 1 of them new or changed\n/);
+    expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
+    expect(await ask(`${origin}/removed`)).toMatch(/^404 Not Found: no route/);
+
+    const [kept, fresh, same] = await Promise.all(stops.map((stop) => stop()));
+    for (const seen of [kept, fresh]) {
+      const wrong = [...(seen?.keys() ?? [])].filter((each) => !/^200 \/changed \d+$/.test(each));
+      expect(wrong).toEqual([]);
+      expect(seen?.size).toBeGreaterThan(2);
+    }
+    expect([...(same?.keys() ?? [])]).toEqual(["200 /same undefined"]);
+    expect(await Promise.all(ends.map((end) => end()))).toEqual(Array(3).fill("begun,ended"));
+    const echoed = once(socket, "message");
+    socket.send("still here");
+    expect(String(((await within(echoed, "the echo")) as [Buffer])[0])).toBe("still here");
+    socket.terminate();
+    agent.destroy();
+
+    // The file is broken, and the routes stay.
+    writeFileSync(path(), 'export default {\n  routes: [\n    { match: "/x" target },\n  ],\n};\n');
+    await program.printed(/fetchway: \w+\.config\.mjs:3: .+\n.* is not applied: the routes stay/);
+    writeFileSync(path(), `export default {\n  target: "${target}",\n  timeout: "5s",\n};\n`);
+    await program.printed(/\.mjs:3: timeout: use whole milliseconds, 0 for no limit\n/);
+    expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
+
+    // SIGHUP reads the file also if it has not changed; some options need a restart.
+    writeFileSync(
+      path(),
+      `export default {\n  target: "${target}",\n  server: { stopTimeout: 1 },\n};\n`,
+    );
+    await program.printed(/: server\.stopTimeout has changed: restart the command for that\n/);
+    const before = countReloads(program);
+    program.signal("SIGHUP");
+    await until(() => countReloads(program) > before, "the reload by SIGHUP");
+    expect(program.output()).toMatch(/has been read again: 1 route, unchanged\n/);
+    expect(await ask(`${origin}/else`)).toBe("200 /else undefined");
+    expect(program.code()).toBeUndefined();
+  });
+});

@@ -1,0 +1,54 @@
+/** The value of the flag `--route`. */
+import { expect, test } from "vitest";
+import { readRoute, splitWords } from "../../command/flags/routeflag.ts";
+
+test.each([
+  ["/api=http://a", { match: ["/api"], options: { target: "http://a" } }],
+  ["Shop.Example/=http://a?b=c", { match: ["shop.example/"], options: { target: "http://a?b=c" } }],
+  ["/a,b.example=unix:/x", { match: ["/a", "b.example/"], options: { target: "unix:/x" } }],
+  [
+    `/api=http://a --strip-prefix /api --timeout=5 --no-xfwd --max-sockets 3 --header "x-a: b 'c'"`,
+    {
+      match: ["/api"],
+      options: {
+        target: "http://a",
+        stripPrefix: "/api",
+        timeout: 5,
+        xfwd: false,
+        headers: { "x-a": "b 'c'" },
+        pool: { maxSockets: 3 },
+      },
+    },
+  ],
+])("%s", (text, route) => {
+  expect(readRoute(text)).toEqual(route);
+});
+
+test.each([
+  ["", '--route "": write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000'],
+  ["http://a", '--route "http://a": write it as /path=http://127.0.0.1:4000'],
+  ["/api=", '--route "/api=": write it as /path='],
+  ["/api=ftp://a", '--route /api: bad target "ftp://a": its scheme must be http: or https:'],
+  ["/api=http://a --timout 5", "--route /api: there is no --timout: use --timeout"],
+  ["/api=http://a --timeout x", '--route /api: --timeout "x": use whole milliseconds'],
+  ["/api=http://a --timeout -- http://b", "--route /api: --timeout: a value is missing"],
+  ["/api=http://a http://b", "--route /api: the targets of a route stand before its flags"],
+  [
+    "/api=http://a --port 5",
+    "--route /api: --port is not an option of one route; write it outside",
+  ],
+  ["/api=http://a --demo", "--route /api: --demo is not an option of one route; write it outside"],
+  ["*/x=http://a", '--route */x: for any host, write "/x"'],
+])("%j is refused", (text, message) => {
+  const problems = readRoute(text);
+  expect(problems).toBeInstanceOf(Array);
+  expect((problems as string[])[0]?.slice(0, message.length)).toBe(message);
+});
+
+test.each([
+  [" a  b\tc\n", ["a", "b", "c"]],
+  [`"a b"c 'd "e' f\\ g ""`, ["a bc", 'd "e', "f g", ""]],
+  [`"a\\"b\\c" 'open`, ['a"b\\c', "'open"]],
+])("%j is split into words", (text, words) => {
+  expect(splitWords(text)).toEqual(words);
+});

@@ -1,0 +1,257 @@
+/** The router of the command, without a server. */
+import { describe, expect, test, vi } from "vitest";
+import { advisory } from "../conformance/advisory.ts";
+import { mergeStats, Router } from "../../command/serve/routes.ts";
+import type { RouteSettings } from "../../command/config/settings.ts";
+import { Counters, type PoolStats } from "../../src/transport/stats.ts";
+import type { RequestEnd } from "../../src/options/observationoptions.ts";
+
+/** A route to an app that says its name, and the path as it has arrived. */
+function routeTo(name: string, match: string, more: object = {}): RouteSettings {
+  const fetch = (request: Request): Response =>
+    new Response(`${name} ${request.url.replace(/^https?:\/\/[^/]*/, "")}`);
+  return { match: match.split(" "), options: { target: { fetch }, ...more } };
+}
+
+async function ask(router: Router, url: string): Promise<string> {
+  const { host } = new URL(url);
+  const response = await router.answer(new Request(url, { headers: { host } }));
+  return `${response.status} ${(await response.text()).trim()}`;
+}
+
+describe("requests find their route", () => {
+  const router = new Router([
+    routeTo("api", "/api b.example/v1", { stripPrefix: "/api" }),
+    routeTo("b", "b.example"),
+    routeTo("spaced", "/a%20b c.example/caf%C3%A9"),
+    routeTo("rest", "/"),
+  ]);
+
+  test.each([
+    ["http://a.example/a%20b/c%20d", "200 spaced /a%20b/c%20d"],
+    ["http://a.example/a%20b%2fc", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example/a%2520b", "400 Bad Request: the path is ambiguous"],
+    ["http://c.example/caf%C3%A9/%C3%A9", "200 spaced /caf%C3%A9/%C3%A9"],
+    ["http://a.example/caf%C3%A9", "200 rest /caf%C3%A9"],
+    ["http://a.example/api/x?y", "200 api /x?y"],
+    ["http://a.example/apix", "200 rest /apix"],
+    ["http://a.example/x?/api/", "200 rest /x?/api/"],
+    ["http://B.example:81/api", "200 b /api"],
+    ["http://b.example/v1/x", "200 api /v1/x"],
+    ["http://a.example//x", "200 rest //x"],
+    ["http://a.example/x%2Fy", "200 rest /x%2Fy"],
+  ])("%s: %s", async (url, answer) => {
+    expect(await ask(router, url)).toBe(answer);
+  });
+
+  // The upstream of one route might read such a path as one of another route, whose options it would escape.
+  test.each([
+    "http://a.example/%61pi/x",
+    "http://a.example/api%2fx",
+    "http://a.example/x/%252e%252e/api",
+    "http://a.example//api",
+    "http://a.example/api;v=1/x",
+    "http://a.example/api%00",
+    "http://a.example/api%23x",
+    "http://a.example/api/..%5cx",
+    "http://a.example/api%5cx",
+    "http://a.example/api%3fx",
+    "http://a.example/api%3bx",
+    "http://a.example/api%00/x",
+    "http://a.example/%61pi%2f./x",
+    "http://a.example/%25%36%31pi/x",
+    // Nine layers of escapes.
+    `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
+    `http://a.example/x/%${"25".repeat(8)}61`,
+  ])("%s gets 400: it may belong to two routes", async (url) => {
+    advisory("GHSA-gm3x-23wp-hc2c", "CVE-2026-40912");
+    expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");
+  });
+
+  test("a request without a route gets 404", async () => {
+    const some = new Router([routeTo("api", "/api")]);
+    expect(await ask(some, "http://a.example/api")).toBe("200 api /api");
+    expect(await ask(some, "http://a.example/")).toBe(
+      "404 Not Found: no route for this host and path",
+    );
+  });
+});
+
+test("CVE-2026-27587, CVE-2026-27588: hundreds of routes read hosts and paths as one route does", async () => {
+  const own = [routeTo("admin", "/admin"), routeTo("host", "shop.example/Caf%C3%A9")];
+  const others = Array.from({ length: 200 }, (_, i) => routeTo(`r${i}`, `h${i}.example /r${i}/x`));
+  const few = new Router([...own, routeTo("rest", "/")]);
+  const many = new Router([...own, ...others, routeTo("rest", "/")]);
+  for (const [url, answer] of [
+    ["http://a.example/admin", "200 admin /admin"],
+    ["http://a.example/ADMIN", "200 rest /ADMIN"],
+    ["http://a.example/%61dmin", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example/adm%69n/x", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example//admin", "400 Bad Request: the path is ambiguous"],
+    ["http://SHOP.example/Caf%C3%A9", "200 host /Caf%C3%A9"],
+    ["http://shop.EXAMPLE:81/Caf%c3%a9", "400 Bad Request: the path is ambiguous"],
+    ["http://shop.example./caf%C3%A9", "200 rest /caf%C3%A9"],
+    ["http://shop.example/C%61f%C3%A9", "400 Bad Request: the path is ambiguous"],
+  ]) {
+    expect(await ask(few, url as string), url).toBe(answer);
+    expect(await ask(many, url as string), url).toBe(answer);
+  }
+  expect(await ask(many, "http://H150.example/r9/x")).toBe("200 r150 /r9/x");
+});
+
+test("CVE-2026-55602: a host that only contains the host of a route does not match it", async () => {
+  const router = new Router([routeTo("shop", "shop.example"), routeTo("any", "*.shop.example")]);
+  for (const host of [
+    "shop.example.evil",
+    "evil-shop.example",
+    "shop.example.shop.example.evil",
+    "evil.test?shop.example",
+    "shop.examplex",
+    "xshop.example",
+  ]) {
+    const request = new Request("http://evil.test/", { headers: { host } });
+    expect([400, 404], host).toContain((await router.answer(request)).status);
+  }
+});
+
+test("onRequestEnd tells the pattern of the route, or its option route", async () => {
+  const routes: unknown[] = [];
+  const onRequestEnd = ({ route }: RequestEnd): void => void routes.push(route);
+  const router = new Router([
+    routeTo("api", "/api b.example/v1", { onRequestEnd }),
+    routeTo("rest", "/", { onRequestEnd, route: "everything else" }),
+  ]);
+  await ask(router, "http://a.example/api/x");
+  await ask(router, "http://b.example/v1/x");
+  await ask(router, "http://a.example/x");
+  expect(routes).toEqual(["/api, b.example/v1", "/api, b.example/v1", "everything else"]);
+});
+
+describe("an update", () => {
+  test("keeps the proxy of a route whose settings are the same, and makes the others anew", async () => {
+    const made: unknown[] = [];
+    const one = routeTo("one", "/one");
+    const two = routeTo("two", "/two");
+    const router = new Router([one, two], (options) => {
+      made.push(options.target);
+      return options;
+    });
+    made.length = 0;
+    const changed = { ...two, options: { ...two.options, timeout: 5 } };
+    router.update([changed, { match: ["/one"], options: { ...one.options } }, routeTo("3", "/3")]);
+    expect(made).toHaveLength(2);
+    expect(made[0]).toBe(two.options.target);
+    expect(router.retired).toBe(1);
+    expect(await ask(router, "http://a/one")).toBe("200 one /one");
+    expect(await ask(router, "http://a/3")).toBe("200 3 /3");
+    await router.close();
+  });
+
+  test("that fails leaves the routes as they are", async () => {
+    const router = new Router([routeTo("one", "/")]);
+    const bad = routeTo("bad", "/bad", { timeout: -1 });
+    expect(() => router.update([routeTo("two", "/"), bad])).toThrow(/bad option `timeout`/);
+    expect(await ask(router, "http://a/bad")).toBe("200 one /bad");
+    expect(router.retired).toBe(0);
+  });
+
+  test("lets a request of a removed route finish", async () => {
+    let finish: (response: Response) => void = () => {};
+    const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
+    const router = new Router([{ match: ["/"], options: { target: { fetch } } }]);
+    const answer = ask(router, "http://a/");
+    await new Promise((resolve) => setTimeout(resolve));
+    router.update([]);
+    expect(await ask(router, "http://a/")).toMatch(/^404 /);
+    finish(new Response("late"));
+    expect(await answer).toBe("200 late");
+    await router.close();
+  });
+});
+
+test("the proxy of a removed route is closed when it has been idle for a while, and not before", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  try {
+    let finish: (response: Response) => void = () => {};
+    const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
+    const router = new Router([
+      routeTo("one", "/one"),
+      { match: ["/"], options: { target: { fetch } } },
+    ]);
+    const answer = ask(router, "http://a/");
+    await new Promise((resolve) => setTimeout(resolve));
+    router.update([]);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(5_000);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(60_000);
+    expect(router.retired).toBe(1);
+    finish(new Response("late"));
+    expect(await answer).toBe("200 late");
+    vi.advanceTimersByTime(2_000);
+    expect(router.retired).toBe(0);
+    // No timer is left.
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("of an upstream of several routes, the worst state is told, and none of removed routes", () => {
+  const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
+  const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
+  const counters = new Counters().stats(() => ({}));
+  const one = { ...counters, upstreams: [state], waiting: 3 };
+  const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const], waiting: 4 };
+  expect(mergeStats([one, other])?.waiting).toBe(7);
+  expect(mergeStats([one, other])?.upstreams).toEqual([
+    { ...state, active: 4, waiting: 2, requests: 10, failures: 2, state: "ejected" },
+  ]);
+  const several = (urls: readonly string[]): RouteSettings => ({
+    match: ["/"],
+    options: { target: urls },
+  });
+  const router = new Router([several(["http://a", "http://b"])]);
+  const namesOf = (): (string | undefined)[] | undefined =>
+    router.stats()?.upstreams?.map(({ name }) => name);
+  expect(namesOf()).toEqual(["http://a", "http://b"]);
+  router.update([several(["http://b", "http://c"])]);
+  expect(router.retired).toBe(1);
+  expect(namesOf()).toEqual(["http://b", "http://c"]);
+  router.destroy();
+});
+
+test("the counters of several proxies are added up", () => {
+  const stats = (n: number, origins: PoolStats["origins"]): PoolStats => ({
+    created: n,
+    closed: n + 1,
+    failed: n + 2,
+    timedOut: n + 3,
+    requests: 5 * n,
+    requestsPerSocket: 5,
+    tunnels: n + 4,
+    maxSockets: 10 * n,
+    version: n + 5,
+    origins,
+  });
+  const state = { inUse: 1, free: 2, waiting: 3, tunnels: 4 };
+  const one = stats(1, { "http://a": state, "http://b": state });
+  const two = stats(3, { "http://a": state });
+  expect(mergeStats([])).toBeUndefined();
+  expect(mergeStats([one])).toBe(one);
+  expect(mergeStats([one, two])).toEqual({
+    created: 4,
+    closed: 6,
+    failed: 8,
+    timedOut: 10,
+    requests: 20,
+    requestsPerSocket: 5,
+    tunnels: 12,
+    maxSockets: 30,
+    version: 14,
+    origins: {
+      "http://a": { inUse: 2, free: 4, waiting: 6, tunnels: 8 },
+      "http://b": state,
+    },
+  });
+});

@@ -1,0 +1,28 @@
+/** Work that signals start. */
+import { expect, test } from "vitest";
+import { runAgain } from "../../command/serve/runagain.ts";
+
+test("calls during a run make one more run, which begins after it", async () => {
+  const runs: PromiseWithResolvers<void>[] = [];
+  const call = runAgain(() => {
+    const run = Promise.withResolvers<void>();
+    runs.push(run);
+    return run.promise;
+  });
+  const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  for (let i = 0; i < 5; i++) call();
+  await settle();
+  expect(runs).toHaveLength(1);
+  for (let i = 0; i < 5; i++) call();
+  await settle();
+  expect(runs).toHaveLength(1);
+  runs[0]?.resolve();
+  await settle();
+  expect(runs).toHaveLength(2);
+  runs[1]?.resolve();
+  await settle();
+  expect(runs).toHaveLength(2);
+  call();
+  await settle();
+  expect(runs).toHaveLength(3);
+});

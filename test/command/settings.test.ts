@@ -1,0 +1,131 @@
+/** How flags and a config file become settings, and when two settings are the same. */
+import { describe, expect, test } from "vitest";
+import { serverDefaults } from "../../command/flags/commandoptions.ts";
+import { type GivenFlags, isSame, toSettings } from "../../command/config/settings.ts";
+import type { Config } from "../../command/config.ts";
+
+const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
+
+test("a target alone is a route for everything, with the flags", () => {
+  const flags = { ...none, server: { port: 1 }, proxy: { timeout: 5 }, target: "http://a" };
+  expect(toSettings(flags, undefined, { tls: { servername: "a" } })).toEqual({
+    server: { ...serverDefaults, port: 1 },
+    routes: [
+      {
+        match: ["/"],
+        options: { target: "http://a", timeout: 5, pool: { tls: { servername: "a" } } },
+      },
+    ],
+  });
+});
+
+const config: Config = {
+  server: { port: 1, host: "::" },
+  timeout: 1,
+  idleTimeout: 1,
+  pool: { maxSockets: 1, maxQueued: 1 },
+  target: "http://all",
+  routes: [
+    { match: "/a/", target: "http://a", timeout: 2, pool: { maxSockets: 2 } },
+    { match: ["/b", "B.example"], target: "http://b" },
+  ],
+};
+
+describe("precedence", () => {
+  test("a route's options take precedence over the file's; those of the pool one by one", () => {
+    const { server, routes } = toSettings(none, config);
+    expect(server).toEqual({ ...serverDefaults, port: 1, host: "::" });
+    expect(routes).toEqual([
+      {
+        match: ["/a"],
+        options: {
+          target: "http://a",
+          timeout: 2,
+          idleTimeout: 1,
+          pool: { maxSockets: 2, maxQueued: 1 },
+        },
+      },
+      {
+        match: ["/b", "b.example/"],
+        options: {
+          target: "http://b",
+          timeout: 1,
+          idleTimeout: 1,
+          pool: { maxSockets: 1, maxQueued: 1 },
+        },
+      },
+      {
+        match: ["/"],
+        options: {
+          target: "http://all",
+          timeout: 1,
+          idleTimeout: 1,
+          pool: { maxSockets: 1, maxQueued: 1 },
+        },
+      },
+    ]);
+  });
+
+  test("flags take precedence over the file, and a route's own flags over the others", () => {
+    const { server, routes } = toSettings(
+      {
+        server: { port: 3 },
+        proxy: { timeout: 3, pool: { maxSockets: 3 } },
+        routes: [
+          {
+            match: ["/b", "/c"],
+            options: { target: "http://c", timeout: 4, pool: { maxQueued: 4 } },
+          },
+        ],
+        target: "http://mine",
+      },
+      config,
+    );
+    expect([server.port, server.host]).toEqual([3, "::"]);
+    const shown = routes.map(({ match, options: { target, timeout, pool } }) => [
+      match.join(),
+      target,
+      timeout,
+      pool?.maxSockets,
+      pool?.maxQueued,
+    ]);
+    // The command line has taken "/b" and "/" from the file's routes.
+    expect(shown).toEqual([
+      ["/b,/c", "http://c", 4, 3, 4],
+      ["/", "http://mine", 3, 3, 1],
+      ["/a", "http://a", 3, 3, 1],
+      ["b.example/", "http://b", 3, 3, 1],
+    ]);
+  });
+});
+
+test("the command's defaults of pools are left out beside a transport, the user's are not", () => {
+  const fetch = (): Response => new Response();
+  const base = { tls: { servername: "a" } };
+  const pools = (file: Config): unknown[] =>
+    toSettings(none, file, base).routes.map(({ options }) => options.pool);
+  expect(pools({ target: "http://a", fetch })).toEqual([undefined]);
+  // `createProxy` refuses both together.
+  expect(pools({ target: "http://a", fetch, pool: { maxSockets: 1 } })).toEqual([
+    { maxSockets: 1 },
+  ]);
+});
+
+describe("settings are the same", () => {
+  const hook = (): void => {};
+  const make = (): unknown => ({ a: [1, { b: null }], c: "d", hook });
+  test.each([
+    [make(), make(), true],
+    [1, "1", false],
+    [{ a: 1 }, { a: 1, b: undefined }, false],
+    [{ b: undefined }, { c: undefined }, false],
+    [[1], { 0: 1 }, false],
+    [[1, 2], [1], false],
+    [{ hook }, { hook: () => {} }, false],
+    [new Map(), new Map(), false],
+    [NaN, NaN, true],
+    [null, {}, false],
+  ])("%j and %j: %j", (one, other, same) => {
+    expect(isSame(one, other)).toBe(same);
+  });
+});

@@ -1,0 +1,229 @@
+/** TLS of the command: its own certificate on each runtime, and the certificates of upstreams. */
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect as connectHttp2 } from "node:http2";
+import { createServer, request } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { connect } from "node:tls";
+import type { IncomingMessage } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { WebSocketServer } from "ws";
+import { readCertificate, readTrust } from "../../command/serve/certificate.ts";
+import { makeCertificate } from "../helpers/certificate.ts";
+import { Command, programs, upstream } from "./_command.ts";
+import { sayHello } from "../helpers/handshake.ts";
+import { listen } from "../helpers/serve.ts";
+import { until } from "../helpers/wait.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+const own = await makeCertificate();
+const other = await makeCertificate();
+
+function save(name: string, content: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+/** The origin of a page. */
+const app = "https://app.example";
+const [cert, key] = [save("cert.pem", own.cert), save("key.pem", own.key)];
+const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+echo.on("connection", (socket) =>
+  socket.on("message", (data) => socket.send(data, { binary: false })),
+);
+
+/** An upstream with a certificate of its own. */
+const secure = createServer(own, (_, res) => res.end("from the upstream"));
+let secureTarget = "";
+
+beforeAll(async () => {
+  secureTarget = `https://localhost:${await listen(secure)}`;
+  upstream.handler = async (req, res) => {
+    res.setHeader("x-proto", String(req.headers["x-forwarded-proto"]));
+    res.end(`${req.method} ${req.url} ${await text(req)}`);
+  };
+});
+afterAll(() => {
+  echo.close();
+  secure.close().closeAllConnections();
+  rmSync(folder, { recursive: true });
+});
+
+async function post(origin: string, ca: string): Promise<[IncomingMessage, string]> {
+  const sent = request(`${origin}/a?b`, { method: "POST", ca, agent: false });
+  sent.end("hello");
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return [response, await text(response)];
+}
+
+/** Opens a TLS connection, and returns the fingerprint of the server's certificate. */
+async function fingerprintOf(origin: string, ca: string): Promise<string> {
+  const { port } = new URL(origin);
+  const socket = connect({ port: Number(port), host: "127.0.0.1", ca });
+  await once(socket, "secureConnect");
+  const { fingerprint256 } = socket.getPeerCertificate();
+  socket.destroy();
+  return fingerprint256;
+}
+
+describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS", (runtime) => {
+  let proxy: Command;
+  let origin = "";
+  let webSocketOrigin = "";
+  beforeAll(async () => {
+    const { port } = echo.address() as { port: number };
+    const routes = `--route /ws=http://127.0.0.1:${port} --route /secure=${secureTarget} ${upstream.url}`;
+    const line = `${routes} --ca ${cert} --cors-origin ${app} --port 0 --cert ${cert} --key ${key}`;
+    proxy = new Command(line, [], programs[runtime]);
+    origin = await proxy.origin();
+    webSocketOrigin = origin.replace("https:", "wss:");
+  });
+  afterAll(() => proxy.kill());
+
+  test("to HTTP/1.1 clients that trust its certificate", async () => {
+    expect(origin).toMatch(/^https:/);
+    const [{ statusCode, headers }, body] = await post(origin, own.cert);
+    expect([statusCode, headers["x-proto"], body]).toEqual([200, "https", "POST /a?b hello"]);
+    await expect(post(origin, other.cert)).rejects.toThrow(/self-signed certificate/);
+  });
+
+  // Bun's server speaks HTTP/1.1 only.
+  test.skipIf(runtime === "bun")("to HTTP/2 clients", async () => {
+    const session = connectHttp2(origin, { ca: own.cert });
+    const stream = session.request({ ":method": "POST", ":path": "/a?b" });
+    stream.end("hello");
+    const [head] = (await once(stream, "response")) as [Record<string, unknown>];
+    expect([head[":status"], head["x-proto"], await text(stream)]).toEqual([
+      200,
+      "https",
+      "POST /a?b hello",
+    ]);
+    session.destroy();
+  });
+
+  test("and answers the pages of another origin", async () => {
+    const asked = { origin: app, "access-control-request-method": "PUT" };
+    const options = { ca: own.cert, agent: false } as const;
+    const sent = [
+      request(origin, { ...options, method: "OPTIONS", headers: asked }).end(),
+      request(origin, { ...options, headers: { origin: app } }).end(),
+    ];
+    const answers = sent.map(async (each) => {
+      const [response] = (await once(each, "response")) as [IncomingMessage];
+      await text(response);
+      const { headers, statusCode } = response;
+      return [
+        statusCode,
+        headers["access-control-allow-origin"],
+        headers["access-control-allow-methods"],
+      ];
+    });
+    expect(await Promise.all(answers)).toEqual([
+      [204, app, "PUT"],
+      [200, app, undefined],
+    ]);
+  });
+
+  test("and trusts an upstream whose certificate is in --ca", async () => {
+    const sent = request(`${origin}/secure`, { ca: own.cert, agent: false }).end();
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    expect(await text(response)).toBe("from the upstream");
+  });
+
+  test("to WebSockets", async () => {
+    expect(await sayHello(`${webSocketOrigin}/ws`, { ca: own.cert })).toBe("hello");
+  });
+
+  test("and reads the certificate again on SIGHUP, where the runtime can", async () => {
+    if (runtime !== "node") {
+      proxy.child.kill("SIGHUP");
+      const message = /the certificate is not read again: only Node's server/;
+      await until(() => message.test(proxy.stderr), "the message");
+      return;
+    }
+    const before = await fingerprintOf(origin, own.cert);
+    const session = connectHttp2(origin, { ca: own.cert });
+    await once(session, "connect");
+    save("cert.pem", other.cert);
+    proxy.child.kill("SIGHUP");
+    await until(() => proxy.stderr !== "", "the message");
+    expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: --key .+ not the key/);
+    expect(await fingerprintOf(origin, own.cert)).toBe(before);
+    save("key.pem", other.key);
+    proxy.child.kill("SIGHUP");
+    await proxy.says(/the certificate has been read again/);
+    expect(await fingerprintOf(origin, other.cert)).not.toBe(before);
+    // A connection from before is still served.
+    const stream = session.request({ ":path": "/" });
+    expect(await text(stream)).toBe("GET / ");
+    session.destroy();
+    save("cert.pem", own.cert);
+    save("key.pem", own.key);
+  });
+});
+
+describe("an upstream with a certificate of its own", () => {
+  async function ask(flags: string): Promise<{ answer: string; stderr: string }> {
+    const proxy = new Command(`${secureTarget} --port 0 ${flags}`);
+    const response = await fetch(await proxy.origin());
+    const answer = `${response.status} ${await response.text()}`;
+    await proxy.kill();
+    return { answer, stderr: proxy.stderr };
+  }
+
+  test("is refused, unless --insecure accepts all", async () => {
+    const [refused, accepted] = await Promise.all([ask(""), ask("--insecure")]);
+    expect(refused.answer).toMatch(/^502 /);
+    expect(accepted.answer).toBe("200 from the upstream");
+    expect(accepted.stderr).toMatch(/^fetchway: --insecure accepts any certificate .+\n$/);
+  });
+});
+
+describe("a wrong file is refused with a message that names it and the fix", () => {
+  const broken = save(
+    "broken.pem",
+    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+  );
+  const locked = save("locked.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n");
+  test.each([
+    [{ cert }, "--cert needs --key: the file of its private key"],
+    [{ key }, "--key needs --cert: the file of its certificate"],
+    [{ cert: "/no/such", key }, '--cert "/no/such" cannot be read: there is no such file'],
+    [{ cert: folder, key }, `--cert "${folder}" cannot be read: it is a folder`],
+    [
+      { cert: key, key },
+      `--cert "${key}": there is no certificate in PEM (-----BEGIN CERTIFICATE-----) in it`,
+    ],
+    [
+      { cert, key: cert },
+      `--key "${cert}": there is no private key in PEM (-----BEGIN PRIVATE KEY-----) in it`,
+    ],
+    [
+      { cert, key: locked },
+      `--key "${locked}": the key is encrypted; write it decrypted with openssl pkey -in … -out …`,
+    ],
+    [
+      { cert, key: save("other.pem", other.key) },
+      `it is not the key of the first certificate in ${cert}`,
+    ],
+    [{ cert: broken, key }, `--cert "${broken}" cannot be used: `],
+  ])("%j", (paths, message) => {
+    expect(() => readCertificate(paths)).toThrow(message);
+  });
+
+  test("--ca", () => {
+    expect(() => readTrust({ ca: key })).toThrow(`--ca "${key}": there is no certificate in PEM`);
+    expect(() => readTrust({ ca: broken })).toThrow(`--ca "${broken}" cannot be used: `);
+    const both = save("both.pem", `of one:\n${own.cert}of another:\n${other.cert}`);
+    expect(readTrust({ ca: both })).toEqual({ ca: [own.cert.trim(), other.cert.trim()] });
+    expect(readTrust({})).toBeUndefined();
+  });
+});
+
+test("a certificate with a text in front is served", () => {
+  const annotated = save("annotated.pem", `Bag Attributes\n${own.cert}`);
+  expect(readCertificate({ cert: annotated, key })?.cert).toContain("Bag Attributes");
+});

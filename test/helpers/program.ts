@@ -1,0 +1,70 @@
+/** Starts programs of other runtimes in separate processes, and ends only these processes. */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { until } from "./wait.ts";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+/** The arguments with which each runtime runs a module that is given as text, which follows them. */
+export const EVALUATE: Readonly<Record<"node" | "bun" | "deno", readonly string[]>> = {
+  node: ["--input-type=module", "--eval"],
+  bun: ["--eval"],
+  deno: ["eval", "--quiet"],
+};
+
+export interface Program {
+  /** Returns all that the program has printed to stdout and stderr. */
+  output(): string;
+  /** Returns the exit code: null if a signal has ended the program, undefined while it runs. */
+  code(): number | null | undefined;
+  /** Waits until the output matches. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>;
+  ended(): Promise<void>;
+  /** Sends a signal to the program and its children. */
+  signal(name: NodeJS.Signals): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Starts one of the pinned runtimes or tools of node_modules/.bin. */
+export function startProgram(
+  tool: string,
+  args: string[],
+  env: Record<string, string> = {},
+  cwd: string = ROOT,
+): Program {
+  const child = spawn(`${ROOT}node_modules/.bin/${tool}`, args, {
+    cwd,
+    // Some of these tools start child processes that outlive them: a process group lets a signal reach all of them.
+    detached: true,
+    // The test runner sets TEST, with which srvx would not print its address.
+    env: { ...process.env, TEST: undefined, NO_COLOR: "1", NODE_OPTIONS: "", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  let code: number | null | undefined;
+  const take = (data: string): void => void (output += data);
+  child.stdout.setEncoding("utf8").on("data", take);
+  child.stderr.setEncoding("utf8").on("data", take);
+  child.on("exit", (status) => (code = status));
+  const ended = (): Promise<void> => until(() => code !== undefined, `${tool} to end`, 60_000);
+  return {
+    output: () => output,
+    code: () => code,
+    ended,
+    signal: (name) => void (child.pid !== undefined && process.kill(-child.pid, name)),
+    async printed(pattern) {
+      let match: RegExpExecArray | null = null;
+      await until(
+        () => (match = pattern.exec(output)) !== null || code !== undefined,
+        `${tool} to print ${pattern}`,
+        60_000,
+      );
+      if (match === null) throw new Error(`${tool} ended with ${code}:\n${output}`);
+      return match;
+    },
+    async [Symbol.asyncDispose]() {
+      if (code === undefined && child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+      await ended();
+    },
+  };
+}

@@ -1,3 +1,0 @@
-import { addTests } from "./_suite.ts";
-
-addTests("fetch-bun");

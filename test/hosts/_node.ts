@@ -1,0 +1,59 @@
+/**
+ * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the
+ * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
+ */
+import { execFileSync } from "node:child_process";
+import { ServerResponse } from "node:http";
+import { fileURLToPath } from "node:url";
+
+const { HOST_NODE, HOST_FILES } = process.env;
+
+export const hostNode: string = HOST_NODE ?? process.execPath;
+
+/**
+ * Returns the path of a host's file.
+ * @param name the file in `test/` without its extension, such as `hosts/node`
+ */
+export function hostFile(name: string): string {
+  return HOST_FILES === undefined
+    ? fileURLToPath(new URL(`../${name}.ts`, import.meta.url))
+    : `${HOST_FILES}/${name}.js`;
+}
+
+/** Versions of Node: `from` and later, but only those before `below`. */
+export interface NodeRange {
+  from?: string;
+  below?: string;
+}
+
+/** Compares two versions, and returns -1, 0 or 1 as for sorting. A missing part of a version counts as 0. */
+export function compareVersions(a: string, b: string): number {
+  const [left, right] = [a, b].map((version) => version.split(".").map(Number));
+  for (let part = 0; part < 3; part++) {
+    const difference = (left?.[part] ?? 0) - (right?.[part] ?? 0);
+    if (difference !== 0) return Math.sign(difference);
+  }
+  return 0;
+}
+
+export function isInRange(version: string, { from = "0", below }: NodeRange): boolean {
+  return (
+    compareVersions(version, from) >= 0 &&
+    (below === undefined || compareVersions(version, below) < 0)
+  );
+}
+
+/** Runs the Node of the hosts, if it is another one, and returns what it prints. */
+function runHostNode(...args: string[]): string | undefined {
+  return HOST_NODE && execFileSync(HOST_NODE, args, { encoding: "utf8" }).trim();
+}
+
+/** The version of Node that runs the hosts. */
+export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process.versions.node;
+
+const METHOD = "writeInformation";
+
+/** Whether the Node of the hosts can repeat a field of an interim response; others join its lines. */
+export const repeatsInterimFields: boolean =
+  (runHostNode("-p", `"${METHOD}" in http.ServerResponse.prototype`) ??
+    String(METHOD in ServerResponse.prototype)) === "true";

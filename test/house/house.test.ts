@@ -1,0 +1,84 @@
+/** Tests that the names of files and functions follow the rules of CONTRIBUTING.md. */
+import { globSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { expect, test } from "vitest";
+
+const root = join(import.meta.dirname, "../..");
+const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
+
+/** Groups values by a key, and returns the groups with more than one value. */
+function findRepeated<T>(values: readonly T[], keyOf: (value: T) => string): Record<string, T[]> {
+  const groups = Object.groupBy(values, keyOf) as Record<string, T[]>;
+  return Object.fromEntries(Object.entries(groups).filter(([, group]) => group.length > 1));
+}
+
+/** Returns the runtime to which a file belongs: `runtimes/bun.ts` and `runtimes/bun/respond.ts` belong to Bun. */
+function runtimeOf(file: string): string | undefined {
+  return /^runtimes\/(bun|deno|fetch|node|undici|workerd)\b/.exec(file)?.[1];
+}
+
+/** Whether each of these files belongs to a different runtime, so that they play the same part there. */
+function areSameParts(group: readonly string[]): boolean {
+  const runtimes = group.map(runtimeOf);
+  return !runtimes.includes(undefined) && new Set(runtimes).size === runtimes.length;
+}
+
+test("no two files share a name unless they play the same part for two runtimes", () => {
+  expect(files.length).toBeGreaterThan(50);
+  const repeated = findRepeated(files, (file) => basename(file));
+  expect(Object.values(repeated).filter((group) => !areSameParts(group))).toEqual([]);
+});
+
+test("no two functions of modules share a name unless they play the same part for two runtimes", () => {
+  const functions = files.flatMap((file) => {
+    const source = readFileSync(join(root, file), "utf8");
+    const names = source.matchAll(/^(?:export )?(?:async )?function\*? (\w+)/gm);
+    return [...new Set(Array.from(names, ([, name = ""]) => name))].map((name) => ({ file, name }));
+  });
+  expect(functions.length).toBeGreaterThan(200);
+  const repeated = Object.entries(findRepeated(functions, ({ name }) => name));
+  const wrong = repeated.filter(([, group]) => !areSameParts(group.map(({ file }) => file)));
+  expect(Object.fromEntries(wrong)).toEqual({});
+});
+
+test("no file defines a constant again that another one exports", () => {
+  const constants = files.flatMap((file) => {
+    const source = readFileSync(join(root, file), "utf8");
+    const found = source.matchAll(/^(export )?const ([A-Z][A-Z\d_]+)(?:: [^=\n]+)? = (.+);$/gm);
+    return Array.from(found, ([, exported, name, value]) => ({
+      file,
+      isExported: exported !== undefined,
+      text: `${name} = ${value}`,
+    }));
+  });
+  expect(constants.length).toBeGreaterThan(200);
+  const repeated = Object.entries(findRepeated(constants, ({ text }) => text));
+  const wrong = repeated
+    .filter(([, group]) => group.some(({ isExported }) => isExported))
+    .map(([text, group]) => [text, group.map(({ file }) => file)]);
+  expect(Object.fromEntries(wrong)).toEqual({});
+});
+
+test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is in it", () => {
+  const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
+  const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);
+  const folders = new Set(files.map((file) => dirname(file)));
+  // The map need not name the folder of a runtime, because the folder belongs to that runtime's entry.
+  const own = [...folders].filter((folder) => runtimeOf(folder) === undefined);
+  expect(own.filter((folder) => !named.includes(folder))).toEqual([]);
+  for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);
+});
+
+test("the table of tricks in CONTRIBUTING.md has each file that rests on undocumented behaviour", () => {
+  const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
+  const named = Array.from(text.matchAll(/^\| `([\w/]+\.ts)` +\|/gm), ([, file = ""]) => file);
+  const tricks = files.filter((file) =>
+    /^ +\* - Rests on: /m.test(readFileSync(join(root, file), "utf8")),
+  );
+  expect(tricks.length).toBeGreaterThan(15);
+  expect(named.toSorted()).toEqual(tricks.toSorted());
+  // The folders with this name have no other files.
+  expect(tricks).toEqual(
+    expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
+  );
+});

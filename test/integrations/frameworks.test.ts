@@ -1,0 +1,195 @@
+/** The blocks of docs/frameworks.md, with the frameworks that are small, and the handlers that need none. */
+import { type AddressInfo, createServer, type Server } from "node:net";
+import type { H3 } from "h3";
+import { routeRules } from "h3/rules";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createServer as createVite, type UserConfig } from "vite";
+import { WebSocket } from "ws";
+import { proxy as ruleHandler } from "../../integrations/rules.ts";
+import { expectAllRun, importBlock } from "../project/_blocks.ts";
+import { listen, serve } from "../helpers/serve.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { within } from "../helpers/wait.ts";
+import { accept } from "../helpers/websocket.ts";
+
+const upstream = new Upstream();
+const ending: (() => unknown)[] = [];
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  await Promise.all(ending.splice(0).map((end) => end()));
+  await upstream.reset();
+});
+afterAll(() => upstream.stop());
+
+const TARGET = "http://127.0.0.1:4000";
+const toUpstream = (): Record<string, string> => ({ [TARGET]: upstream.url });
+
+/** Returns a port that is free. */
+async function findPort(): Promise<number> {
+  const placeholder = createServer();
+  const port = await listen(placeholder);
+  placeholder.close();
+  return port;
+}
+
+/** Expects that a URL below /api is forwarded, with bodies, and that redirects stay below it. */
+async function expectForwarding(
+  ask: (path: string, init?: RequestInit) => Promise<Response>,
+): Promise<void> {
+  const response = await ask("/api/a%2Fb?c", { method: "PUT", body: "text" });
+  expect([response.status, await response.text()]).toEqual([200, "text"]);
+  expect(upstream.calls.at(-1)).toMatchObject({ method: "PUT", target: "/a%2Fb?c" });
+  upstream.script = (call) => call.reply(302, [["Location", "/login"]]);
+  const redirect = await ask("/api/x", { redirect: "manual" });
+  expect([redirect.status, redirect.headers.get("location")]).toEqual([302, "/api/login"]);
+}
+
+test("Koa", async () => {
+  const port = await findPort();
+  await importBlock("docs/frameworks.md: Koa", { ...toUpstream(), "3000": `${port}` });
+  const ask = (path: string, init?: RequestInit): Promise<Response> =>
+    fetch(`http://127.0.0.1:${port}${path}`, init);
+  await expectForwarding(ask);
+  expect((await ask("/elsewhere")).status).toBe(404);
+});
+
+type Handler = (context: {
+  request: Request;
+  clientAddress: string;
+  getClientAddress(): string;
+}) => Promise<Response>;
+
+describe("a file of a framework that gives a web request", () => {
+  /** Calls a handler as its framework does. */
+  function caller(
+    handler: Handler | undefined,
+  ): (path: string, init?: RequestInit) => Promise<Response> {
+    const clientAddress = "192.0.2.7";
+    return async (path, init) => {
+      if (handler === undefined) throw new Error("the file has no such export");
+      const request = new Request(`http://proxy.test${path}`, init);
+      return handler({ request, clientAddress, getClientAddress: () => clientAddress });
+    };
+  }
+
+  test("Next, with a function for each method, and without compressed bodies", async () => {
+    type Route = Record<string, (request: Request) => Promise<Response>>;
+    const route = await importBlock<Route>("docs/frameworks.md: Next", toUpstream());
+    const methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+    expect(Object.keys(route).toSorted()).toEqual(methods);
+    await expectForwarding(
+      caller(async ({ request }) => route[request.method]?.(request) ?? Response.error()),
+    );
+    expect(upstream.calls.at(-1)?.all("accept-encoding")).toEqual(["identity"]);
+  });
+
+  test.each([
+    ["SvelteKit", "fallback"],
+    ["Astro", "ALL"],
+  ])("%s, which tells the client's address", async (name, exported) => {
+    const place = `docs/frameworks.md: ${name}`;
+    const file = await importBlock<Record<string, Handler>>(place, toUpstream());
+    await expectForwarding(caller(file[exported]));
+    expect(upstream.calls.at(-1)?.get("x-forwarded-for")).toBe("192.0.2.7");
+  });
+
+  test("React Router, for GET and for all other methods", async () => {
+    const place = "docs/frameworks.md: React Router";
+    const { loader, action } = await importBlock<Record<"loader" | "action", Handler>>(
+      place,
+      toUpstream(),
+    );
+    await expectForwarding(
+      caller((context) => (context.request.method === "GET" ? loader : action)(context)),
+    );
+  });
+
+  test("TanStack Start, for any method", async () => {
+    interface File {
+      Route: { path: string; server: { handlers: { ANY: Handler } } };
+    }
+    const { Route } = await importBlock<File>("docs/frameworks.md: TanStack Start", {
+      ...toUpstream(),
+      // The framework is too large to be installed for this.
+      'import { createFileRoute } from "@tanstack/react-router";':
+        "const createFileRoute = (path: string) => (route: object) => ({ path, ...route });",
+    });
+    expect(Route.path).toBe("/api/$");
+    await expectForwarding(caller(Route.server.handlers.ANY));
+  });
+});
+
+test("Nitro: the rules forward with the handler that takes the place of h3's", async () => {
+  type Rules = Parameters<typeof routeRules>[0];
+  const { default: config } = await importBlock<{
+    default: { alias: Record<string, string>; routeRules: Rules };
+  }>("docs/frameworks.md: Nitro", {
+    'import { defineConfig } from "nitro";': "const defineConfig = (config: object) => config;",
+    "http://127.0.0.1:4000": upstream.url,
+    "http://127.0.0.1:4001": upstream.url,
+  });
+  expect(Object.keys(config.alias)).toEqual(["h3/rules/proxy"]);
+  const asCompiled = JSON.parse(JSON.stringify(config.routeRules)) as Rules;
+  const { H3: App } = await import("h3");
+  const app: H3 = new App().use(routeRules(asCompiled, { handlers: { proxy: ruleHandler } }));
+  const { port, close } = await serve("h3", app);
+  ending.push(close);
+  await fetch(`http://127.0.0.1:${port}/api/x?y`);
+  await fetch(`http://127.0.0.1:${port}/search/x?y`);
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y", "/x?y"]);
+});
+
+test("h3: the handler of rules", async () => {
+  const port = await findPort();
+  process.env["PORT"] = `${port}`;
+  await importBlock("docs/coming-from.md: h3's `proxyRequest`", toUpstream());
+  const ask = async (): Promise<number> => (await fetch(`http://127.0.0.1:${port}/api/x?y`)).status;
+  await expect.poll(() => ask().catch(String)).toBe(200);
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y"]);
+});
+
+describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.proxy`"])(
+  "%s",
+  (place) => {
+    test("requests and WebSockets go to the upstream, and updates of the page to Vite", async () => {
+      const { default: config } = await importBlock<{ default: UserConfig }>(place, {
+        ...toUpstream(),
+        "http://127.0.0.1:5000": upstream.url,
+      });
+      const vite = await createVite({
+        ...config,
+        configFile: false,
+        logLevel: "silent",
+        optimizeDeps: { noDiscovery: true },
+        server: { port: 0, host: "127.0.0.1", watch: null },
+      });
+      await vite.listen();
+      ending.push(() => vite.close());
+      const { port } = (vite.httpServer as Server).address() as AddressInfo;
+      await fetch(`http://127.0.0.1:${port}/api/x`);
+      expect(upstream.calls.at(-1)?.target).toBe("/api/x");
+
+      upstream.script = async (call) => (await accept(call)).send("hello");
+      const live = new WebSocket(`ws://127.0.0.1:${port}/live/x`);
+      const message = await within(
+        new Promise((resolve) => live.once("message", resolve)),
+        "the message",
+      );
+      expect(String(message)).toBe("hello");
+      expect(upstream.calls.at(-1)?.target).toBe("/x");
+      live.terminate();
+
+      // oxlint-disable-next-line typescript/no-deprecated -- Vite's client needs no such access
+      const token = vite.config.webSocketToken;
+      const hot = new WebSocket(`ws://127.0.0.1:${port}/?token=${token}`, "vite-hmr");
+      const connected = await within(
+        new Promise((resolve) => hot.once("message", resolve)),
+        "Vite's own message",
+      );
+      expect(String(connected)).toContain('"connected"');
+      hot.terminate();
+    });
+  },
+);
+
+test("every block has a test", () => expectAllRun("frameworks.test.ts"));

@@ -1,0 +1,278 @@
+/** The plugin for Vite, in real servers of Vite's: development, preview and middleware mode. */
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer as createNodeServer, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import {
+  createLogger,
+  createServer,
+  type InlineConfig,
+  type Plugin,
+  preview,
+  type ViteDevServer,
+} from "vite";
+import { WebSocket } from "ws";
+import { viteProxy, type ViteRoutes } from "../../integrations/vite.ts";
+import { connect } from "../helpers/client.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { pause, until, within } from "../helpers/wait.ts";
+import { accept } from "../helpers/websocket.ts";
+import { type Header, request } from "../helpers/wire.ts";
+
+const upstream = new Upstream();
+let root: string;
+
+beforeAll(async () => {
+  await upstream.listen();
+  root = await mkdtemp(join(tmpdir(), "fetchway-vite-"));
+  await mkdir(join(root, "dist"));
+  const page = '<script type="module" src="/main.js"></script>page of Vite';
+  await writeFile(join(root, "index.html"), page);
+  await writeFile(join(root, "dist/index.html"), page);
+  await writeFile(join(root, "main.js"), "import.meta.hot?.accept(); export const n = 1;");
+});
+afterEach(() => upstream.reset());
+afterAll(async () => {
+  await upstream.stop();
+  await rm(root, { recursive: true });
+});
+
+interface Running {
+  readonly origin: string;
+  readonly logged: string[];
+  /** The token that Vite's own WebSocket asks for. */
+  readonly token: string;
+  close(): Promise<unknown>;
+}
+
+function originOf(server: { address(): unknown } | null): string {
+  const address = server?.address() as AddressInfo | undefined;
+  return `http://127.0.0.1:${address?.port}`;
+}
+
+function tokenOf({ config }: ViteDevServer): string {
+  // It is deprecated because Vite's client needs no such access; this test is a client, too.
+  // oxlint-disable-next-line typescript/no-deprecated
+  return config.webSocketToken;
+}
+
+function configure(plugin: Plugin, logged: string[]): InlineConfig {
+  const customLogger = createLogger("silent");
+  customLogger.error = (message) => void logged.push(message);
+  return {
+    root,
+    configFile: false,
+    customLogger,
+    plugins: [plugin],
+    server: { port: 0, host: "127.0.0.1" },
+    preview: { port: 0, host: "127.0.0.1" },
+    optimizeDeps: { noDiscovery: true },
+  };
+}
+
+async function startDev(routes: ViteRoutes): Promise<Running> {
+  const logged: string[] = [];
+  const server = await createServer(configure(viteProxy(routes), logged));
+  await server.listen();
+  const close = (): Promise<void> => server.close();
+  return { origin: originOf(server.httpServer), logged, token: tokenOf(server), close };
+}
+
+async function startPreview(routes: ViteRoutes): Promise<Running> {
+  const logged: string[] = [];
+  const server = await preview(configure(viteProxy(routes), logged));
+  return { origin: originOf(server.httpServer), logged, token: "", close: () => server.close() };
+}
+
+async function startMiddleware(routes: ViteRoutes): Promise<Running> {
+  const logged: string[] = [];
+  const plugin = viteProxy(routes);
+  const http: Server = createNodeServer();
+  const config = configure(plugin, logged);
+  const server = { middlewareMode: true, hmr: { server: http } };
+  const vite = await createServer({ ...config, server });
+  http.on("request", (req, res) => vite.middlewares(req, res));
+  plugin.api.attach(http);
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const close = async (): Promise<void> => {
+    await vite.close();
+    http.close().closeAllConnections();
+  };
+  return { origin: originOf(http), logged, token: tokenOf(vite), close };
+}
+
+/** Opens a WebSocket, and collects the messages that it receives. */
+async function open(url: string, protocol?: string): Promise<[WebSocket, string[]]> {
+  const socket = new WebSocket(url.replace("http:", "ws:"), protocol);
+  const messages: string[] = [];
+  socket.on("message", (data: Buffer) => messages.push(data.toString()));
+  await within(once(socket, "open"), `the opening of ${url}`);
+  return [socket, messages];
+}
+
+/** Expects that a WebSocket to the upstream carries a message in each direction. */
+async function expectEcho(url: string): Promise<WebSocket> {
+  upstream.script = async (call) => {
+    const socket = await accept(call);
+    socket.on("message", (data: Buffer) => socket.send(`echo of ${data.toString()}`));
+  };
+  const [socket, messages] = await open(url);
+  socket.send("a message");
+  await until(() => messages.length > 0, "the echo");
+  expect(messages).toEqual(["echo of a message"]);
+  return socket;
+}
+
+describe.each([
+  ["the dev server", startDev],
+  ["the preview server", startPreview],
+  ["middleware mode", startMiddleware],
+])("%s", (_, start) => {
+  let running: Running;
+  beforeAll(async () => {
+    running = await start({
+      "/api": upstream.url,
+      "/api/v2/": { target: `${upstream.url}/base`, stripPrefix: "/api/v2" },
+    });
+  });
+  afterAll(() => running.close());
+
+  test("forwards the requests below a prefix, and their bodies", async () => {
+    const response = await fetch(`${running.origin}/api/a?b=%2F`, { method: "POST", body: "text" });
+    expect(await response.text()).toBe("text");
+    expect((await upstream.call()).target).toBe("/api/a?b=%2F");
+    await fetch(`${running.origin}/api?c`);
+    expect((await upstream.call(1)).target).toBe("/api?c");
+  });
+
+  test("uses the options of the longest prefix", async () => {
+    await fetch(`${running.origin}/api/v2/a`);
+    expect((await upstream.call()).target).toBe("/base/a");
+  });
+
+  test("leaves all other requests to Vite", async () => {
+    for (const path of ["/", "/apix"]) {
+      const response = await fetch(running.origin + path, { headers: { accept: "text/html" } });
+      expect(await response.text()).toContain("page of Vite");
+    }
+    expect(upstream.calls).toEqual([]);
+  });
+
+  test("CVE-2025-24010: a page of another site gets neither Vite's answers nor the upstream's to read", async () => {
+    const { port } = new URL(running.origin);
+    for (const path of ["/api/a", "/api/v2/a", "/"]) {
+      const client = await connect(Number(port));
+      // A name that was made to resolve to this machine.
+      client.send(request("GET", path, [["Host", `evil.test:${port}`]]));
+      expect((await client.read()).status, path).toBe(403);
+      expect(upstream.calls).toEqual([]);
+      const other: Header[] = [
+        ["Host", `127.0.0.1:${port}`],
+        ["Origin", "http://evil.test"],
+      ];
+      client.send(request("GET", path, other));
+      const answer = await client.read();
+      expect(answer.all("access-control-allow-origin"), path).toEqual([]);
+      client.leave("FIN");
+      await upstream.reset();
+    }
+  });
+
+  test("forwards WebSockets below a prefix", async () => {
+    const socket = await expectEcho(`${running.origin}/api/socket`);
+    expect((await upstream.call()).target).toBe("/api/socket");
+    socket.close();
+  });
+});
+
+describe.each([
+  ["the dev server", startDev],
+  ["middleware mode", startMiddleware],
+])("hot updates of %s", (_, start) => {
+  // With this prefix, the path of Vite's own WebSocket is below it, too.
+  test.each(["/api", "/"])("arrive beside WebSockets of the upstream below %s", async (prefix) => {
+    const running = await start({ [prefix]: upstream.url });
+    try {
+      const socket = await expectEcho(`${running.origin}/api/socket`);
+      const own = `${running.origin}/?token=${running.token}`;
+      const [updates, messages] = await open(own, "vite-hmr");
+      await until(() => messages.length > 0, "Vite's greeting");
+      expect(messages[0]).toBe('{"type":"connected"}');
+      if (prefix === "/api") {
+        // Vite sends updates of the modules that it has served.
+        expect(await (await fetch(`${running.origin}/main.js`)).text()).toContain("n = ");
+      }
+      // Change the files until the watcher, which may not be ready yet, has seen a change.
+      for (let n = 0; messages.length < 2 && n < 300; n++) {
+        await writeFile(join(root, "main.js"), `import.meta.hot?.accept(); export const n = ${n};`);
+        await writeFile(join(root, "index.html"), `page of Vite ${n}`);
+        await pause(50);
+      }
+      expect(messages[1]).toMatch(/"type":"(?:update|full-reload)"/);
+      expect(upstream.calls).toHaveLength(1);
+      expect(socket.readyState).toBe(WebSocket.OPEN);
+      socket.close();
+      updates.close();
+    } finally {
+      await running.close();
+    }
+  });
+});
+
+test("a WebSocket that is neither the upstream's nor Vite's is left to other listeners", async () => {
+  const logged: string[] = [];
+  const server = await createServer(configure(viteProxy({ "/api": upstream.url }), logged));
+  try {
+    await server.listen();
+    const taken: (string | undefined)[] = [];
+    server.httpServer?.on("upgrade", (req: IncomingMessage, socket: Duplex) => {
+      taken.push(req.url);
+      socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
+    });
+    const socket = new WebSocket(`${originOf(server.httpServer)}/other`.replace("http:", "ws:"));
+    const [error] = (await within(once(socket, "error"), "the refusal")) as [Error];
+    expect(error.message).toContain("403");
+    expect(taken).toEqual(["/other"]);
+    expect(upstream.calls).toEqual([]);
+  } finally {
+    await server.close();
+  }
+});
+
+test("failures are 502, and Vite's logger tells them unless the route has onError", async () => {
+  const gone = new Upstream();
+  await gone.listen();
+  const { url } = gone;
+  await gone.stop();
+  const seen: string[] = [];
+  const running = await startDev({
+    "/a": url,
+    "/b": { target: url, onError: (error) => void seen.push(error.code) },
+  });
+  try {
+    expect((await fetch(`${running.origin}/a/path?query`)).status).toBe(502);
+    expect(running.logged).toHaveLength(1);
+    expect(running.logged[0]).toMatch(/^fetchway: GET \/a\/path: 502 connection_refused: /);
+    expect((await fetch(`${running.origin}/b`)).status).toBe(502);
+    expect(seen).toEqual(["connection_refused"]);
+    expect(running.logged).toHaveLength(1);
+  } finally {
+    await running.close();
+  }
+});
+
+test("a bad prefix and a bad option are refused when the plugin is created", () => {
+  expect(() => viteProxy({ "^/api/.*": upstream.url })).toThrow(
+    new TypeError(
+      'fetchway: bad prefix "^/api/.*": use a path such as "/api", not a regular expression',
+    ),
+  );
+  expect(() => viteProxy({ api: upstream.url })).toThrow('bad prefix "api": use a path such as');
+  const options = { target: upstream.url, rewrite: (path: string) => path };
+  expect(() => viteProxy({ "/api": options })).toThrow("`pathRewrite`");
+});

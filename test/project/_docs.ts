@@ -1,0 +1,84 @@
+/** Reads the doc strings of the options' interfaces, as `deno doc` returns them. */
+import { execFileSync } from "node:child_process";
+import { globSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** One member of an interface. */
+export interface OptionDoc {
+  name: string;
+  /** The first sentence of the doc string; `""` if it has none. */
+  summary: string;
+  /** The text of the `@default` tag. */
+  preset: string | undefined;
+  /** The names of all tags, in their order. */
+  tags: string[];
+}
+
+/** The parts of the output of `deno doc --json` that are read here. */
+interface Output {
+  nodes: Record<string, { symbols: { name: string; declarations: Declaration[] }[] }>;
+}
+interface Declaration {
+  kind: string;
+  def: { properties?: Property[]; extends?: { repr: string }[] };
+}
+interface Property {
+  name: string;
+  jsDoc?: { doc?: string; tags?: Tag[] };
+}
+/** A tag that Deno does not know is `unsupported`, and has its name and text in `value`. */
+interface Tag {
+  kind: string;
+  value?: string;
+}
+
+const interfaces: Map<string, Declaration["def"]> = new Map();
+
+/** Runs `deno doc` once, when the first interface is read. */
+function findInterface(name: string): Declaration["def"] {
+  if (interfaces.size === 0) {
+    const files = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root })];
+    const args = ["doc", "--json", ...files];
+    const stdio = ["ignore", "pipe", "ignore"] as const;
+    const json = execFileSync("node_modules/.bin/deno", args, { cwd: root, stdio: [...stdio] });
+    const { nodes } = JSON.parse(json.toString()) as Output;
+    for (const each of Object.values(nodes).flatMap(({ symbols }) => symbols)) {
+      const found = each.declarations.find(({ kind }) => kind === "interface");
+      if (found !== undefined) interfaces.set(each.name, found.def);
+    }
+  }
+  const found = interfaces.get(name);
+  if (found === undefined) throw new Error(`no interface ${name}`);
+  return found;
+}
+
+/** Returns the names of the interfaces that an interface extends. */
+export function inheritedBy(name: string): string[] {
+  return (findInterface(name).extends ?? []).map(({ repr }) => repr);
+}
+
+/** Reads the members of an interface. Members of the interfaces that it extends come first. */
+export function readInterface(name: string): OptionDoc[] {
+  const own = (findInterface(name).properties ?? []).map(toDoc);
+  return [...inheritedBy(name).flatMap(readInterface), ...own];
+}
+
+function toDoc({ name, jsDoc = {} }: Property): OptionDoc {
+  const text = (jsDoc.doc ?? "").replaceAll(/\s+/g, " ");
+  const tags = (jsDoc.tags ?? []).map(toNamed);
+  return {
+    name,
+    summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,
+    preset: tags.find(([tag]) => tag === "default")?.[1],
+    tags: tags.map(([tag]) => tag),
+  };
+}
+
+function toNamed({ kind, value = "" }: Tag): [name: string, text: string] {
+  const unsupported = /^@(\S+) ?(.*)$/s.exec(value);
+  if (kind === "unsupported" && unsupported) return [unsupported[1] ?? "", unsupported[2] ?? ""];
+  // Deno takes an object for a type, and leaves out its braces.
+  return [kind, kind === "default" ? `{${value}}` : value];
+}

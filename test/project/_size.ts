@@ -1,0 +1,229 @@
+/**
+ * Measures the bundles that apps get of this package, and generates the tables of docs/size.md.
+ *
+ *     node test/project/_size.ts    # prints the tables, and writes them into docs/size.md
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { build, type Metafile, type Plugin } from "esbuild";
+import { toTable } from "./_readme.ts";
+
+const root = new URL("../../", import.meta.url);
+
+/** A bundle, minified. Sizes are in bytes. */
+export interface Bundle {
+  readonly min: number;
+  readonly gzip: number;
+  readonly text: string;
+  /** The bytes of each source file in the bundle, by its path in the project. */
+  readonly files: Readonly<Record<string, number>>;
+}
+
+/** Leaves out what is loaded when it is first needed, such as the code for HTTP/2. */
+const leaveOutLoadedLater: Plugin = {
+  name: "leave-out-loaded-later",
+  setup(bundler) {
+    bundler.onResolve({ filter: /./ }, ({ kind, path }) =>
+      kind === "dynamic-import" ? { path, external: true } : undefined,
+    );
+  },
+};
+
+/**
+ * Bundles and minifies code as an app's bundler does.
+ * @param code the app's code; it names source files by their path in the project
+ * @param runtime the export condition that chooses `#fetchway`
+ * @param packages whether the packages that the code imports are part of the bundle
+ */
+export async function bundleOf(
+  code: string,
+  runtime = "workerd",
+  packages: "bundle" | "external" = "external",
+): Promise<Bundle> {
+  const { metafile, outputFiles } = await build({
+    stdin: { contents: code, resolveDir: root.pathname, loader: "ts" },
+    absWorkingDir: root.pathname,
+    bundle: true,
+    minify: true,
+    write: false,
+    metafile: true,
+    logLevel: "silent",
+    format: "esm",
+    platform: "neutral",
+    conditions: [runtime],
+    packages,
+    external: ["node:*"],
+    plugins: [leaveOutLoadedLater],
+    target: "es2024",
+  });
+  const [output] = outputFiles;
+  if (output === undefined) throw new Error("no bundle");
+  return {
+    min: output.contents.byteLength,
+    gzip: gzipSync(output.contents, { level: 9 }).byteLength,
+    text: output.text,
+    files: filesOf(metafile),
+  };
+}
+
+function filesOf({ outputs }: Metafile): Record<string, number> {
+  const inputs = Object.values(outputs).flatMap((each) => Object.entries(each.inputs));
+  const sizes = inputs.map(([file, { bytesInOutput }]) => [file, bytesInOutput] as const);
+  return Object.fromEntries(sizes.filter(([file, bytes]) => bytes > 0 && file !== "<stdin>"));
+}
+
+/** The entries, by their name on the page. */
+const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
+  ["Workers", "workerd"],
+  ["any other runtime with `fetch`", "fetch"],
+  ["Deno", "deno"],
+  ["Bun", "bun"],
+  ["Node", "node"],
+  ["Node, over undici (which is not counted)", "undici"],
+];
+
+/** Export paths beside the entries: each with the entry that an app imports as well. */
+const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])[] = [
+  ["fetchway/upstreams", "src/upstreams/balance.ts", "workerd"],
+  ["fetchway/bodies", "src/bodies.ts", "workerd"],
+  ["fetchway/rules", "integrations/rules.ts", "workerd"],
+  ["fetchway/transport", "src/transport.ts", "workerd"],
+  ["fetchway/requests", "src/requests.ts", "workerd"],
+  ["fetchway/vite", "integrations/vite.ts", "node"],
+];
+
+/** The parts of the bundle for Workers. A file belongs to the first part that matches its path. */
+const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
+  [
+    "options: their checks, defaults, and errors that name the fix",
+    /^src\/(?:options\/|schema\/|misuse)/,
+  ],
+  ["what the options compile to", /^src\/plan/],
+  [
+    "the calls, and the order of all steps",
+    /^src\/(?:proxy|index)\.ts|^src\/(?:pipeline|upstreams)\//,
+  ],
+  [
+    "`trustProxy`: ranges, and the chain of proxies",
+    /^src\/(?:request\/(?:trust|chain)|target\/address|recentmap)/,
+  ],
+  ["targets, paths, and apps in this process", /^src\/target|inprocess/],
+  ["upgrades and WebSockets", /upgrade|protocols|handshake|tunnel/],
+  [
+    "the request: header fields, framing, forwarding fields, `Via`, `Host`",
+    /^src\/(?:request|fields)\//,
+  ],
+  ["errors as responses", /^src\/error|errorresponse/],
+  ["the response: header fields, `Location`, cookies", /^src\/response\//],
+  ["deadlines and abort", /^src\/transport\//],
+  ["retries, redirects, and kept bodies", /exchange\/(?:repeat|send|redirect)|body\/replay/],
+  ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/],
+  ["`mirror`", /exchange\/mirror/],
+  ["hooks and interceptors", /exchange\/(?:hooks|interceptor)/],
+  ["bodies: reading, passing on, limits", /^src\/body\//],
+  ["sending through `fetch`", /^src\/fetch\//],
+  ["what only Workers need", /^runtimes\/workerd/],
+];
+
+const kilobytes = (bytes: number): string => (bytes / 1000).toFixed(1);
+
+async function entryRows(): Promise<string[][]> {
+  const head = ["entry", "`proxyFetch` alone", "`createProxy` alone", "all of it", "minified only"];
+  const rows = ENTRIES.map(async ([name, entry]) => {
+    const take = (names: string): Promise<Bundle> =>
+      bundleOf(`export ${names} from "./runtimes/${entry}.ts"`, entry);
+    const [one, other, all] = [
+      await take("{ proxyFetch }"),
+      await take("{ createProxy }"),
+      await take("*"),
+    ];
+    return [name, ...[one.gzip, other.gzip, all.gzip, all.min].map(kilobytes)];
+  });
+  return [head, ...(await Promise.all(rows))];
+}
+
+async function additionRows(): Promise<string[][]> {
+  const rows = ADDITIONS.map(async ([path, file, entry]) => {
+    const own = `export * from "./runtimes/${entry}.ts";`;
+    const [without, all] = [
+      await bundleOf(own, entry),
+      await bundleOf(`${own} export * as more from "./${file}";`, entry),
+    ];
+    const place = ENTRIES.find(([, name]) => name === entry)?.[0] ?? entry;
+    const gzip = kilobytes(all.gzip - without.gzip);
+    return [`\`${path}\``, place, gzip, kilobytes(all.min - without.min)];
+  });
+  return [["import", "on", "adds", "minified only"], ...(await Promise.all(rows))];
+}
+
+/** The same call of other libraries. */
+const PEERS: readonly (readonly [name: string, code: string])[] = [
+  ["`proxy` of `hono/proxy`", 'export { proxy } from "hono/proxy"'],
+  ["`proxyRequest` of h3", 'export { proxyRequest } from "h3"'],
+  ["`proxyFetch` of httpxy", 'export { proxyFetch } from "httpxy"'],
+];
+
+async function peerRows(): Promise<string[][]> {
+  const rows = PEERS.map(async ([name, code]) => {
+    const { gzip, min } = await bundleOf(code, "workerd", "bundle");
+    return [name, kilobytes(gzip), kilobytes(min)];
+  });
+  return [["beside it", "size", "minified only"], ...(await Promise.all(rows))];
+}
+
+/** Returns the bytes of each part of the bundle for Workers. Throws for a file that belongs to no part. */
+async function partRows(): Promise<string[][]> {
+  const { files, min } = await bundleOf('export * from "./runtimes/workerd.ts"');
+  const sizes = new Map(PARTS.map(([name]) => [name, 0]));
+  for (const [file, bytes] of Object.entries(files)) {
+    const part = PARTS.find(([, pattern]) => pattern.test(file));
+    if (part === undefined) throw new Error(`${file} belongs to no part in test/project/_size.ts`);
+    sizes.set(part[0], (sizes.get(part[0]) ?? 0) + bytes);
+  }
+  const sorted = [...sizes].toSorted(([, a], [, b]) => b - a);
+  const rows = sorted.map(([name, bytes]) => [
+    name,
+    kilobytes(bytes),
+    `${Math.round((100 * bytes) / min)} %`,
+  ]);
+  return [["part of the entry for Workers", "minified", "share"], ...rows];
+}
+
+/** The tables of docs/size.md, by the name of their markers. */
+export const renderTables: Readonly<Record<string, () => Promise<string[][]>>> = {
+  entries: entryRows,
+  additions: additionRows,
+  peers: peerRows,
+  parts: partRows,
+};
+
+const between = (name: string): RegExp =>
+  new RegExp(`(<!-- size: ${name} -->\n)([\\s\\S]*?)(<!-- /size -->)`);
+
+/** Returns the cells of a table in the text of a page. */
+export function readTable(page: string, name: string): string[][] {
+  const lines = (between(name).exec(page)?.[2] ?? "")
+    .split("\n")
+    .filter((line) => line.startsWith("|"));
+  const rows = lines.map((line) =>
+    line
+      .split("|")
+      .slice(1, -1)
+      .map((cell) => cell.trim()),
+  );
+  return rows.filter(([first = ""]) => !first.startsWith("--"));
+}
+
+if (import.meta.main) {
+  const page = new URL("docs/size.md", root);
+  let text = readFileSync(page, "utf8");
+  for (const [name, render] of Object.entries(renderTables)) {
+    const table = toTable(await render());
+    process.stdout.write(`${table}\n`);
+    text = text.replace(
+      between(name),
+      (_, open: string, _old, close: string) => `${open}\n${table}\n${close}`,
+    );
+  }
+  writeFileSync(page, text);
+}

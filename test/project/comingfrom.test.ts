@@ -1,0 +1,109 @@
+/** docs/coming-from.md against the types of the other libraries, the options, and the errors. */
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import * as node from "../../runtimes/node.ts";
+import * as workerd from "../../runtimes/workerd.ts";
+import { poolSchema } from "../../src/options/pooloptions.ts";
+import { proxySchema } from "../../src/options/proxyoptions.ts";
+import { otherLibraries } from "../helpers/otherlibraries.ts";
+
+const page = readFileSync(new URL("../../docs/coming-from.md", import.meta.url), "utf8");
+
+/** Returns the code in a text. */
+function codeIn(text: string): string[] {
+  return Array.from(text.matchAll(/`([^`]+)`/g), ([, code = ""]) => code);
+}
+
+/** Returns the first name in a piece of code, such as `onRequest` or `c.req.raw`. */
+function nameIn(code: string): string {
+  return /^[\w.]+/.exec(code)?.[0] ?? "";
+}
+
+/** The rows of each section: the name there, and the code in the cell of what to write here. */
+const sections = new Map(
+  Array.from(page.matchAll(/^## (.+)\n([^]*?)(?=^## |(?![^]))/gm), ([, title = "", text = ""]) => {
+    const rows = Array.from(
+      text.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) *\|$/gm),
+      ([, theirs = "", here = "", why = ""]) => ({ theirs, here, why, ours: codeIn(here) }),
+    );
+    return [title, rows] as const;
+  }),
+);
+
+const SHARED = "http-proxy";
+/** The libraries that also have the options of http-proxy. */
+const HEIRS = new Set(["http-proxy-middleware", "httpxy", "Vite's `server.proxy`"]);
+
+/** The libraries whose names Workers know. */
+const ON_WORKERS = new Set(["h3's `proxyRequest`", "`hono/proxy`"]);
+
+/** Returns what the error for an option of another library advises. */
+async function errorFor(runtime: Pick<typeof node, "proxyFetch">, name: string): Promise<string> {
+  const sent = runtime.proxyFetch(new Request("http://a.test"), "http://b.test", { [name]: "x" });
+  const { message } = (await sent.catch((error: unknown) => error)) as Error;
+  const start = `fetchway: bad option \`${name}\`: `;
+  expect(message.slice(0, start.length)).toBe(start);
+  return message.slice(start.length);
+}
+
+test("there is a section for each library", () => {
+  expect([...sections.keys()].toSorted()).toEqual([...otherLibraries.keys()].toSorted());
+});
+
+describe.each([...otherLibraries])("%s", (library, names) => {
+  const own = sections.get(library) ?? [];
+  const rows = HEIRS.has(library) ? [...own, ...(sections.get(SHARED) ?? [])] : own;
+
+  test("every option of the library has a row", () => {
+    expect(names.length).toBeGreaterThan(3);
+    const told = new Set(rows.map(({ theirs }) => theirs));
+    expect(names.filter((name) => !told.has(name))).toEqual([]);
+  });
+
+  test("every row is an option of the library", () => {
+    const known = new Set(library === SHARED ? [...otherLibraries.values()].flat() : names);
+    expect(own.filter(({ theirs }) => !known.has(theirs))).toEqual([]);
+    expect(new Set(own.map(({ theirs }) => theirs)).size).toBe(own.length);
+  });
+
+  test("every option that is named here exists", () => {
+    const options = new Set([
+      ...Object.keys(proxySchema),
+      ...Object.keys(poolSchema),
+      "target",
+      "pool",
+    ]);
+    for (const { theirs, here, ours } of own) {
+      if (here === "–") continue;
+      expect(ours, theirs).not.toEqual([]);
+      for (const code of ours) expect(options, theirs).toContain(/^\w+/.exec(code)?.[0]);
+      const [, members] = /^pool: \{ (\w+) \}$/.exec(ours[0] ?? "") ?? [];
+      if (members !== undefined) expect(Object.keys(poolSchema)).toContain(members);
+    }
+  });
+
+  test("an option without a row of the same name is refused, and the error says what the row says", async () => {
+    for (const { theirs, here, why, ours } of own) {
+      if (Object.hasOwn(proxySchema, theirs) || theirs === "target") continue;
+      const message = await errorFor(node, theirs);
+      if (here !== "–") {
+        const named = ours.map((code) => nameIn(code));
+        expect(
+          named.filter((name) => message.includes(name)),
+          `${theirs}: ${message}`,
+        ).not.toEqual([]);
+        continue;
+      }
+      const told = new Set(codeIn(why).map((code) => nameIn(code)));
+      const onWorkers = ON_WORKERS.has(library) ? [await errorFor(workerd, theirs)] : [];
+      for (const fix of [message, ...onWorkers]) {
+        const advised = codeIn(fix).map((code) => nameIn(code));
+        expect(
+          advised.filter((name) => !told.has(name)),
+          `${theirs}: ${fix}`,
+        ).toEqual([]);
+        if (advised.length === 0) expect(fix, theirs).toMatch(/leave it out|call the proxy/);
+      }
+    }
+  });
+});

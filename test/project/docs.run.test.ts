@@ -1,0 +1,523 @@
+/** The blocks of docs/ that are parts of an app, each run in an app that has the names that its page takes for granted. */
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import express from "express";
+import { fastify as createFastify, type FastifyInstance } from "fastify";
+import { H3 } from "h3";
+import { Hono } from "hono";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { WebSocket } from "ws";
+import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
+import type { Interceptor } from "../../src/transport.ts";
+import type { Balancer } from "../../src/upstreams/balance.ts";
+import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
+import { makeCertificate } from "../helpers/certificate.ts";
+import { echoMessages, sayHello } from "../helpers/handshake.ts";
+import { startProgram } from "../helpers/program.ts";
+import { listen, serve as serveOn } from "../helpers/serve.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { within } from "../helpers/wait.ts";
+import { accept } from "../helpers/websocket.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+const TARGET = "http://127.0.0.1:4000";
+const upstream = new Upstream();
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+const certificate = await makeCertificate();
+const ending: (() => unknown)[] = [];
+
+/** The names that the pages introduce in prose, as in test/project/readme.types.test.ts. A block gets them as globals. */
+interface Names {
+  app: H3;
+  hono: Hono;
+  expressApp: ReturnType<typeof express>;
+  fastify: FastifyInstance;
+  server: Server;
+}
+let names: Names;
+/** What the block has created and printed. */
+let proxies: NodeProxy[] = [];
+let responses: Promise<Response>[] = [];
+let logged: unknown[][] = [];
+let served: { fetch?: unknown; plugins?: unknown[] }[] = [];
+
+beforeAll(() => upstream.listen());
+beforeEach(() => {
+  proxies = [];
+  responses = [];
+  logged = [];
+  served = [];
+  const server = createServer((_, res) => res.end("the app itself"));
+  names = {
+    app: new H3(),
+    hono: new Hono(),
+    expressApp: express(),
+    fastify: createFastify(),
+    server,
+  };
+  const answer = (text: string) => ({ fetch: () => Promise.resolve(new Response(text)) });
+  const create: typeof createProxy = (options) => {
+    const proxy = createProxy(options);
+    proxies.push(proxy);
+    return proxy;
+  };
+  const globals = {
+    ...names,
+    createProxy: create,
+    proxyFetch: (...args: Parameters<typeof proxyFetch>) => {
+      const response = proxyFetch(...args);
+      responses.push(response);
+      return response;
+    },
+    proxy: createProxy({ target: upstream.url }),
+    serve: (app: object, options: object) => void served.push({ ...app, ...options }),
+    target: upstream.url,
+    fallback: upstream.url,
+    tenants: { "proxy.test": `${upstream.url}/tenant` },
+    request: new Request("http://proxy.test/a?b"),
+    ca: certificate.cert,
+    room: "one",
+    env: {
+      SERVICE: answer("service"),
+      ASSETS: answer("assets"),
+      ROOMS: { getByName: (name: string) => answer(`room ${name}`) },
+    },
+    log: (...values: unknown[]) => void logged.push(values),
+  };
+  for (const [name, value] of Object.entries(globals)) vi.stubGlobal(name, value);
+});
+afterEach(async () => {
+  await Promise.all(ending.splice(0).map((end) => end()));
+  await Promise.all(proxies.map((proxy) => proxy.close(1)));
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+  await upstream.reset();
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await upstream.stop();
+});
+
+const toUpstream = (): Record<string, string> => ({ [TARGET]: upstream.url });
+
+/** Sends a request through the proxies that the block has created, and returns the response of the last one. */
+async function ask(init?: RequestInit, path = "/a?b"): Promise<Response> {
+  const { fetch: handle } = proxies.at(-1) as NodeProxy;
+  return handle(new Request(`http://proxy.test${path}`, init));
+}
+
+/** Serves a handler of Node's, and returns its origin. */
+async function start(handler: NodeProxy["nodeHandler"]): Promise<string> {
+  const { port, close } = await serveOn("node", handler);
+  ending.push(close);
+  return `http://127.0.0.1:${port}`;
+}
+
+test("quickstart: one call in an h3 app and in a Hono app", async () => {
+  await importBlock("docs/quickstart.md: One call", toUpstream());
+  for (const app of [names.app, names.hono]) {
+    const response = await app.request("/x?y", { method: "PUT", body: "text" });
+    expect(await response.text()).toBe("text");
+  }
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/x?y", "/x?y"]);
+});
+
+test.each(["docs/quickstart.md: Changing a body", "docs/bodies.md: Changing bodies (2)"])(
+  "%s",
+  async (place) => {
+    await importBlock(place);
+    upstream.script = (call) => call.reply(200, [["Content-Length", "4"]], "text");
+    const response = await names.app.request("/page");
+    expect(await response.text()).toBe("TEXT");
+    expect(response.headers.get("content-length")).toBeNull();
+    expect(upstream.calls.at(-1)?.all("accept-encoding")).toEqual(["identity"]);
+  },
+);
+
+test("quickstart: options that do not change", async () => {
+  // The block ends with `close()`: the apps below have connections of another proxy for the same target.
+  vi.stubGlobal("serve", (app: object) => void served.push(app));
+  await importBlock("docs/quickstart.md: Options that do not change", {
+    ...toUpstream(),
+    "await proxy.close();": "export { proxy };",
+  });
+  expect(served).toEqual([{ fetch: expect.any(Function) as unknown }]);
+  upstream.script = (call) => call.reply(302, [["Location", "/login"]]);
+  const mounted = await names.app.request("/api/x");
+  const origin = await start(names.expressApp as never);
+  const used = await fetch(`${origin}/api/x`, { redirect: "manual" });
+  for (const { headers } of [mounted, used]) expect(headers.get("location")).toBe("/api/login");
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/x", "/x"]);
+  expect(upstream.calls.at(-1)?.get("x-app")).toBe("shop");
+});
+
+test("quickstart: Fastify", async () => {
+  await importBlock("docs/quickstart.md: Fastify");
+  const origin = await names.fastify.listen({ port: 0, host: "127.0.0.1" });
+  ending.push(() => names.fastify.close());
+  const json = { method: "POST", body: '{"a":1}', headers: { "content-type": "application/json" } };
+  expect(await (await fetch(`${origin}/x`, json)).text()).toBe('{"a":1}');
+});
+
+test("bodies: HTML gets a banner, and JSON loses a field", async () => {
+  await importBlock("docs/bodies.md: Changing bodies", {
+    'import { createProxy } from "fetchway";': "",
+  });
+  upstream.script = (call) => call.reply(200, [["Content-Type", "text/html"]], "<body>x");
+  expect(await (await ask()).text()).toBe("<body><p>Preview</p>x");
+  upstream.script = (call) =>
+    call.reply(200, [["Content-Type", "application/json"]], '{"email":"a","name":"b"}');
+  expect(await (await ask()).json()).toEqual({ name: "b" });
+});
+
+test("clients: a forward proxy gets the request, and the runtime's fetch sends it", async () => {
+  await importBlock("docs/clients.md: Other clients", {
+    "http://proxy.internal:3128": upstream.url,
+  });
+  const [viaProxy, own] = proxies as [NodeProxy, NodeProxy];
+  await viaProxy.fetch(new Request("http://proxy.test/x"));
+  expect(upstream.calls.at(-1)?.target).toBe(`${upstream.url}/x`);
+  await own.fetch(new Request("http://proxy.test/y"));
+  expect(upstream.calls.at(-1)?.target).toBe("/y");
+});
+
+test("clients: a server whose requests and WebSockets go through undici", async () => {
+  const { proxy, server } = await importBlock<{ proxy: NodeProxy; server: Server }>(
+    "docs/clients.md: undici",
+    {
+      ...toUpstream(),
+      "const proxy": "export const proxy",
+      "const server": "export const server",
+      "listen(3000)": 'listen(0, "127.0.0.1")',
+    },
+  );
+  ending.push(() => proxy.close(1));
+  ending.push(() => server.close());
+  if (!server.listening) await once(server, "listening");
+  const origin = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await (await fetch(`http://${origin}/x`)).text();
+  echoMessages(upstream);
+  expect(await sayHello(`ws://${origin}/y`)).toBe("hello");
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/x", "/y"]);
+  expect(proxy.stats()).toMatchObject({ requests: 2, tunnels: 1 });
+});
+
+const execute = promisify(execFile);
+
+/** Runs a line of a shell, in which `npx fetchway` is the command of the sources. */
+async function runLine(line: string): Promise<string> {
+  const command = `"${process.execPath}" "${root}/command/main.ts"`;
+  const script = line.replace("npx fetchway", command);
+  const env = { ...process.env, NO_COLOR: "1", NODE_OPTIONS: "" };
+  const { stdout } = await execute("sh", ["-c", script], { cwd: folder, env });
+  return stdout;
+}
+
+/** Returns the lines of a block that start the command. */
+function linesOf(place: string): string[] {
+  return readBlock(place)
+    .split("\n")
+    .map((line) => line.replace(/^\$ |\s+#.*/g, ""))
+    .filter((line) => line.startsWith("npx fetchway"));
+}
+
+test("command: each line starts", async () => {
+  const { cert, key } = certificate;
+  writeFileSync(join(folder, "cert.pem"), cert);
+  writeFileSync(join(folder, "key.pem"), key);
+  const lines = [
+    ...linesOf("docs/command.md: The command"),
+    ...linesOf("docs/command.md: Routes and config files"),
+    ...linesOf("docs/limits.md: HTTPS"),
+    ...linesOf("docs/command.md: Several upstreams"),
+  ];
+  expect(lines).toHaveLength(6);
+  const outputs = await Promise.all(
+    lines.map((line) => runLine(line.includes("--help") ? line : `${line} --inspect /api/x`)),
+  );
+  expect(outputs[0]).toMatch(/x-app: shop/);
+  expect(outputs[1]).toMatch(/--port/);
+  expect(outputs[2]).toMatch(/route \/api → http:\/\/localhost:4001[^]*GET \/x HTTP/);
+  expect(outputs[3]).toMatch(/GET \/api\/x HTTP/);
+  expect(outputs[4]).toMatch(/http:\/\/(?:127\.0\.0\.1|localhost):400[012]\b/);
+  expect(outputs[5]).toMatch(/:4001\b/);
+});
+
+test("command: the config file has the routes that it says", async () => {
+  const place = "docs/command.md: Routes and config files (2)";
+  await withCopy(place, {}, async (copy) => {
+    const inspect = (url: string): Promise<string> =>
+      runLine(`npx fetchway --config "${fileURLToPath(copy)}" --inspect ${url}`);
+    const [api, docs, rest] = await Promise.all(
+      ["/api/x", "http://v2.docs.example/x", "/x"].map(inspect),
+    );
+    expect(api).toMatch(/http:\/\/127\.0\.0\.1:4001[^]*GET \/x HTTP/);
+    expect(docs).toContain("http://127.0.0.1:4002");
+    expect(rest).toMatch(/x-request-id: [\w-]{36}/);
+  });
+});
+
+test("command: the config file with several upstreams has the routes that it says", async () => {
+  await withCopy("docs/command.md: Several upstreams (2)", {}, async (copy) => {
+    const inspect = (url: string): Promise<string> =>
+      runLine(`npx fetchway --config "${fileURLToPath(copy)}" --inspect ${url}`);
+    const [all, api] = await Promise.all(["/x", "/api/x"].map(inspect));
+    expect(all).toMatch(/http:\/\/10\.0\.0\.[12]:4000/);
+    expect(api).toMatch(/http:\/\/10\.0\.0\.[34]\b/);
+  });
+});
+
+test("command: --inspect prints what the page shows", async () => {
+  const place = "docs/command.md: What a request becomes";
+  const [line = ""] = linesOf(place);
+  const printed = (await runLine(line)).replaceAll(/ +/g, " ");
+  const shown = readBlock(place).split("\n").slice(1);
+  const expected = shown.map((each) => each.replaceAll(/ +/g, " ")).filter((each) => each !== " …");
+  for (const each of expected) expect(printed).toContain(each.trim());
+  expect(expected.length).toBeGreaterThan(10);
+});
+
+test("connections: options of the pool, and a graceful end", async () => {
+  await importBlock("docs/connections.md: Connections");
+  expect((await ask()).status).toBe(503);
+  expect(proxies[0]?.stats()).toMatchObject({ created: 0 });
+});
+
+test("hooks: each is called", async () => {
+  await importBlock("docs/hooks.md: Hooks");
+  upstream.script = (call) => {
+    call.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
+    call.reply(200, [["Server", "x"]], "body");
+  };
+  const response = await ask();
+  expect(response.headers.get("server")).toBeNull();
+  expect(upstream.calls.at(-1)?.get("x-request-id")).toMatch(/^[\w-]{36}$/);
+  expect(logged).toEqual([["</a.css>"]]);
+  upstream.script = (call) => call.close();
+  const failed = await ask({ method: "POST" });
+  expect([failed.status, await failed.text()]).toEqual([502, "Back soon."]);
+  expect(logged.at(-1)?.[0]).toMatch(/^\w+$/);
+});
+
+test("hooks: the end of a request is printed", async () => {
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  await importBlock("docs/hooks.md: Seeing what happens");
+  await (await ask()).text();
+  await expect.poll(() => print.mock.calls.length).toBe(1);
+  expect(print.mock.calls[0]?.slice(0, 4)).toEqual(["GET", "/a?b", upstream.url, 200]);
+});
+
+test("hooks: what a request would become is printed, and nothing is sent", async () => {
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  await importBlock("docs/hooks.md: What a request would become");
+  expect(upstream.calls).toEqual([]);
+  const [line, ...rows] = print.mock.calls.map((texts) => texts.join(" "));
+  expect(line).toBe("GET /a");
+  expect(rows).toContainEqual(expect.stringMatching(/^Host: .* the target's/));
+  expect(rows).toContain("cookie is not forwarded: dropped");
+});
+
+test("hooks: tools can subscribe to the requests of all proxies", async () => {
+  const { tracingChannel } = await import("node:diagnostics_channel");
+  const { start: begun, error, asyncEnd } = tracingChannel("fetchway.request");
+  const before = [begun, error, asyncEnd].map((channel) => channel.hasSubscribers);
+  await importBlock("docs/hooks.md: Seeing what happens (2)");
+  const after = [begun, error, asyncEnd].map((channel) => channel.hasSubscribers);
+  expect([before, after]).toEqual([
+    [false, false, false],
+    [true, true, true],
+  ]);
+  const proxy = createProxy({ target: upstream.url });
+  expect((await proxy.fetch(new Request("http://proxy.test/"))).status).toBe(200);
+});
+
+test("hooks: an interceptor prints each attempt", async () => {
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  await importBlock("docs/hooks.md: Interceptors");
+  await ask();
+  expect(print.mock.calls).toEqual([["GET", `${upstream.url}/a?b`, 200]]);
+});
+
+test("hooks: an interceptor uses a second upstream", async () => {
+  const place = "docs/hooks.md: Interceptors (2)";
+  const { fallback } = await importBlock<{ fallback: Interceptor }>(place, {
+    "http://10.0.0.2:4000": upstream.url,
+    "const fallback": "export const fallback",
+  });
+  const dead = createServer();
+  const port = await listen(dead);
+  dead.close();
+  const target = `http://127.0.0.1:${port}`;
+  const proxy = createProxy({ target, interceptors: { request: [fallback] } });
+  expect((await proxy.fetch(new Request("http://proxy.test/x"))).status).toBe(200);
+  expect(upstream.calls.map((call) => call.target)).toEqual(["/x"]);
+});
+
+test("http2: each way to ask for it", async () => {
+  const { createServer: createHttp2 } = await import("node:http2");
+  const grpc = createHttp2((req, res) => void res.end(`HTTP/${req.httpVersion}`));
+  const port = await listen(grpc);
+  ending.push(() => new Promise((closed) => void grpc.close(closed)));
+  vi.stubGlobal("target", `http://127.0.0.1:${port}`);
+  await importBlock("docs/http2.md: HTTP/2 and gRPC", {
+    "http://127.0.0.1:50051": `http://127.0.0.1:${port}`,
+    "https://10.0.0.5": "https://127.0.0.1:1",
+  });
+  expect(proxies).toHaveLength(3);
+  for (const proxy of proxies.slice(0, 2)) {
+    const response = await proxy.fetch(new Request("http://proxy.test/"));
+    expect(await response.text()).toBe("HTTP/2.0");
+  }
+  ending.unshift(() => Promise.all(proxies.map((proxy) => proxy.close(1))));
+});
+
+test("redirects: they are followed, and those of other hosts as the predicate says", async () => {
+  await importBlock("docs/redirects.md: Redirects and second attempts");
+  upstream.script = (call) =>
+    call.target === "/a?b" ? call.reply(302, [["Location", "/there"]]) : call.reply(200, [], "x");
+  const [within_, byPredicate] = proxies as [NodeProxy, NodeProxy];
+  const request = (): Request => new Request("http://proxy.test/a?b");
+  expect((await within_.fetch(request())).status).toBe(200);
+  expect((await byPredicate.fetch(request())).status).toBe(302);
+});
+
+test("redirects: second attempts after a status, and none", async () => {
+  await importBlock("docs/redirects.md: Redirects and second attempts (2)");
+  let count = 0;
+  upstream.script = (call) => call.reply(++count % 3 === 0 ? 200 : 503);
+  const [twice, never] = proxies as [NodeProxy, NodeProxy];
+  const request = (): Request => new Request("http://proxy.test/");
+  expect((await twice.fetch(request())).status).toBe(200);
+  expect((await never.fetch(request())).status).toBe(503);
+  expect(count).toBe(4);
+});
+
+test("redirects: Location is rewritten as the comments say", async () => {
+  const place = "docs/redirects.md: Rewriting";
+  const code = readBlock(place);
+  await importBlock(place, { "http://internal:4000": upstream.url });
+  const rows = [...code.matchAll(/^\/\/ Location: (.+?) +(?:→ ([^\s,]+)|not changed)/gm)];
+  expect(rows.length).toBe(4);
+  for (const [, references = "", changed] of rows) {
+    for (const each of references.split(", ")) {
+      const sent = each.replace("http://internal:4000", upstream.url);
+      upstream.script = (call) => call.reply(302, [["Location", sent]]);
+      const { headers } = await ask({}, "/api/x");
+      expect(headers.get("location"), each).toBe(changed ?? sent);
+    }
+  }
+});
+
+test("redirects: domain and path of cookies", async () => {
+  await importBlock("docs/redirects.md: Rewriting (2)");
+  const cookies = ["a=1; Domain=internal.example; Path=/v2", "b=2; Domain=x.example; Path=/v2/c"];
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      cookies.map((each): [string, string] => ["Set-Cookie", each]),
+    );
+  expect((await ask()).headers.getSetCookie()).toEqual([
+    "a=1; Domain=shop.example; Path=/api",
+    "b=2; Path=/v2/c",
+  ]);
+});
+
+test("security: a peer in the list is trusted", async () => {
+  await importBlock("docs/security.md: Behind another proxy");
+  const origin = await start((proxies[0] as NodeProxy).nodeHandler);
+  await fetch(origin, { headers: { "x-forwarded-for": "203.0.113.7" } });
+  expect(upstream.calls.at(-1)?.all("x-forwarded-for")).toEqual(["203.0.113.7, 127.0.0.1"]);
+});
+
+test("targets: a URL, one with TLS options, and a function", async () => {
+  await importBlock("docs/targets.md: Targets", {
+    "https://api.example": upstream.url,
+    "https://10.0.0.5": "https://127.0.0.1:1",
+  });
+  const statuses = (await Promise.all(responses)).map(({ status }) => status);
+  expect(statuses).toEqual([200, 502, 200]);
+  const asked = upstream.calls.map(({ target }) => target).toSorted();
+  expect(asked).toEqual(["/tenant/a?b", "/v1/a?key=k&b"]);
+});
+
+test("targets: apps in this process", async () => {
+  names.app.get("/x", () => "the shop");
+  await importBlock("docs/targets.md: Apps in this process");
+  expect(await (await ask({}, "/shop/x")).text()).toBe("the shop");
+  const texts = await Promise.all(responses.map(async (each) => (await each).text()));
+  expect(texts).toEqual(["service", "room one", "service"]);
+});
+
+test("upstreams: several are one target, and are checked", async () => {
+  upstream.script = (call) => call.reply(200);
+  await importBlock("docs/upstreams.md: Several upstreams", {
+    "http://10.0.0.1:4000": upstream.url,
+    "http://10.0.0.2:4000": upstream.url.replace("127.0.0.1", "localhost"),
+    '{ path: "/health" }': '{ path: "/health", interval: 20 }',
+  });
+  expect((await ask()).status).toBe(200);
+  await expect.poll(() => upstream.calls.map(({ target }) => target)).toContain("/health");
+});
+
+test("upstreams: a client stays with its upstream by a cookie", async () => {
+  upstream.script = (call) => call.reply(200);
+  await importBlock("docs/upstreams.md: Sessions", {
+    "http://10.0.0.1:4000": upstream.url,
+    "http://10.0.0.2:4000": upstream.url.replace("127.0.0.1", "localhost"),
+    "const target": "globalThis.target",
+  });
+  const { target } = globalThis as unknown as { target: Balancer };
+  const proxy = createProxy({ target });
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect(response.headers.get("set-cookie")).toMatch(/^route=[\w-]{22}; /);
+});
+
+test("upstreams: a mirror gets a copy", async () => {
+  await importBlock("docs/upstreams.md: Mirroring", {
+    "http://127.0.0.1:4001": upstream.url,
+    "sample: 0.1": "sample: 1",
+  });
+  await ask();
+  await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
+});
+
+test("websockets: one line makes a proxy take them", async () => {
+  await importBlock("docs/websockets.md: WebSockets", {
+    'createProxy({ target: "http://127.0.0.1:4000" })': `createProxy({ target: "${upstream.url}" })`,
+  });
+  expect(served[0]?.plugins).toEqual([expect.any(Function)]);
+  const port = await listen(names.server);
+  ending.push(() => names.server.close());
+  upstream.script = async (call) => (await accept(call)).send("hello");
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/api/live`);
+  const message = await within(new Promise((got) => socket.once("message", got)), "a message");
+  expect(String(message)).toBe("hello");
+  socket.terminate();
+  const { port: same } = names.server.address() as AddressInfo;
+  expect(await (await fetch(`http://127.0.0.1:${same}/`)).text()).toBe("the app itself");
+});
+
+test("websockets: the servers of Bun accept the handlers", async () => {
+  const preload = join(folder, "preload.ts");
+  writeFileSync(
+    preload,
+    `globalThis.app = {};
+     globalThis.serve = (app, { bun }) => console.log(typeof bun.websocket.open, "served");
+     setTimeout(() => process.exit(0), 0);`,
+  );
+  await withCopy("docs/websockets.md: WebSockets (2)", {}, async (copy) => {
+    const file = fileURLToPath(copy);
+    await using program = startProgram("bun", ["run", "--preload", preload, file], { PORT: "0" });
+    await program.ended();
+    expect([program.code(), program.output()]).toEqual([0, expect.stringContaining("served")]);
+  });
+});
+
+test("every block of the ledger has a test", () => expectAllRun("docs.run.test.ts"));

@@ -1,0 +1,535 @@
+import { execFile, spawn } from "node:child_process";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Program, startProgram } from "../helpers/program.ts";
+import { listen } from "../helpers/serve.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { pause, until } from "../helpers/wait.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+interface Entry {
+  types: string;
+  default: string;
+}
+
+const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+  name: string;
+  version: string;
+  bin: Record<string, string>;
+  files: string[];
+  exports: { ".": Record<string, Entry> } & Record<string, Entry>;
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
+};
+
+const execute = promisify(execFile);
+
+describe("the installed package", () => {
+  let app: string;
+  const installed = (): string => join(app, "node_modules", manifest.name);
+
+  async function run(command: string, ...args: string[]): Promise<string> {
+    const { stdout } = await execute(command, args, { cwd: app }).catch((error: unknown) => {
+      throw new Error(`${command} printed:\n${(error as { stdout: string }).stdout}`, {
+        cause: error,
+      });
+    });
+    return stdout.trim();
+  }
+
+  beforeAll(async () => {
+    app = await mkdtemp(join(tmpdir(), "fetchway-"));
+    // Build in a copy, so that the build does not change the dist folder of the project.
+    const copy = join(app, "copy");
+    const sources =
+      "src runtimes integrations command build.ts package.json tsconfig.json tsconfig.build.json";
+    for (const part of [...sources.split(" "), ...manifest.files]) {
+      // A test reports missing files, and dist is built in the copy.
+      if (part === "dist" || !existsSync(join(root, part))) continue;
+      // Other tests write copies of examples, whose names begin with "_", and remove them again.
+      const filter = (path: string): boolean => !basename(path).startsWith("_");
+      await cp(join(root, part), join(copy, part), { recursive: true, filter });
+    }
+    await symlink(join(root, "node_modules"), join(copy, "node_modules"));
+    const npm = { cwd: copy, env: { ...process.env, npm_config_loglevel: "error" } };
+    await execute("npm", ["pack", "--pack-destination", app], npm);
+    await mkdir(installed(), { recursive: true });
+    const tarball = `${manifest.name}-${manifest.version}.tgz`;
+    await run("tar", "-xzf", tarball, "--strip-components=1", "-C", installed());
+    for (const name of [...Object.keys(manifest.dependencies), "@types", "undici-types"]) {
+      await symlink(join(root, "node_modules", name), join(app, "node_modules", name));
+    }
+    await writeFile(join(app, "package.json"), '{ "type": "module" }');
+  });
+
+  afterAll(() => rm(app, { recursive: true }));
+
+  test("has the files of its exports, and no sources but the examples", () => {
+    const packed = globSync("**/*", { cwd: installed() });
+    expect(packed).toEqual(expect.arrayContaining(manifest.files));
+    expect(
+      packed.filter((file) =>
+        /^(?!examples\/).*(?<!\.d)\.ts$|^(test|src|runtimes|integrations|command|node_modules)/.test(
+          file,
+        ),
+      ),
+    ).toEqual([]);
+    for (const { types, default: code } of Object.values(manifest.exports["."])) {
+      expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
+    }
+  });
+
+  test("consists of few files, so that it loads quickly", () => {
+    const code = globSync("dist/**/*.js", { cwd: installed() });
+    // The files are the entries, their subpaths, the command, the guard, the parts that are loaded when they are needed,
+    // and the chunks that all of these share. Without a bundler, each source would be a file.
+    const entries = Object.keys(manifest.exports["."]).length + 2;
+    expect(code.length).toBeGreaterThan(entries);
+    expect(code.length).toBeLessThan(66);
+  });
+
+  test("can be imported by Node", async () => {
+    const code = `import { proxyFetch, createProxy } from "fetchway";
+      import { transformText } from "fetchway/bodies";
+      const interceptors = { request: [transformText((text) => text)] };
+      createProxy({ target: "http://a.test", interceptors });
+      console.log(typeof proxyFetch, typeof createProxy({ target: "http://a.test" }).nodeHandler);`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe("function function");
+  });
+
+  test.each(Object.entries(manifest.exports["."]))(
+    "%s finds its entry",
+    async (condition, paths) => {
+      const code = `console.log(import.meta.resolve("fetchway"))`;
+      // Node also applies its own condition "node". In `exports` it comes after those of other runtimes and before
+      // "default", so that "default" is never selected here.
+      const entry = condition === "default" ? manifest.exports["."]["node"] : paths;
+      const url = await run("node", "-C", condition, "--input-type=module", "--eval", code);
+      expect(url).toBe(new URL(entry?.default.slice(2) ?? "", `file://${installed()}/`).href);
+    },
+  );
+
+  test.each(["node", "bun", "deno", "workerd", "fetch"])(
+    "fetchway/%s is that entry",
+    async (name) => {
+      const { types, default: code } = manifest.exports[`./${name}`] as Entry;
+      const packed = globSync("dist/**/*", { cwd: installed() });
+      expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
+      // The subpath has no conditions, so it is the same for every runtime.
+      for (const condition of ["node", "bun", "workerd"]) {
+        const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
+        const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);
+        expect(url).toBe(new URL(code.slice(2), `file://${installed()}/`).href);
+      }
+    },
+  );
+
+  test("fetchway/node and fetchway/fetch run on Node", async () => {
+    const code = `import { createProxy } from "fetchway/node";
+      import { createTransport } from "fetchway/fetch";
+      const proxy = createProxy({ target: "http://a.test", transport: createTransport() });
+      console.log(typeof proxy.nodeHandler, createTransport().name);`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
+  });
+
+  test("fetchway/upstreams is a target of each entry", async () => {
+    const code = `import { createProxy } from "fetchway";
+      import { createProxy as ofFetch } from "fetchway/fetch";
+      import { balance } from "fetchway/upstreams";
+      const target = balance(["http://a.test", "http://b.test"]);
+      createProxy({ target });
+      ofFetch({ target });
+      console.log(target.states().map(({ name, state }) => name + " " + state).join());`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe(
+      "http://a.test up,http://b.test up",
+    );
+  });
+
+  /** TypeScript's options for finding modules. With each, "fetchway" has the members of Node's proxies. */
+  const resolutions: Record<string, object> = {
+    node16: { module: "node16", moduleResolution: "node16" },
+    nodenext: { module: "nodenext", moduleResolution: "nodenext" },
+    bundler: { module: "esnext", moduleResolution: "bundler" },
+    preserve: { module: "preserve" },
+    "bundler with the condition": {
+      module: "esnext",
+      moduleResolution: "bundler",
+      customConditions: ["node"],
+    },
+  };
+
+  const files: Record<string, string> = {
+    "types.ts": `import { createProxy, proxyFetch, ProxyError, type ProxyOptions } from "fetchway";
+      const options: ProxyOptions = { timeout: 5 };
+      export const response: Promise<Response> = proxyFetch(new Request("http://a.test"), "http://b.test", options);
+      export const code: "dns_error" extends ProxyError["code"] ? true : false = true;
+      // @ts-expect-error: there is no such option.
+      createProxy({ target: "http://b.test", timeOut: 5 });`,
+    "bodies.ts": `import { createProxy } from "fetchway";
+      import { type Interceptor, transformJson, transformText } from "fetchway/bodies";
+      const upper: Interceptor = transformText((text, { headers }) => headers.has("x-a") ? text : undefined);
+      const hide = transformJson<{ a?: string }>(async ({ a: _, ...rest }) => rest, { tooLarge: "pass" });
+      createProxy({ target: "http://b.test", interceptors: { request: [upper, hide] } });
+      // @ts-expect-error: the function returns text.
+      transformText(() => 5);`,
+    "fetchway.config.ts": `import { defineConfig } from "fetchway/config";
+      export default defineConfig({
+        server: { port: 8080, log: "json" },
+        timeout: 5000,
+        routes: [
+          { match: "/api", target: "http://b.test", stripPrefix: "/api", pool: { maxSockets: 5 } },
+          {
+            match: ["b.test/", "*.b.test"],
+            target: (request) => new URL("http://c.test", request.url),
+            onRequest: (draft) => draft.headers.set("x-a", "b"),
+          },
+        ],
+      });
+      // @ts-expect-error: a route has a target.
+      defineConfig({ routes: [{ match: "/api" }] });
+      // @ts-expect-error: there is no such option of the server.
+      defineConfig({ target: "http://b.test", server: { prot: 5 } });`,
+    "entries.ts": `import { createServer } from "node:http";
+      import { createProxy, type NodeHandler } from "fetchway/node";
+      import { createProxy as createBun } from "fetchway/bun";
+      import { createTransport as ofDeno } from "fetchway/deno";
+      import { createTransport as ofWorkers } from "fetchway/workerd";
+      import { createProxy as createFetch, createTransport as ofFetch, type Transport } from "fetchway/fetch";
+      import { balance, type Balancer, type Policy } from "fetchway/upstreams";
+      import { viteProxy, type VitePlugin } from "fetchway/vite";
+      import { createRuleHandler, type RuleHandler } from "fetchway/rules";
+      const target = "http://b.test";
+      export const handler: NodeHandler = createProxy({ target }).nodeHandler;
+      createServer(createProxy({ target, transport: ofFetch() }).nodeHandler);
+      export const size: number = createBun({ target }).maxRequestBodySize;
+      export const transports: Transport[] = [ofDeno(), ofWorkers(), ofFetch()];
+      const last: Policy = { pick: (able) => able.at(-1) ?? able[0]! };
+      const several: Balancer = balance([{ target, weight: 2 }], { policy: last });
+      createProxy({ target: several });
+      // @ts-expect-error: there is no such policy.
+      balance([target], { policy: "random" });
+      export const plugin: VitePlugin = viteProxy({ "/api": target, "/b": { target, stripPrefix: "/b" } });
+      // @ts-expect-error: there is no such option.
+      viteProxy({ "/api": { target, rewrite: () => "/" } });
+      export const ruleHandler: RuleHandler = createRuleHandler({ trustProxy: ["loopback"] });
+      // @ts-expect-error: only the entry of Node has it.
+      void createBun({ target }).nodeHandler;
+      // @ts-expect-error: only the entry of Node has it.
+      void createFetch({ target }).nodeHandler;`,
+  };
+
+  test.each(Object.entries(resolutions))("has its types with %s", async (_, options) => {
+    const main = `import { createServer } from "node:http";
+      import { createProxy, type NodeProxy } from "fetchway";
+      const proxy: NodeProxy = createProxy({ target: "http://b.test" });
+      proxy.attach(createServer(proxy.nodeHandler));`;
+    for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
+      await writeFile(join(app, file), code);
+    }
+    const compilerOptions = {
+      strict: true,
+      noEmit: true,
+      target: "es2023",
+      lib: ["es2024", "dom", "dom.iterable"],
+      types: ["node"],
+      ...options,
+    };
+    const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
+    await writeFile(join(app, "tsconfig.json"), config);
+    expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+  });
+
+  test("fetchway/undici without undici fails, and the error names it", async () => {
+    const importing = ["--input-type=module", "--eval", 'import "fetchway/undici"'];
+    await expect(execute("node", importing, { cwd: app })).rejects.toThrow(
+      /Cannot find package 'undici' imported from .*\/fetchway\/dist\/runtimes\/undici\.js/,
+    );
+  });
+
+  test("fetchway/vite and fetchway/rules run without Vite and h3", async () => {
+    const code = `import { viteProxy } from "fetchway/vite";
+      import { proxy } from "fetchway/rules";
+      const handle = proxy.handler({ options: { to: "http://a.test/**" } });
+      console.log(viteProxy({ "/api": "http://a.test" }).name, typeof handle);`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway function");
+  });
+
+  test("its types need no types package, with TypeScript 7 and 5.4", async () => {
+    const entries = Object.keys(manifest.exports).filter(
+      // The types of undici come with the package undici, which users of that entry install.
+      (path) => !/json$|undici$/.test(path),
+    );
+    const code = `import { createProxy } from "fetchway/node";
+      import { transformText } from "fetchway/bodies";
+      const interceptors = { request: [transformText((text) => text)] };
+      export const { nodeHandler } = createProxy({ target: "http://b.test", interceptors });
+      ${entries.map((path, i) => `export * as entry${i} from "fetchway${path.slice(1)}";`).join("\n")}`;
+    await writeFile(join(app, "bare.ts"), code);
+    // The older one is a dependency of @arethetypeswrong/cli, whose version "overrides" in package.json sets: as a dependency
+    // of the project, it would take the name `tsc`.
+    const tool = createRequire(join(root, "node_modules/@arethetypeswrong/core/package.json"));
+    const compilers = {
+      [manifest.devDependencies["typescript"] as string]: join(
+        root,
+        "node_modules/typescript/bin/tsc",
+      ),
+      "5.4.5": tool.resolve("typescript/bin/tsc"),
+    };
+    const runs = ["node16", "nodenext", "bundler", "preserve"].map(async (name) => {
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2022",
+        lib: ["es2022", "dom", "dom.iterable"],
+        types: [],
+        skipLibCheck: false,
+        // TypeScript's own declarations take most of the time.
+        skipDefaultLibCheck: true,
+        ...resolutions[name],
+      };
+      const config = `tsconfig.${name}.json`;
+      await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
+      return Promise.all(
+        Object.entries(compilers).map(async ([version, path]) => {
+          expect(await run("node", path, "--version")).toBe(`Version ${version}`);
+          return run("node", path, "-p", config);
+        }),
+      );
+    });
+    expect((await Promise.all(runs)).flat().join("")).toBe("");
+  });
+
+  describe("fetchway/server is a server that is ready to run", () => {
+    const upstream = new Upstream();
+    beforeAll(() => upstream.listen());
+    afterAll(() => upstream.stop());
+
+    /** The command lines that start it, without its port. `server.ts` exports it again. */
+    const lines = [
+      "deno serve -A npm:fetchway/server",
+      "deno serve -A server.ts",
+      "bun server.ts",
+      "srvx --prod server.ts",
+      "wrangler dev server.ts --ip 127.0.0.1 --compatibility-date 2026-10-01",
+    ];
+
+    /** Starts it in the app's folder, where it takes a free port. */
+    async function start(line: string, target?: string): Promise<Program> {
+      await writeFile(join(app, "server.ts"), 'export { default } from "fetchway/server";\n');
+      const [tool = "", ...args] = line.split(" ");
+      const placeholder = createServer();
+      const port = await listen(placeholder);
+      placeholder.close();
+      // `deno serve` takes its options before the file.
+      if (tool === "deno") args.splice(1, 0, "--port", `${port}`);
+      else if (tool !== "bun") args.push("--port", `${port}`);
+      if (tool === "wrangler") args.push("--var", `FETCHWAY_TARGET:${target}`);
+      const vars = target === undefined ? {} : { FETCHWAY_TARGET: target };
+      const env = { PORT: `${port}`, WRANGLER_SEND_METRICS: "false", ...vars };
+      return startProgram(tool, args, env, app);
+    }
+
+    test.each(lines)("%s", async (line) => {
+      await using program = await start(line, upstream.url);
+      const [, port] = await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/);
+      const answer = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
+      expect([answer.status, upstream.calls.at(-1)?.target]).toEqual([200, "/a%2Fb?c"]);
+    });
+
+    test("without FETCHWAY_TARGET, it says so in one line", async () => {
+      await using program = await start("deno serve -A npm:fetchway/server");
+      await program.ended();
+      expect([program.code(), program.output()]).toEqual([
+        2,
+        expect.stringMatching(/^fetchway: FETCHWAY_TARGET is not set; .*\n$/),
+      ]);
+    });
+  });
+
+  test("@arethetypeswrong/cli finds nothing wrong", async () => {
+    const tool = join(root, "node_modules/.bin/attw");
+    const tarball = `${manifest.name}-${manifest.version}.tgz`;
+    // It exits with a failure for a problem that the profile does not ignore.
+    const printed = await run(tool, tarball, "--profile", "esm-only", "--format", "ascii");
+    const named = Array.from(printed.matchAll(/^"fetchway(.*)"$/gm), ([, path]) => `.${path}`);
+    expect(named).toEqual(Object.keys(manifest.exports));
+  });
+
+  describe("the examples, when they are copied", () => {
+    const names = globSync("*/package.json", { cwd: join(root, "examples") }).map((path) =>
+      dirname(path),
+    );
+    const upstream = new Upstream();
+    beforeAll(() => upstream.listen());
+    afterAll(() => upstream.stop());
+    const pinned = { ...manifest.dependencies, ...manifest.devDependencies };
+
+    beforeAll(async () => {
+      await cp(join(root, "examples"), join(app, "examples"), {
+        recursive: true,
+        // Other tests write copies of examples there.
+        filter: (path) => !/^_|^tsconfig/.test(basename(path)),
+      });
+      for (const name of [
+        "express",
+        "fastify",
+        "h3",
+        "hono",
+        "@hono",
+        "@opentelemetry",
+        "undici",
+      ]) {
+        await symlink(join(root, "node_modules", name), join(app, "node_modules", name));
+      }
+    });
+
+    test("are all in examples/README.md", async () => {
+      const page = await readFile(join(root, "examples/README.md"), "utf8");
+      const linked = Array.from(page.matchAll(/\]\(([\w-]+)\/index\.ts\)/g), ([, name]) => name);
+      expect(new Set(linked)).toEqual(new Set(names));
+    });
+
+    test.each(names)(
+      "%s names the packages that it imports, and a way to start it",
+      async (name) => {
+        const folder = join(app, "examples", name);
+        const example = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as {
+          scripts: { start: string };
+          dependencies: Record<string, string>;
+          devDependencies?: Record<string, string>;
+        };
+        const code = await readFile(join(folder, "index.ts"), "utf8");
+        const imported = Array.from(
+          code.matchAll(/from "(?!node:)((?:@[\w-]+\/)?[\w-]+)/g),
+          ([, path]) => path as string,
+        );
+        // The app has to install this peer dependency.
+        if (code.includes('"fetchway/undici"')) imported.push("undici");
+        const { fetchway, ...others } = { ...example.dependencies, ...example.devDependencies };
+        expect(fetchway).toBe(`^${manifest.version}`);
+        for (const [other, version] of Object.entries(others)) expect(version).toBe(pinned[other]);
+        const tool = /^\w+/.exec(example.scripts.start)?.[0] as string;
+        const tools = ["srvx", "wrangler"].includes(tool) ? [tool] : [];
+        expect(new Set(["fetchway", ...Object.keys(others)])).toEqual(
+          new Set([...imported, ...tools]),
+        );
+      },
+    );
+
+    test("have the types of the package", async () => {
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2023",
+        module: "nodenext",
+        lib: ["es2024", "dom", "dom.iterable"],
+        types: ["node"],
+        skipLibCheck: true,
+      };
+      const types = join(root, "test/helpers/express.d.ts");
+      const config = {
+        compilerOptions,
+        files: [...names.map((name) => `examples/${name}/index.ts`), types],
+      };
+      await writeFile(join(app, "tsconfig.json"), JSON.stringify(config));
+      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+    });
+
+    // That one needs a second Worker: test/project/examples.deploy.test.ts runs it.
+    const alone = names.filter((name) => name !== "workers");
+
+    test.concurrent.each(alone)("%s runs with the package", async (name) => {
+      const folder = join(app, "examples", name);
+      const file = join(folder, "index.ts");
+      const placeholder = createServer();
+      const port = await listen(placeholder);
+      placeholder.close();
+      const code = (await readFile(file, "utf8"))
+        .replaceAll("http://127.0.0.1:4000", upstream.url)
+        .replace("listen(3000", `listen(${port}`);
+      await writeFile(file, code);
+      const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as {
+        scripts: { start: string };
+      };
+      const command = scripts.start
+        .replace("--port 3000", `--port ${port}`)
+        .replace("index.ts", file);
+      const [tool = "", ...args] = command.split(" ");
+      const env = { PORT: `${port}`, HOST: "127.0.0.1", WRANGLER_SEND_METRICS: "false" };
+      await using program = startProgram(tool, args, env);
+      const request = { method: "POST", body: "x", headers: { "x-example": name } };
+      const url = `http://127.0.0.1:${port}/api/a`;
+      const ask = (): Promise<Response | undefined> => fetch(url, request).catch(() => undefined);
+      // Not every example prints that it listens.
+      let response = await ask();
+      while (response === undefined) {
+        if (program.code() !== undefined) throw new Error(program.output());
+        await pause(20);
+        response = await ask();
+      }
+      expect([response.status, await response.text()]).toEqual([200, "x"]);
+    });
+  });
+
+  test("fetchway/config types a config file, which the command reads", async () => {
+    const config = `import { defineConfig } from "fetchway/config";
+      export default defineConfig({ routes: [{ match: "/a", target: "http://b.test:1" }] });`;
+    await writeFile(join(app, "my.config.mjs"), config);
+    const bin = join(installed(), manifest.bin["fetchway"] ?? "");
+    const shown = await run("node", bin, "--config", "my.config.mjs", "--inspect", "/a/b");
+    expect(shown).toContain("GET /a/b HTTP/1.1");
+    expect(shown).toContain("Host: b.test:1");
+  });
+
+  test("has a command that runs", async () => {
+    const bin = join(installed(), manifest.bin["fetchway"] ?? "");
+    expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
+    expect(await run("node", bin, "--version")).toContain(manifest.version);
+  });
+
+  test("is installed with npm install --omit=dev without a warning, and its command shows the demo", async () => {
+    const folder = join(app, "installed");
+    await mkdir(folder);
+    // Without the network: the dependencies come as files, too.
+    const overrides: Record<string, string> = {};
+    for (const name of Object.keys(manifest.dependencies)) {
+      const source = join(root, "node_modules", name);
+      const { stdout } = await execute("npm", ["pack", source, "--ignore-scripts", "--silent"], {
+        cwd: folder,
+      });
+      overrides[name] = `file:${stdout.trim()}`;
+    }
+    const tarball = `file:${join(app, `${manifest.name}-${manifest.version}.tgz`)}`;
+    const dependencies = { [manifest.name]: tarball, ...overrides };
+    await writeFile(join(folder, "package.json"), JSON.stringify({ dependencies, overrides }));
+    const flags = ["--omit=dev", "--offline", "--no-audit", "--no-fund"];
+    const env: NodeJS.ProcessEnv = {
+      ...process.env,
+      npm_config_cache: join(folder, "cache"),
+      npm_config_update_notifier: "false",
+    };
+    // A setting of the machine's own may cause a warning of npm.
+    for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
+    const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
+    expect(stdout.trim()).toMatch(/^added \d+ packages in \S+$/);
+    expect(stderr.replace(/^npm warn Unknown user config .*\n/gm, "")).toBe("");
+
+    const demo = spawn(join(folder, "node_modules/.bin/fetchway"), ["--demo", "--port", "0"]);
+    try {
+      let printed = "";
+      demo.stdout.setEncoding("utf8").on("data", (text: string) => (printed += text));
+      await until(() => /listens on http:\S+ /.test(printed) || demo.exitCode !== null, "the demo");
+      const [, origin] = /listens on (http:\S+) /.exec(printed) ?? [];
+      const response = await fetch(`${origin}/headers`);
+      expect(await response.json()).toMatchObject({ headers: { "x-forwarded-for": "127.0.0.1" } });
+    } finally {
+      demo.kill();
+    }
+  });
+});

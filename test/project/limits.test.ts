@@ -1,0 +1,53 @@
+/** docs/limits.md, and the flags of the command on the other pages, against the code. */
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { clientLimitSchema, listenSchema } from "../../command/flags/commandoptions.ts";
+import { flags } from "../../command/flags/flags.ts";
+
+const page = readFileSync(new URL("../../docs/limits.md", import.meta.url), "utf8");
+const options = readFileSync(
+  new URL("../../command/flags/commandoptions.ts", import.meta.url),
+  "utf8",
+);
+
+/** The rows of the table of limits: flag, option and default. */
+const rows = Array.from(
+  page.matchAll(/^\| `(--[\w-]+)` +\| `(\w+)` +\| ([^ |]+) +\|/gm),
+  ([, flag, option, preset]) => [flag, option, preset],
+);
+
+test("the table has every limit for clients, with its flag and default", () => {
+  const expected = Object.entries(clientLimitSchema).map(([option, { default: preset }]) => {
+    const flag = flags.find((each) => each.scope === "server" && each.option === option);
+    return [`--${flag?.name}`, option, String(preset)];
+  });
+  expect(rows).toEqual([...expected, ["--body-limit", "bodyLimit", "–"]]);
+});
+
+test.each([
+  ["README.md", 3],
+  ["docs/limits.md", 15],
+  ["docs/command.md", 10],
+  ["docs/log.md", 1],
+  ["docs/quickstart.md", 1],
+  ["docs/connections.md", 1],
+])("every flag that %s names exists", (file, count) => {
+  // The last two are flags of srvx and wrangler.
+  const others = ["--connections", "--no-", "--prod", "--var"];
+  const known = new Set([...flags.map(({ name }) => `--${name}`), ...others]);
+  const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
+  const named = text.match(/(?<!-)--[a-z][\w-]+/g) ?? [];
+  expect(new Set(named).size).toBeGreaterThanOrEqual(count);
+  expect(named.filter((flag) => !known.has(flag))).toEqual([]);
+});
+
+test("every @default of the server's limits is the default", () => {
+  const documented = Array.from(
+    options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number(?: \| "auto")?;/g),
+    ([, preset, option]) => [option as string, Number(preset)] as const,
+  );
+  const presets = Object.entries({ ...clientLimitSchema, ...listenSchema }).flatMap(
+    ([option, { default: preset }]) => (typeof preset === "number" ? [[option, preset]] : []),
+  );
+  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(presets));
+});

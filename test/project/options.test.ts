@@ -1,0 +1,30 @@
+import { describe, expect, test } from "vitest";
+import { poolDefaults, poolSchema } from "../../src/options/pooloptions.ts";
+import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
+import { readInterface } from "./_docs.ts";
+
+describe.each([
+  ["ProxyOptions", proxySchema, defaults],
+  ["PoolOptions", poolSchema, poolDefaults],
+] as const)("%s", (name, schema, presets) => {
+  const docs = readInterface(name);
+
+  test.each(docs)(
+    "$name is documented, with its tags in the order of all options",
+    ({ summary, tags }) => {
+      expect(summary).toMatch(/^[A-Z].+\.$/);
+      expect(tags).toEqual(["default", "example", "see"].filter((tag) => tags.includes(tag)));
+    },
+  );
+
+  test("the schema is in the order of the interface", () => {
+    expect(Object.keys(schema)).toEqual(docs.map(({ name: option }) => option));
+  });
+
+  test("every @default is the default, and every default is documented", () => {
+    const documented = docs.flatMap(({ name: option, preset }) =>
+      preset === undefined ? [] : [[option, JSON.parse(preset) as unknown]],
+    );
+    expect(Object.fromEntries(documented)).toEqual(presets);
+  });
+});

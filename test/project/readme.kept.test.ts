@@ -1,0 +1,61 @@
+/** README's list of what keeps bodies in memory is complete, and has the limits of the code. */
+import { globSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { mirrorDefaults } from "../../src/options/mirroroptions.ts";
+import { defaults } from "../../src/options/proxyoptions.ts";
+import { readPage } from "./_readme.ts";
+
+const root = new URL("../../", import.meta.url);
+const rows = readPage("README.md")
+  .split("## What is kept in memory")[1]
+  ?.split("\n## ")[0]
+  ?.split("\n")
+  .filter((line) => line.startsWith("| ") && !/^\| (?:what|---)/.test(line));
+
+/** The places that make a body which keeps bytes, each with the rows of README about them. */
+const KEEPERS: Readonly<Record<string, readonly string[]>> = {
+  "src/bodies.ts: HeldBody": ["transformText"],
+  "src/exchange/hooks.ts: UnframedBody": ["without length"],
+  "src/exchange/interceptors.ts: ReplayBody": ["followRedirects", "retry"],
+  "src/exchange/mirror.ts: ReplayBody": ["mirror"],
+  "src/request/incoming.ts: UnframedBody": ["without length"],
+};
+
+test("each place that keeps the bytes of a body has a row, and each row has a place", () => {
+  const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
+  const found = files.flatMap((file) => {
+    const source = readFileSync(new URL(file, root), "utf8");
+    const made = source.matchAll(/\bnew (HeldBody|ReplayBody|UnframedBody)\(/g);
+    return Array.from(made, ([, name]) => `${file}: ${name}`);
+  });
+  expect(found.toSorted()).toEqual(Object.keys(KEEPERS));
+  const named = new Set(Object.values(KEEPERS).flat());
+  expect(rows).toHaveLength(named.size);
+  for (const name of named) {
+    expect(
+      rows?.filter((row) => row.split("|")[1]?.includes(name)),
+      name,
+    ).toHaveLength(1);
+  }
+});
+
+/** Returns the limit in a row, in bytes. */
+function limitOf(name: string): number {
+  const row = rows?.find((each) => each.split("|")[1]?.includes(name)) ?? "";
+  const [, number, unit] = /(\d+) ([KM])iB/.exec(row.split("|")[3] ?? "") ?? [];
+  return Number(number) * (unit === "M" ? 1024 ** 2 : 1024);
+}
+
+/** Returns a number in a source file. */
+function numberIn(file: string, pattern: RegExp): number {
+  const source = readFileSync(new URL(file, root), "utf8");
+  return Number(pattern.exec(source)?.[1]?.replaceAll("_", ""));
+}
+
+test("the limits are those of the code", () => {
+  expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
+  expect(limitOf("retry")).toBe(defaults.replayLimit);
+  expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);
+  expect(limitOf("transformText")).toBe(numberIn("src/bodies.ts", /maxBytes = ([\d_]+)/));
+  expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MOST_BYTES = ([\d_]+)/));
+});

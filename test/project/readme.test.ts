@@ -1,0 +1,94 @@
+/** README and the pages of docs/: their generated blocks, their links, and that the package has all that they link to. */
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { describe, expect, test } from "vitest";
+import { readInterface } from "./_docs.ts";
+import { pages, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+
+test("each generated block is on one page", () => {
+  for (const name of Object.keys(renderBlocks())) {
+    const having = pages.filter((page) => readPage(page).includes(`<!-- ${name} -->\n`));
+    expect(having, name).toHaveLength(1);
+  }
+});
+
+test.each(pages)("the generated blocks of %s are up to date", (page) => {
+  const text = readPage(page);
+  expect(text === updateBlocks(text), `${page} is out of date; run: npm run readme`).toBe(true);
+});
+
+test("docs/options.md has every option", () => {
+  const text = readPage("docs/options.md");
+  const names = ["ProxyOptions", "PoolOptions"].flatMap(readInterface).map(({ name }) => name);
+  expect(names.length).toBeGreaterThan(40);
+  expect(names.filter((name) => !new RegExp(`^\\| \\[?\`${name}\``, "m").test(text))).toEqual([]);
+});
+
+/** Returns the text of a page without its code blocks. */
+function readProse(page: string): string {
+  return readPage(page).replaceAll(/^```[\s\S]*?^```$/gm, "");
+}
+
+/** Returns the anchors of a page's headings. */
+function anchorsOf(page: string): string[] {
+  return Array.from(readProse(page).matchAll(/^#+ (.+)$/gm), ([, text = ""]) =>
+    text
+      .toLowerCase()
+      .replaceAll(/[^\w -]/g, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+/** Returns the links of a page that lead to other files or to a heading, as paths of the project with an anchor. */
+function linksOf(page: string): { file: string; anchor: string | undefined }[] {
+  const links = readProse(page).matchAll(/\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)/g);
+  return Array.from(links, ([, path = "", anchor]) => ({
+    file: path === "" ? page : join(dirname(page), path),
+    anchor,
+  }));
+}
+
+const documents = [
+  ...pages,
+  "SECURITY.md",
+  "CONTRIBUTING.md",
+  "examples/README.md",
+  ...globSync("bench/*.md", { cwd: root }),
+];
+
+describe("links", () => {
+  test("are found", () => {
+    expect(documents.flatMap(linksOf).length).toBeGreaterThan(60);
+  });
+
+  test.each(documents)("of %s lead to files and headings", (page) => {
+    const broken = linksOf(page).filter(
+      ({ file, anchor }) =>
+        !existsSync(join(root, file)) ||
+        (anchor !== undefined && !anchorsOf(file).includes(anchor)),
+    );
+    expect(broken).toEqual([]);
+  });
+
+  test("of the published pages lead to published files", () => {
+    const { files } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+      files: string[];
+    };
+    const isPublished = (path: string): boolean =>
+      files.some((file) => path === file || path.startsWith(`${file}/`));
+    const published = documents.filter(isPublished);
+    expect(published).toEqual(expect.arrayContaining([...pages]));
+    const missing = published.flatMap(linksOf).filter(({ file }) => !isPublished(file));
+    expect(missing).toEqual([]);
+  });
+
+  test("every page of docs/ is reached from README", () => {
+    const reached = new Set(["README.md"]);
+    for (const page of reached) {
+      for (const { file } of linksOf(page)) if (file.endsWith(".md")) reached.add(file);
+    }
+    expect(pages.filter((page) => !reached.has(page))).toEqual([]);
+  });
+});

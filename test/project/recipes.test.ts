@@ -1,0 +1,241 @@
+/** The recipes of docs/recipes.md, each run as it stands there, with other addresses. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createSecureServer } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
+import { makeCertificate } from "../helpers/certificate.ts";
+import { startProgram } from "../helpers/program.ts";
+import { type Fetch, listen, serve } from "../helpers/serve.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { until, within } from "../helpers/wait.ts";
+
+const upstream = new Upstream();
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+const TARGET = "http://127.0.0.1:4000";
+const ending: (() => void)[] = [];
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  for (const end of ending.splice(0)) end();
+  await upstream.reset();
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await upstream.stop();
+});
+
+/** Imports a recipe with replaced texts, and returns its default export. */
+async function load<T>(title: string, replaced: Record<string, string> = {}): Promise<T> {
+  const place = `docs/recipes.md: ${title}`;
+  const ours = readBlock(place).includes(TARGET) ? { [TARGET]: upstream.url } : {};
+  return (await importBlock<{ default: T }>(place, { ...ours, ...replaced })).default;
+}
+
+/** Serves a recipe, and returns its origin. */
+async function start(title: string, replaced?: Record<string, string>): Promise<string> {
+  const recipe = await load<{ fetch: Fetch }>(title, replaced);
+  const { port, server, close } = await serve("srvx", recipe.fetch);
+  ending.push(() => {
+    close();
+    if ("closeAllConnections" in server) (server.closeAllConnections as () => void)();
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+test("an event arrives while the stream is open, and a client's disconnection ends the stream", async () => {
+  upstream.script = (call) => {
+    call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+  };
+  const leaving = new AbortController();
+  const response = await fetch(await start("Event streams (SSE)"), { signal: leaving.signal });
+  const reader = response.body?.getReader();
+  const first = reader && (await within(reader.read(), "the first event"));
+  expect(new TextDecoder().decode(first?.value)).toBe("data: 1\n\n");
+  const call = await upstream.call();
+  const closed = new Promise((resolve) => call.link.socket.once("close", resolve));
+  leaving.abort();
+  await within(closed, "the upstream's connection to close");
+});
+
+test("a part of an API: no spelling of its path passes without the token", async () => {
+  const origin = await start("A part of an API that only some clients may use");
+  const { hostname, port } = new URL(origin);
+  const ask = async (path: string, fields: Record<string, string> = {}): Promise<number> => {
+    const { request } = await import("node:http");
+    return new Promise((resolve, reject) => {
+      request({ hostname, port, path, headers: fields }, (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      })
+        .on("error", reject)
+        .end();
+    });
+  };
+  upstream.script = (call) => call.reply(200, [], "x");
+  for (const path of [
+    "/admin",
+    "/admin/x?y",
+    "//admin",
+    "/%61dmin",
+    "/x/..%2fadmin",
+    "/%2561dmin",
+  ]) {
+    expect([path, await ask(path)]).toEqual([path, 403]);
+  }
+  expect(upstream.calls).toEqual([]);
+  expect(await ask("/%61dmin", { authorization: "Bearer secret of the admins" })).toBe(200);
+  expect(await ask("/public?admin")).toBe(200);
+});
+
+test("CORS: preflights do not reach the upstream, and responses can be read by one origin", async () => {
+  const origin = await start("CORS");
+  const preflight = await fetch(origin, {
+    method: "OPTIONS",
+    headers: { "access-control-request-method": "PUT" },
+  });
+  expect(preflight.status).toBe(204);
+  expect(preflight.headers.get("access-control-allow-methods")).toContain("PUT");
+  expect(upstream.calls).toEqual([]);
+  upstream.script = (call) => call.reply(200, [["Access-Control-Allow-Origin", "*"]], "x");
+  const response = await fetch(origin);
+  expect(response.headers.get("access-control-allow-origin")).toBe("https://app.example");
+  // An OPTIONS that is no preflight passes.
+  expect((await fetch(origin, { method: "OPTIONS" })).status).toBe(200);
+  expect(upstream.calls).toHaveLength(2);
+});
+
+test("a secret: only the upstream sees it, and only customers pass", async () => {
+  const origin = await start("A secret for the upstream, and a login in front of it");
+  expect((await fetch(origin)).status).toBe(401);
+  expect(upstream.calls).toEqual([]);
+  const headers = { "x-api-key": "key of a customer", authorization: "Bearer mine" };
+  expect((await fetch(origin, { headers })).status).toBe(200);
+  const call = await upstream.call();
+  expect(call.all("authorization")).toEqual(["Bearer secret of the upstream"]);
+  expect(call.get("x-api-key")).toBeUndefined();
+});
+
+test("a log line tells what happened, also if the response was cut off", async () => {
+  const lines: string[] = [];
+  const print = vi
+    .spyOn(console, "log")
+    .mockImplementation((line: string) => void lines.push(line));
+  try {
+    const origin = await start("A log line for each request");
+    upstream.script = (call) => call.reply(201, [], "four");
+    await (await fetch(`${origin}/a?b`)).text();
+    await until(() => lines.length === 1, "the first line");
+    expect(JSON.parse(lines[0] ?? "")).toMatchObject({
+      method: "GET",
+      path: "/a?b",
+      status: 201,
+      clientAddress: "127.0.0.1",
+      upstream: upstream.url,
+      bytesOut: 4,
+    });
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour");
+      call.close();
+    };
+    await expect(fetch(origin).then((response) => response.text())).rejects.toThrow();
+    await until(() => lines.length === 2, "the second line");
+    expect(JSON.parse(lines[1] ?? "")).toHaveProperty("cause");
+  } finally {
+    print.mockRestore();
+  }
+});
+
+test("a self-signed certificate is trusted, and another one is not", async () => {
+  const [mine, other] = [await makeCertificate(), await makeCertificate()];
+  const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
+  const port = await listen(server);
+  ending.push(() => server.close().closeAllConnections());
+  const title = "A self-signed certificate";
+  for (const [{ cert }, status] of [
+    [mine, 200],
+    [other, 502],
+  ] as const) {
+    const file = join(folder, `${status}.pem`);
+    writeFileSync(file, cert);
+    const origin = await start(title, {
+      "https://127.0.0.1:4000": `https://127.0.0.1:${port}`,
+      "upstream-cert.pem": file,
+    });
+    expect((await fetch(origin)).status).toBe(status);
+  }
+});
+
+test("several tenants: each host has its upstream, and others get 404", async () => {
+  const proxy = await load<{ fetch: Fetch }>("Several tenants");
+  const ask = async (host: string): Promise<number> =>
+    (await proxy.fetch(new Request(`http://${host}/a`))).status;
+  expect(await ask("shop.example")).toBe(200);
+  expect(await ask("docs.example")).toBe(200);
+  expect(await ask("evil.example")).toBe(404);
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/shop/a", "/docs/a"]);
+});
+
+test("a rate limit: a client that exceeds it gets 429, whatever it says about its address", async () => {
+  const origin = await start("A rate limit", { "limit = 100": "limit = 2" });
+  const ask = async (address: string): Promise<Response> =>
+    fetch(origin, { headers: { "x-forwarded-for": address } });
+  expect((await ask("1.1.1.1")).status).toBe(200);
+  expect((await ask("2.2.2.2")).status).toBe(200);
+  const refused = await ask("3.3.3.3");
+  expect(refused.status).toBe(429);
+  expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+  expect(upstream.calls).toHaveLength(2);
+});
+
+test("a service binding gets the request", async () => {
+  type Worker = { fetch(request: Request, env: object): Promise<Response> };
+  const worker = await load<Worker>("A service binding");
+  const SERVICE = { fetch: async ({ url }: Request) => new Response(new URL(url).pathname) };
+  const response = await worker.fetch(new Request("http://a.test/b"), { SERVICE });
+  expect(await response.text()).toBe("/b");
+});
+
+test("a changed body: a field of the JSON is hidden, also from a client that accepts gzip", async () => {
+  const origin = await start("Changing a body");
+  const body = gzipSync('{"name":"a","email":"b@c.example"}');
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [
+        ["Content-Type", "application/json"],
+        ["Content-Encoding", "gzip"],
+      ],
+      body,
+    );
+  const response = await fetch(origin, { headers: { "accept-encoding": "gzip" } });
+  expect(await response.json()).toEqual({ name: "a" });
+});
+
+test("a cache: the upstream is asked once, and again for what it does not allow to be stored", async () => {
+  const origin = await start("A cache");
+  const ask = async (path: string): Promise<string> => (await fetch(origin + path)).text();
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [["Cache-Control", call.target === "/stored" ? "max-age=60" : "no-store"]],
+      `answer ${upstream.calls.length}`,
+    );
+  expect([await ask("/stored"), await ask("/stored")]).toEqual(["answer 1", "answer 1"]);
+  expect([await ask("/other"), await ask("/other")]).toEqual(["answer 2", "answer 3"]);
+});
+
+test("a test without an upstream passes", async () => {
+  await withCopy("docs/recipes.md: A test without an upstream", {}, async (copy) => {
+    await using program = startProgram("node", ["--test", fileURLToPath(copy)]);
+    await program.ended();
+    expect([program.code(), program.output()]).toEqual([
+      0,
+      expect.stringContaining("✔ the cart comes from the shop"),
+    ]);
+  });
+});
+
+test("every recipe has a test", () => expectAllRun("recipes.test.ts"));

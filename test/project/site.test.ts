@@ -1,0 +1,64 @@
+/** The site of `npm run docs`, without a build, which needs packages of its own: its sidebar, and the addresses of pages. */
+import { globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { findBrokenLinks } from "../../site/brokenlinks.ts";
+import { findPage, project, readProjectFile, toAddress } from "../../site/paths.ts";
+import { sidebar } from "../../site/sidebar.ts";
+
+const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
+
+// docs/upstream/ is for other projects, and not for users.
+test("each page of docs/ and bench/ is in the sidebar, which has no other files than documents", () => {
+  const documents = globSync("{*.md,{docs,bench}/*.md,examples/README.md}", { cwd: project });
+  expect(documents.length).toBeGreaterThan(20);
+  expect(new Set(listed)).toEqual(new Set(documents));
+});
+
+test("no two pages have one address", () => {
+  expect(toAddress("README.md")).toBe("index.md");
+  expect(toAddress("docs/log.md")).toBe("log.md");
+  expect(toAddress("bench/README.md")).toBe("bench/index.md");
+  expect(new Set(listed.map(toAddress)).size).toBe(listed.length);
+});
+
+test("each link of a document to a file of the project leads to a page", () => {
+  const examples = globSync("examples/[!_]*/", { cwd: project }).map(findPage);
+  const pages = new Set([...listed, ...examples, "LICENSE.md"]);
+  const links = listed.flatMap((document) => {
+    const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
+    const paths = prose.matchAll(/(?<!!\[[^\]]*)\]\((?!\w+:|#)([^)#]+)/g);
+    return Array.from(paths, ([, path = ""]) => ({
+      document,
+      page: findPage(join(dirname(document), path)),
+    }));
+  });
+  expect(links.length).toBeGreaterThan(100);
+  expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
+});
+
+describe("findBrokenLinks", () => {
+  const folder = mkdtempSync(join(tmpdir(), "fetchway-site-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  test("finds links to pages and headings that do not exist", () => {
+    const links = [
+      "b.html#there",
+      "/x/b.html",
+      "#gone",
+      "/x/gone.html",
+      "/b.html",
+      "https://a.test",
+    ];
+    const html = links.map((href) => `<a class="c" href="${href}">a</a>`).join("");
+    writeFileSync(join(folder, "a.html"), html);
+    writeFileSync(join(folder, "b.html"), '<h1 id="there">b</h1><a href="./">the first page</a>');
+    expect(findBrokenLinks(folder, "/x/")).toEqual([
+      "a.html → #gone",
+      "a.html → /x/gone.html",
+      "a.html → /b.html",
+      "b.html → ./",
+    ]);
+  });
+});

@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { readRequest } from "../../../runtimes/bun/readrequest.ts";
+import { Scope } from "../../../src/transport/scope.ts";
+import { until } from "../../helpers/wait.ts";
+
+/** Creates a request that counts how often its signal is read. */
+function createRequest(init?: RequestInit): {
+  request: Request;
+  abort: () => void;
+  reads: () => number;
+} {
+  const controller = new AbortController();
+  let reads = 0;
+  const request = new Request("http://a.test/", init);
+  Object.defineProperty(request, "signal", {
+    get() {
+      reads++;
+      return controller.signal;
+    },
+  });
+  return { request, abort: () => controller.abort(), reads: () => reads };
+}
+
+test("an exchange that ends soon never reads the signal of its request", async () => {
+  const [short, long] = [createRequest(), createRequest()];
+  const [first, second] = [short, long].map(
+    ({ request }) => new Scope(readRequest(request, undefined, {}), 1000, 0),
+  ) as [Scope, Scope];
+  first.end();
+  await until(() => long.reads() > 0, "the signal of the long exchange read");
+  second.end();
+  expect(short.reads()).toBe(0);
+});
+
+test("a disconnect before the signal is read aborts the exchange when it is read", async () => {
+  const { request, abort } = createRequest();
+  const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
+  abort();
+  await until(() => scope.error !== undefined, "the exchange aborted");
+  expect(scope.error?.status).toBe(499);
+});
+
+test("the client of a request is the peer, or what the rules say", () => {
+  const server = { requestIP: () => ({ address: "::ffff:192.0.2.7" }), timeout() {} };
+  const { request } = createRequest();
+  expect(readRequest(request, server, {}).clientKey).toBe("192.0.2.7");
+  const clientAddress = (): string => "2001:db8::1";
+  expect(readRequest(request, server, { clientAddress }).clientKey).toBe("20010db800000000/64");
+});
+
+test.each<[string, RequestInit]>([
+  ["a body", { method: "POST", body: "x" }],
+  ["Content-Length", { headers: { "content-length": "5" } }],
+  ["Transfer-Encoding", { headers: { "transfer-encoding": "chunked" } }],
+  ["Upgrade", { headers: { upgrade: "websocket" } }],
+])("a request with %s is listened to from the start: Bun may still refuse it", (_, init) => {
+  const { request, abort, reads } = createRequest(init);
+  const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
+  expect(reads()).toBeGreaterThan(0);
+  abort();
+  expect(scope.error?.status).toBe(499);
+});

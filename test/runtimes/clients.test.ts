@@ -1,0 +1,124 @@
+/** Other HTTP clients in place of Fetchway's own, used as docs/clients.md describes. */
+import { Readable } from "node:stream";
+import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#fetchway";
+import { StreamBody } from "../../src/body/stream.ts";
+import { startProgram } from "../helpers/program.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { within } from "../helpers/wait.ts";
+
+const upstream = new Upstream();
+const dispatcher = new Agent({ connections: 5 });
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(async () => {
+  await dispatcher.destroy();
+  await upstream.stop();
+});
+
+/** A short custom transport. It passes bodies through as streams, and does not convert errors. */
+const own: Transport = {
+  name: "own",
+  capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
+  async send({ upstream: { origin, host: authority }, method, path, headers, host, body }, scope) {
+    const controller = new AbortController();
+    scope.onAbort({ fail: (error) => controller.abort(error) });
+    const sent = body?.whole() ?? body?.stream() ?? null;
+    const response = await requestByUndici(origin + path, {
+      dispatcher,
+      method: method as "GET",
+      headers: [...headers, "host", host ?? authority],
+      body: sent instanceof ReadableStream ? Readable.fromWeb(sent as never) : sent,
+      signal: controller.signal,
+    });
+    const { statusCode: status, headers: fields } = response;
+    scope.headersReceived(false);
+    response.body.once("close", () => scope.end());
+    return {
+      status,
+      statusText: "",
+      headers: Object.entries(fields).flatMap(([name, value]) =>
+        [value].flat().flatMap((each) => [name, String(each)]),
+      ),
+      body: new StreamBody(Readable.toWeb(response.body) as ReadableStream<Uint8Array>),
+    };
+  },
+};
+
+const ways: Record<string, ProxyOptions> = {
+  "the runtime's fetch": { fetch: globalThis.fetch },
+  "undici's fetch": {
+    fetch: async (url, init) =>
+      (await fetchByUndici(url, { ...init, dispatcher } as never)) as unknown as Response,
+  },
+  "a transport of the app's own": { transport: own },
+};
+
+describe.each(Object.entries(ways))("%s", (name, options) => {
+  test("forwards requests and responses, and does not reject on network failures", async () => {
+    const proxy = createProxy({ target: `${upstream.url}/base`, ...options });
+    const make = (path: string, init?: RequestInit & { duplex?: "half" }): Request =>
+      new Request(`http://proxy.test${path}`, init);
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(201, [["X-Id", "7"]], `${call.method} ${call.target} ${call.text}`);
+    };
+    const answer = await proxy.fetch(make("/a?b"));
+    expect([answer.status, answer.headers.get("x-id")]).toEqual([201, "7"]);
+    expect(await answer.text()).toBe("GET /base/a?b ");
+    const body = new Blob(["streamed"]).stream();
+    const posted = await proxy.fetch(
+      make("/p", {
+        method: "POST",
+        body,
+        duplex: "half",
+      }),
+    );
+    expect(await posted.text()).toBe("POST /base/p streamed");
+    upstream.script = (call) => call.reset();
+    const failed = await proxy.fetch(make("/f", { method: "POST", body: "x" }));
+    // A custom transport must convert its own errors: an error that is not a ProxyError counts as an internal error.
+    expect(failed.status).toBe(name.includes("own") ? 500 : 502);
+    expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
+  });
+
+  test("a client that disconnects closes the upstream request", async () => {
+    const proxy = createProxy({ target: upstream.url, ...options });
+    upstream.script = () => {};
+    const leaving = new AbortController();
+    const answer = proxy.fetch(new Request("http://proxy.test/", { signal: leaving.signal }));
+    const call = await upstream.call();
+    leaving.abort();
+    expect((await answer).status).toBe(499);
+    await within(call.link.closed, "the upstream's connection closed");
+  });
+});
+
+test("a ProxyError of a custom transport becomes its gateway response", async () => {
+  const transport: Transport = {
+    ...own,
+    send: () => Promise.reject(new ProxyError("dns_error")),
+  };
+  const proxy = createProxy({ target: upstream.url, transport });
+  const answer = await proxy.fetch(new Request("http://proxy.test/"));
+  expect(answer.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
+});
+
+test.each(
+  ["bun", "deno"].flatMap((tool) => [
+    [tool, `fetchway/${tool}`, `fetch: globalThis.fetch`] as const,
+    [tool, "fetchway/fetch", ""] as const,
+  ]),
+)("the fetch of %s, by %s", async (tool, path, option) => {
+  const { href } = new URL(`../../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
+  await using program = startProgram(tool, [
+    tool === "bun" ? "-e" : "eval",
+    `import { createProxy } from ${JSON.stringify(href)};
+    const proxy = createProxy({ target: "${upstream.url}", ${option} });
+    const response = await proxy.fetch(new Request("http://a.test/b", { method: "POST", body: "c" }));
+    console.log("answer:", response.status, await response.text());`,
+  ]);
+  await program.printed(/^answer: 200 c$/m);
+  expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(["POST /b"]);
+});

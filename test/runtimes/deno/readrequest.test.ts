@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { readRequest } from "../../../runtimes/deno/readrequest.ts";
+import { until } from "../../helpers/wait.ts";
+
+/** Creates a request that counts how often its signal is read. */
+function createRequest(): { request: Request; controller: AbortController; reads: () => number } {
+  const controller = new AbortController();
+  let reads = 0;
+  const request = new Request("http://a.test/");
+  Object.defineProperty(request, "signal", {
+    get() {
+      reads++;
+      return controller.signal;
+    },
+  });
+  return { request, controller, reads: () => reads };
+}
+
+test("two scopes of one request, such as a mirrored one, are both told of a disconnect", async () => {
+  const { request, controller, reads } = createRequest();
+  const told = new Set<number>();
+  const incoming = readRequest(request, undefined, {});
+  const listeners = [0, 1].map((id) => ({ handleEvent: () => void told.add(id) }));
+  for (const listener of listeners) incoming.listen(listener);
+  await until(() => reads() > 1, "the signal read for both");
+  controller.abort();
+  expect(told).toEqual(new Set([0, 1]));
+});
+
+test("the client of a request is the peer, or what the rules say", () => {
+  const { request } = createRequest();
+  const info = { remoteAddr: { hostname: "192.0.2.7" } };
+  expect(readRequest(request, info, {}).clientKey).toBe("192.0.2.7");
+  const clientAddress = (): string => "2001:db8::1";
+  expect(readRequest(request, info, { clientAddress }).clientKey).toBe("20010db800000000/64");
+});

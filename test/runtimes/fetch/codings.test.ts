@@ -1,0 +1,125 @@
+/** Custom `fetch` functions: encoded and decoded bodies, and header fields that describe them correctly. */
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import { gzipSync } from "node:zlib";
+import { Hono } from "hono";
+import { compress } from "hono/compress";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, type ProxyOptions } from "../../../runtimes/node.ts";
+import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
+import { listen } from "../../helpers/serve.ts";
+
+const TEXT = "a body that compresses well; ".repeat(100);
+const gzipped = gzipSync(TEXT);
+
+let seen: IncomingHttpHeaders[] = [];
+/** Encodes the response if the request accepts gzip, and always for /always. */
+const server = createServer((req, res) => {
+  seen.push(req.headers);
+  const coded = req.url === "/always" || /gzip/.test(String(req.headers["accept-encoding"]));
+  res.setHeader("ETag", '"v1"');
+  if (coded) res.setHeader("Content-Encoding", "gzip");
+  const body = coded ? gzipped : TEXT;
+  res.setHeader("Content-Length", body.length);
+  res.end(body);
+});
+let target = "";
+beforeAll(async () => {
+  target = `http://127.0.0.1:${await listen(server)}`;
+});
+afterEach(() => {
+  seen = [];
+});
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const ask = (path = "/"): Request =>
+  new Request(`http://proxy.test${path}`, { headers: { "accept-encoding": "gzip, br" } });
+
+/** Returns the header fields that describe the content coding, and the body. */
+async function tell(response: Response): Promise<unknown> {
+  const fields = ["content-encoding", "content-length", "etag"].map((name) =>
+    response.headers.get(name),
+  );
+  return [...fields, Buffer.from(await response.arrayBuffer()).equals(gzipped) ? "gzip" : "text"];
+}
+
+const whole = [null, String(TEXT.length), '"v1"', "text"];
+const undone = [null, null, 'W/"v1"', "text"];
+
+describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise<Response>]>([
+  ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
+  ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
+])("%s", (_, make) => {
+  test("requests no content coding, so that nothing needs decoding", async () => {
+    expect(await tell(await make()(ask()))).toEqual(whole);
+    expect(seen[0]?.["accept-encoding"]).toBe("identity");
+  });
+
+  test("adapts the header fields when fetch decodes a response that is encoded anyway", async () => {
+    expect(await tell(await make()(ask("/always")))).toEqual(undone);
+  });
+
+  test.each<[string, ProxyOptions, string]>([
+    ["headers", { headers: { "Accept-Encoding": "gzip" } }, "gzip"],
+    ["forwardHeaders", { forwardHeaders: ["accept-encoding"] }, "gzip, br"],
+    [
+      "onRequest",
+      { onRequest: (draft) => draft.headers.set("accept-encoding", "gzip;q=0.5") },
+      "gzip;q=0.5",
+    ],
+  ])("%s can request content codings", async (_option, options, asked) => {
+    expect(await tell(await make(options)(ask()))).toEqual(undone);
+    expect(seen[0]?.["accept-encoding"]).toBe(asked);
+  });
+});
+
+test("a function in place of fetch may return a copy of the response, whose body is decoded", async () => {
+  const copying = async (url: string, init: RequestInit): Promise<Response> => {
+    const fetched = await fetch(url, init);
+    const copy = new Response(fetched.body, fetched);
+    copy.headers.set("x-copied", "1");
+    return copy;
+  };
+  const response = await createProxy({ target, fetch: copying }).fetch(ask("/always"));
+  expect(response.headers.get("x-copied")).toBe("1");
+  expect(await tell(response)).toEqual(undone);
+});
+
+test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
+  const proxy = createProxy({ target });
+  expect(await tell(await proxy.fetch(ask()))).toEqual([
+    "gzip",
+    String(gzipped.length),
+    '"v1"',
+    "gzip",
+  ]);
+  expect(seen[0]?.["accept-encoding"]).toBe("gzip, br");
+  await proxy.close();
+});
+
+describe("an app in the same process", () => {
+  const app = new Hono();
+  app.use("/compressed", compress());
+  app.get("/compressed", (c) => c.text(TEXT));
+  app.get("/coded", (c) =>
+    c.body(gzipped, 200, { "content-encoding": "gzip", "content-length": String(gzipped.length) }),
+  );
+  app.get("/asked", (c) => c.text(String(c.req.header("accept-encoding"))));
+  const { fetch } = createProxy({
+    target: "http://app.test",
+    fetch: (url, init) => app.request(url, init),
+  });
+
+  test("is asked for no content coding", async () => {
+    expect(await (await fetch(ask("/asked"))).text()).toBe("identity");
+    expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
+  });
+
+  test("that encodes anyway keeps its encoded body and fields as the target", async () => {
+    const coded = ["gzip", String(gzipped.length), null, "gzip"];
+    const proxy = createProxy({ target: app });
+    expect(await tell(await proxy.fetch(ask("/coded")))).toEqual(coded);
+  });
+});

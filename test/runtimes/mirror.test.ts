@@ -1,0 +1,252 @@
+/** Copies of requests for a mirror, and that no state of the mirror shows at the client. */
+import { createServer } from "node:http";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
+import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
+import { listen } from "../helpers/serve.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { until } from "../helpers/wait.ts";
+
+const upstream = new Upstream();
+const mirror = new Upstream();
+const ends: (() => void | Promise<void>)[] = [];
+beforeAll(() => Promise.all([upstream.listen(), mirror.listen()]));
+afterEach(async () => {
+  vi.restoreAllMocks();
+  for (const end of ends.splice(0)) await end();
+  await Promise.all([upstream.reset(), mirror.reset()]);
+});
+afterAll(() => Promise.all([upstream.stop(), mirror.stop()]));
+
+/** Starts a server with a proxy, and returns its origin. */
+async function serve(options: ProxyOptions): Promise<string> {
+  const proxy: NodeProxy = createProxy({ target: upstream.url, ...options });
+  const server = createServer(proxy.nodeHandler);
+  const port = await listen(server);
+  ends.push(() => {
+    server.closeAllConnections();
+    server.close();
+    proxy.destroy();
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+async function post(url: string, body: string | Uint8Array<ArrayBuffer>): Promise<string> {
+  const response = await fetch(url, { method: "POST", body });
+  return `${response.status} ${await response.text()}`;
+}
+
+test("a copy has the method, path, fields and body that the target gets", async () => {
+  const origin = await serve({
+    mirror: mirror.url,
+    pathRewrite: { "^/api": "/v1" },
+    headers: { "x-set": "1" },
+    onRequest: ({ headers }) => headers.set("x-hook", "2"),
+  });
+  mirror.script = (call) => call.reply(500, [["X-Mirror", "1"]], "wrong");
+  expect(await post(`${origin}/api/a%2Fb?c`, "the body")).toBe("200 the body");
+  const copy = await mirror.call();
+  const sent = await upstream.call();
+  await copy.done;
+  expect([copy.method, copy.target, copy.text]).toEqual(["POST", "/v1/a%2Fb?c", "the body"]);
+  const named = (name: string): unknown[] => [copy.get(name), sent.get(name)];
+  for (const name of ["x-set", "x-hook", "x-forwarded-for", "content-length"]) {
+    expect(named(name)).toEqual([expect.any(String), sent.get(name)]);
+    expect(copy.get(name)).toBe(sent.get(name));
+  }
+  expect(named("host")).toEqual([mirror.authority, upstream.authority]);
+});
+
+test.each([{ changeOrigin: false }, { host: "shop.example" }])(
+  "with %j, the copy has the same Host as the request",
+  async (options) => {
+    const origin = await serve({ mirror: mirror.url, ...options });
+    expect(await post(`${origin}/`, "x")).toBe("200 x");
+    const [copy, sent] = [await mirror.call(), await upstream.call()];
+    expect(copy.get("host")).toBe(sent.get("host"));
+    expect(copy.get("host")).not.toBe(mirror.authority);
+  },
+);
+
+test("a request without a body, and one whose body comes in chunks, are copied", async () => {
+  const origin = await serve({ mirror: { target: mirror.url } });
+  expect((await fetch(`${origin}/a`)).status).toBe(200);
+  await mirror.call();
+  const chunks = new ReadableStream({
+    async start(controller) {
+      for (const chunk of ["one ", "two"]) {
+        controller.enqueue(new TextEncoder().encode(chunk));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      controller.close();
+    },
+  });
+  const init = { method: "PUT", body: chunks, duplex: "half" } as RequestInit;
+  expect(await (await fetch(origin, init)).text()).toBe("one two");
+  const copy = await mirror.call(1);
+  await copy.done;
+  expect([copy.method, copy.text]).toEqual(["PUT", "one two"]);
+});
+
+describe("the client does not notice", () => {
+  test("a mirror that never responds; at most 100 copies run", async () => {
+    mirror.script = () => {};
+    const origin = await serve({ mirror: mirror.url });
+    for (let batch = 0; batch < 12; batch++) {
+      const all = Array.from({ length: 10 }, (_, i) => post(`${origin}/${batch}`, `body ${i}`));
+      expect(await Promise.all(all)).toEqual(all.map((_, i) => `200 body ${i}`));
+    }
+    expect(upstream.calls).toHaveLength(120);
+    await until(() => mirror.calls.length === 100, "100 copies");
+  });
+
+  test("a mirror's cookies, redirects and interim responses: none has an effect", async () => {
+    const elsewhere = new Upstream();
+    await elsewhere.listen();
+    ends.push(() => elsewhere.stop());
+    mirror.script = (call) => {
+      call.write("HTTP/1.1 103 Early Hints\r\nLink: </mirror>\r\n\r\n");
+      const fields: [string, string][] = [
+        ["Location", `${elsewhere.url}/stolen`],
+        ["Set-Cookie", "session=mirror"],
+      ];
+      call.reply(307, fields, "mirror");
+    };
+    const informed: number[] = [];
+    const origin = await serve({
+      mirror: mirror.url,
+      followRedirects: true,
+      redirectTargets: "any",
+      retry: { statusCodes: [500] },
+      onInformational: (status) => void informed.push(status),
+    });
+    const init = { method: "PUT", body: "x", headers: { cookie: "session=1" } };
+    const response = await fetch(origin, init);
+    expect([response.status, await response.text()]).toEqual([200, "x"]);
+    expect(response.headers.get("set-cookie")).toBeNull();
+    const copy = await mirror.call();
+    await copy.done;
+    // The copy has the credentials of the client. No further request follows it.
+    expect(copy.get("cookie")).toBe("session=1");
+    await fetch(origin);
+    await mirror.call(1);
+    expect([elsewhere.calls.length, informed]).toEqual([0, []]);
+  });
+
+  test("a mirror that is dead, and one that resets connections", async () => {
+    mirror.script = (call) => call.reset();
+    for (const target of ["http://127.0.0.1:1", mirror.url]) {
+      const origin = await serve({ mirror: target });
+      for (let i = 0; i < 5; i++) expect(await post(origin, "x")).toBe("200 x");
+    }
+    // A copy is not repeated.
+    await mirror.call(4);
+    expect(mirror.calls).toHaveLength(5);
+  });
+
+  test("a mirror that responds without end: its connection is closed", async () => {
+    mirror.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
+      for (let i = 0; i < 20; i++) call.write("x".repeat(10_000));
+    };
+    const origin = await serve({ mirror: mirror.url });
+    expect(await post(origin, "x")).toBe("200 x");
+    await mirror.call();
+    await until(() => mirror.openLinks === 0, "the end of the mirror's connection");
+  });
+
+  test("a mirror that does not read: the upload goes on, and a long body is not copied", async () => {
+    // The mirror's socket is paused when its first bytes have arrived.
+    mirror.script = (call) => void call.link.socket.pause();
+    const origin = await serve({ mirror: { target: mirror.url, maxBody: 3_000_000 } });
+    const [fitting, tooLong] = [new Uint8Array(3_000_000), new Uint8Array(3_000_001)];
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(200, [], String(call.length));
+    };
+    expect(await post(`${origin}/fits`, fitting)).toBe("200 3000000");
+    expect(await post(`${origin}/fits`, fitting)).toBe("200 3000000");
+    expect(await post(`${origin}/long`, tooLong)).toBe("200 3000001");
+    const body = new Blob([tooLong]).stream();
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    expect(await (await fetch(`${origin}/chunked`, init)).text()).toBe("3000001");
+    expect((await fetch(`${origin}/last`)).status).toBe(200);
+    await until(() => mirror.calls.some(({ target }) => target === "/last"), "the last copy");
+    const targets = mirror.calls.map(({ target }) => target);
+    expect(targets.toSorted()).toEqual(["/fits", "/fits", "/last"]);
+  });
+});
+
+test("a copy goes on when the client has disconnected, and its connection is used again", async () => {
+  const origin = await serve({ mirror: mirror.url });
+  let respond = (): void => {};
+  const gone = new Promise<void>((resolve) => (respond = resolve));
+  mirror.script = async (call) => {
+    await gone;
+    call.reply(200, [], "late");
+  };
+  expect((await fetch(origin, { headers: { connection: "close" } })).status).toBe(200);
+  const copy = await mirror.call();
+  respond();
+  await until(() => copy.state === "complete", "the copy");
+  await vi.waitFor(async () => {
+    expect((await fetch(origin)).status).toBe(200);
+    expect(mirror.links[0]?.calls.length).toBeGreaterThan(1);
+  });
+});
+
+test("a copy is aborted after `timeout`", async () => {
+  mirror.script = () => {};
+  const origin = await serve({ mirror: mirror.url, timeout: 150 });
+  expect((await fetch(origin)).status).toBe(200);
+  await mirror.call();
+  await until(() => mirror.openLinks === 0, "the end of the copy");
+});
+
+test("`sample` chooses the share of requests", async () => {
+  const random = vi.spyOn(Math, "random");
+  const origin = await serve({ mirror: { target: mirror.url, sample: 0.25 } });
+  for (const [path, value] of [
+    ["/in", 0.2],
+    ["/out", 0.25],
+    ["/too", 0],
+  ] as const) {
+    random.mockReturnValue(value);
+    expect((await fetch(origin + path)).status).toBe(200);
+  }
+  await mirror.call(1);
+  expect(mirror.calls.map(({ target }) => target)).toEqual(["/in", "/too"]);
+});
+
+test("waitUntil gets the promise of the copy, from the third argument or the option", async () => {
+  let respond = (): void => {};
+  const asked = new Promise<void>((resolve) => (respond = resolve));
+  mirror.script = async (call) => {
+    await asked;
+    call.reply(204);
+  };
+  const waiting: Promise<unknown>[] = [];
+  const waitUntil = (promise: Promise<unknown>): void => void waiting.push(promise);
+  const request = new Request("http://proxy.test/");
+  const proxy = createProxy({ target: upstream.url, mirror: mirror.url });
+  ends.push(() => proxy.destroy());
+  expect((await proxy.fetch(request, {}, { waitUntil })).status).toBe(200);
+  const options = { mirror: mirror.url, waitUntil };
+  expect((await proxyFetch(request.clone(), upstream.url, options)).status).toBe(200);
+  expect(waiting).toHaveLength(2);
+  const all = Promise.all(waiting).then(() => "over");
+  await mirror.call(1);
+  expect(await Promise.race([all, Promise.resolve("running")])).toBe("running");
+  respond();
+  expect(await all).toBe("over");
+});
+
+test.each<[ProxyOptions["mirror"], RegExp]>([
+  ["http://127.0.0.1:4001/path", /bad option `mirror`: use an origin such as/],
+  [{ target: "http://127.0.0.1:4001?q" }, /bad option `mirror`: target: use an origin/],
+  [{ target: "http://127.0.0.1:4001", sample: 0 }, /sample: use a number above 0, up to 1/],
+  [{ target: "http://127.0.0.1:4001", sample: 2 }, /sample: use a number above 0, up to 1/],
+  [{} as never, /bad option `mirror`: it needs a `target`/],
+])("%j is refused", (value, message) => {
+  expect(() => createProxy({ target: upstream.url, mirror: value as string })).toThrow(message);
+});

@@ -1,0 +1,186 @@
+/** The proxy's Node handler in Express and Fastify. */
+import express, { type NextFunction, type Request, type Response } from "express";
+import fastify from "fastify";
+import { expect, test } from "vitest";
+import { createProxy } from "#fetchway";
+import { useApps } from "../../helpers/apps.ts";
+import { chunk, lastChunk, request } from "../../helpers/wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+test("Express: a mounted handler forwards the path below its mount", async () => {
+  const app = express().use("/api", createProxy({ target: `${upstream.url}/v1` }).nodeHandler);
+  const port = await apps.serve("node", app);
+  const answer = await apps.ask(port, request("PUT", "/api/x%2Fy?z=1", [["X-Id", "7"]], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(answer.get("x-id")).toBe("7");
+  expect(apps.only()).toMatchObject({ method: "PUT", target: "/v1/x%2Fy?z=1" });
+  expect((await apps.ask(port, request("GET", "/elsewhere"))).status).toBe(404);
+});
+
+test("Express: request headers that middleware sets and deletes are what the upstream sees", async () => {
+  const app = express()
+    .use((req, _, next) => {
+      req.headers["x-user"] = "alice";
+      delete req.headers["x-secret"];
+      next();
+    })
+    .use(createProxy({ target: upstream.url }).nodeHandler);
+  const port = await apps.serve("node", app);
+  await apps.ask(
+    port,
+    request("GET", "/", [
+      ["X-User", "mallory"],
+      ["X-Secret", "s"],
+      ["X-Kept", "k"],
+    ]),
+  );
+  expect(apps.only().all("x-user")).toEqual(["alice"]);
+  expect(apps.only().all("x-secret")).toEqual([]);
+  expect(apps.only().all("x-kept")).toEqual(["k"]);
+});
+
+test("Express: response headers set before the proxy stay, those of the upstream win", async () => {
+  const app = express()
+    .use((_, res, next) => {
+      res.setHeader("x-before", "1");
+      res.setHeader("x-both", "express");
+      next();
+    })
+    .use(createProxy({ target: upstream.url }).nodeHandler);
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [
+        ["X-Both", "upstream"],
+        ["Set-Cookie", "a=1"],
+        ["Set-Cookie", "b=2"],
+      ],
+      "body",
+    );
+  const answer = await apps.ask(await apps.serve("node", app), request("GET", "/"));
+  expect(answer.get("x-before")).toBe("1");
+  expect(answer.all("x-both")).toEqual(["upstream"]);
+  expect(answer.all("set-cookie")).toEqual(["a=1", "b=2"]);
+  expect(answer.text).toBe("body");
+});
+
+test("Express: middleware sees the status when the response is finished", async () => {
+  const finished: number[] = [];
+  const app = express()
+    .use((_, res, next) => {
+      res.on("finish", () => finished.push(res.statusCode));
+      next();
+    })
+    .use(createProxy({ target: upstream.url }).nodeHandler);
+  upstream.script = (call) => call.reply(418, [], "teapot");
+  const answer = await apps.ask(await apps.serve("node", app), request("GET", "/"));
+  expect(answer).toMatchObject({ status: 418, text: "teapot" });
+  await expect.poll(() => finished).toEqual([418]);
+});
+
+test("Express: a body that a parser has read reaches the error handler as a TypeError that names the fix", async () => {
+  const errors: unknown[] = [];
+  const app = express()
+    .use(express.json())
+    .use(createProxy({ target: upstream.url }).nodeHandler)
+    // Express recognizes an error handler by its four parameters.
+    .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
+      errors.push(error);
+      res.status(500).end("misuse");
+    });
+  const port = await apps.serve("node", app);
+  const bytes = request("POST", "/", [["Content-Type", "application/json"]], '{"a":1}');
+  expect(await apps.ask(port, bytes)).toMatchObject({ status: 500, text: "misuse" });
+  expect(errors[0]).toBeInstanceOf(TypeError);
+  expect((errors[0] as Error).message).toMatch(/already been read.*express\.json/s);
+  expect(upstream.calls).toEqual([]);
+  const unparsed = request("POST", "/", [["Content-Type", "text/plain"]], "body");
+  expect(await apps.ask(port, unparsed)).toMatchObject({ status: 200, text: "body" });
+});
+
+test("Express: an async middleware before the proxy does not lose the body", async () => {
+  const app = express()
+    .use(async (_req, _res, next) => {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      next();
+    })
+    .use(createProxy({ target: upstream.url }).nodeHandler);
+  const port = await apps.serve("node", app);
+  for (const body of ["small", "large ".repeat(100_000)]) {
+    const answer = await apps.ask(port, request("POST", "/", [], body));
+    expect(answer.text === body).toBe(true);
+  }
+  const client = await apps.connect(port);
+  client.send(
+    request("POST", "/", [["Transfer-Encoding", "chunked"]]),
+    chunk("a"),
+    chunk("b"),
+    lastChunk,
+  );
+  expect(await client.read()).toMatchObject({ status: 200, text: "ab" });
+});
+
+test("Fastify: a hijacked reply is answered by the handler", async () => {
+  const { nodeHandler, close } = createProxy({ target: upstream.url });
+  const app = fastify();
+  // Without a content type parser, Fastify does not read the body of the raw request.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+  app.addHook("onRequest", async (req) => {
+    req.raw.headers["x-user"] = "alice";
+  });
+  app.all("/*", (req, reply) => {
+    reply.hijack();
+    nodeHandler(req.raw, reply.raw);
+  });
+  await app.ready();
+  const port = await apps.listen(app.server);
+  const bytes = request(
+    "POST",
+    "/x?y",
+    [
+      ["Content-Type", "application/json"],
+      ["X-Id", "7"],
+    ],
+    '{"a":1}',
+  );
+  const answer = await apps.ask(port, bytes);
+  expect(answer).toMatchObject({ status: 200, text: '{"a":1}' });
+  expect(answer.get("x-id")).toBe("7");
+  expect(apps.only()).toMatchObject({ target: "/x?y", text: '{"a":1}' });
+  expect(apps.only().all("x-user")).toEqual(["alice"]);
+  await close();
+});
+
+test("Fastify: a web Response of a proxy's fetch can be sent", async () => {
+  const proxy = createProxy({ target: upstream.url });
+  const app = fastify();
+  app.get("/*", (req) => proxy.fetch(new globalThis.Request(`http://${req.host}${req.url}`)));
+  await app.ready();
+  upstream.script = (call) =>
+    call.reply(
+      201,
+      [
+        ["Set-Cookie", "a=1"],
+        ["Set-Cookie", "b=2"],
+      ],
+      "body",
+    );
+  const answer = await apps.ask(await apps.listen(app.server), request("GET", "/x?y"));
+  expect(answer).toMatchObject({ status: 201, text: "body" });
+  expect(answer.all("set-cookie")).toEqual(["a=1", "b=2"]);
+  expect(apps.only().target).toBe("/x?y");
+});
+
+test("stats() counts and close() refuses later requests", async () => {
+  const proxy = createProxy({ target: upstream.url });
+  const port = await apps.serve("node", proxy.nodeHandler);
+  await apps.ask(port, request("GET", "/1"));
+  await apps.ask(port, request("GET", "/2"));
+  expect(proxy.stats()).toMatchObject({ created: 1, requests: 2, failed: 0 });
+  await proxy.close();
+  expect((await apps.ask(port, request("GET", "/3"))).status).toBe(503);
+  expect(upstream.calls).toHaveLength(2);
+});

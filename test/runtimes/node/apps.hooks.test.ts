@@ -1,0 +1,81 @@
+/** Exceptions and responses of hooks, in Express and on `node:http`. */
+import express, { type NextFunction, type Request, type Response } from "express";
+import { expect, test, vi } from "vitest";
+import { createProxy } from "#fetchway";
+import { useApps } from "../../helpers/apps.ts";
+import { request } from "../../helpers/wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+test("Express: any value that a hook throws reaches the error handler", async () => {
+  const errors: unknown[] = [];
+  let thrown: unknown;
+  const onRequest = (): never => {
+    throw thrown;
+  };
+  const app = express()
+    .use(createProxy({ target: upstream.url, onRequest }).nodeHandler)
+    .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
+      errors.push(error);
+      res.status(500).end("told");
+    });
+  const port = await apps.serve("node", app);
+  const exception = new Error("in the hook");
+  // If these values were passed to `next`, `undefined` would continue with the next handler, and "router" would leave
+  // the router.
+  for (thrown of [undefined, "router", exception]) {
+    expect(await apps.ask(port, request("GET", "/"))).toMatchObject({ status: 500, text: "told" });
+  }
+  expect(errors.map((error) => (error as Error).cause)).toEqual([undefined, "router", undefined]);
+  expect(errors.every((error) => error instanceof Error)).toBe(true);
+  expect(errors[2]).toBe(exception);
+  expect(upstream.calls).toEqual([]);
+});
+
+test("node:http: a hook's exception becomes 500 and is printed once, and the connection stays open", async () => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => {});
+  const exception = new Error("10.0.0.1 is secret");
+  const onRequest = (): Promise<never> => Promise.reject(exception);
+  const port = await apps.serve(
+    "node",
+    createProxy({ target: upstream.url, onRequest }).nodeHandler,
+  );
+  const client = await apps.connect(port);
+  for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
+    client.send(bytes);
+    expect(await client.read()).toMatchObject({ status: 500, text: "" });
+    expect(print).toHaveBeenCalledExactlyOnceWith(exception);
+    print.mockClear();
+  }
+  print.mockRestore();
+});
+
+test("node:http: a hook's stream is cancelled for HEAD, which has no body", async () => {
+  let pulled = 0;
+  let cancelled = 0;
+  const proxy = createProxy({
+    target: upstream.url,
+    onRequest: () =>
+      new Response(
+        new ReadableStream({
+          async pull(controller) {
+            pulled++;
+            await new Promise(setImmediate);
+            controller.enqueue(new Uint8Array(1024));
+          },
+          cancel: () => void cancelled++,
+        }),
+        { headers: { "x-a": "b" } },
+      ),
+  });
+  const client = await apps.connect(await apps.serve("node", proxy.nodeHandler));
+  for (let count = 1; count < 3; count++) {
+    client.send(request("HEAD", "/"));
+    const answer = await client.read("HEAD");
+    expect(answer).toMatchObject({ status: 200, length: 0 });
+    expect(answer.get("x-a")).toBe("b");
+    await expect.poll(() => cancelled).toBe(count);
+    expect(pulled).toBeLessThan(100);
+  }
+});

@@ -1,0 +1,32 @@
+/** When the first read of a request is seen, and what happens where a request cannot show it. */
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { expect, test, vi } from "vitest";
+import { onFirstRead } from "../../../runtimes/node/attachcontinue.ts";
+
+test.each([
+  ["data", (message: IncomingMessage) => void message.on("data", () => {})],
+  ["readable", (message: IncomingMessage) => void message.on("readable", () => {})],
+  ["read()", (message: IncomingMessage) => void message.read()],
+  ["resume()", (message: IncomingMessage) => void message.resume()],
+  ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
+])("the first read is seen once, by %s", async (_, read) => {
+  const message = new IncomingMessage(new Socket());
+  const callback = vi.fn();
+  onFirstRead(message, callback);
+  message.on("end", () => {});
+  message.pause();
+  expect(callback).not.toHaveBeenCalled();
+  read(message);
+  message.resume();
+  await vi.waitFor(() => expect(callback).toHaveBeenCalled());
+  message.read();
+  expect(callback).toHaveBeenCalledTimes(1);
+  expect(Object.hasOwn(message, "_read")).toBe(false);
+});
+
+test("a request without the method counts as being read", () => {
+  const callback = vi.fn();
+  onFirstRead({} as IncomingMessage, callback);
+  expect(callback).toHaveBeenCalledTimes(1);
+});

@@ -1,0 +1,123 @@
+/** Detection of code other than Node's own that sees chunks, on this Node and on one that has renamed its members. */
+import { request as ask, type IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { once } from "node:events";
+import { Readable } from "node:stream";
+import { expect, test, vi } from "vitest";
+import { free } from "../../../../runtimes/sockets/buffercodec.ts";
+import {
+  areUnwrapped,
+  Audience,
+  captureMethods,
+  isUnwrappedResponse,
+  isUnwrappedSocket,
+  watchReads,
+} from "../../../../runtimes/node/internals/wrapped.ts";
+import { useApps } from "../../../helpers/apps.ts";
+import { hideOnSocket } from "../_hidden.ts";
+
+const apps = useApps();
+
+/** Uploads a body, and returns the values of `Audience.isEmpty` at its chunks. */
+async function listen(change: (req: IncomingMessage) => IncomingMessage): Promise<Set<boolean>> {
+  const said = new Set<boolean>();
+  const port = await apps.serve("node", (req, res) => {
+    const audience = new Audience(change(req));
+    req.on("data", () => said.add(audience.isEmpty)).on("end", () => res.end());
+  });
+  const sent = ask({ port, method: "POST" });
+  sent.end("x".repeat(200_000));
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  response.resume();
+  await once(response, "end");
+  return said;
+}
+
+test("this Node has every method, and its messages are unwrapped", async () => {
+  const said: boolean[] = [];
+  const port = await apps.serve("node", (req, res) => {
+    said.push(isUnwrappedSocket(req.socket), isUnwrappedResponse(res));
+    res.end();
+  });
+  const client = await apps.connect(port);
+  client.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n");
+  expect((await client.read()).status).toBe(200);
+  expect(said).toEqual([true, true]);
+  expect(await listen((req) => req)).toEqual(new Set([true]));
+});
+
+test("a method that Node has renamed counts as wrapped", () => {
+  const methods = captureMethods(Readable.prototype, ["push", "_renamed"]);
+  expect(areUnwrapped(new Readable(), methods)).toBe(false);
+  expect(areUnwrapped(new Readable(), captureMethods(Readable.prototype, ["push"]))).toBe(true);
+  expect(areUnwrapped(new Readable(), captureMethods(undefined, ["push"]))).toBe(false);
+});
+
+test("chunks of a parser that Node has renamed count as seen", async () => {
+  expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
+});
+
+test("a handle that is not native, or that Node has renamed, counts as seen", async () => {
+  const seen: boolean[] = [];
+  const port = await apps.serve("node", (req, res) => {
+    const { _handle: handle } = req.socket as unknown as {
+      _handle: { writeBuffer: () => void; writev: () => void };
+    };
+    const { writeBuffer, writev } = handle;
+    const others = [
+      handle,
+      { writeBuffer, writev: () => {} },
+      { writeBuffer: writeBuffer.bind(handle), writev },
+      { writeBuffer },
+      null,
+    ];
+    for (const other of others) {
+      const socket = Object.create(req.socket, { _handle: { value: other } }) as Socket;
+      seen.push(!isUnwrappedSocket(socket));
+    }
+    res.end();
+  });
+  const [response] = (await once(ask({ port }).end(), "response")) as [IncomingMessage];
+  await once(response.resume(), "end");
+  expect(seen).toEqual([false, true, true, true, true]);
+});
+
+test.each([
+  ["none", () => {}, false],
+  ["a listener", (socket: Socket) => socket.on("data", () => {}), true],
+  [
+    "a listener that is called once",
+    (socket: Socket) => socket.prependOnceListener("data", () => {}),
+    true,
+  ],
+  ["a `readable` listener", (socket: Socket) => socket.once("readable", () => {}), true],
+  [
+    "a wrapped `emit`",
+    (socket: Socket) => Object.assign(socket, { emit: socket.emit.bind(socket) }),
+    true,
+  ],
+] as [string, (socket: Socket) => unknown, boolean][])(
+  "what a socket reads is seen by other code, or not: %s",
+  async (_, addOther, isSeen) => {
+    for (const order of ["before", "after"]) {
+      const socket = new Socket();
+      if (order === "before") addOther(socket);
+      const isSeenNow = watchReads(socket);
+      const said: boolean[] = [];
+      socket.on("data", () => said.push(isSeenNow()));
+      if (order === "after") addOther(socket);
+      socket.push("x");
+      socket.resume();
+      await vi.waitFor(() => expect(said).toEqual([isSeen]));
+    }
+  },
+);
+
+test("memory that cannot be transferred is left alone", () => {
+  const bytes = new Uint8Array(new WebAssembly.Memory({ initial: 1 }).buffer);
+  free(bytes);
+  expect(bytes.byteLength).toBe(65_536);
+  const own = new Uint8Array(20_000);
+  free(own);
+  expect(own.byteLength).toBe(0);
+});

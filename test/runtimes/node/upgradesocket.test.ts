@@ -1,0 +1,576 @@
+/** The client's side of an upgrade on Node: early bytes, backpressure, ends, limits, and answers that are no 101. */
+import { createServer, type Server } from "node:http";
+import type { Socket } from "node:net";
+import { describe, expect, test, vi } from "vitest";
+import {
+  createProxy,
+  type CreateProxyOptions,
+  type NodeProxy,
+  type RequestEnd,
+} from "../../../runtimes/node.ts";
+import { useApps } from "../../helpers/apps.ts";
+import { type Interceptor, type Tunnel } from "../../../src/transport.ts";
+import type { Client } from "../../helpers/client.ts";
+import { rfc } from "../../conformance/rfc.ts";
+import { handshake, offer } from "../../helpers/handshake.ts";
+import { bodyOf, Keeper } from "./_kept.ts";
+import { settled, until, within } from "../../helpers/wait.ts";
+import { request, type Header } from "../../helpers/wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+/** A proxy that carries the protocol `tcp`, on a server of its own. */
+async function serve(
+  options: Partial<CreateProxyOptions> = {},
+): Promise<{ proxy: NodeProxy; server: Server; port: number }> {
+  const proxy = createProxy({ target: upstream.url, upgrades: ["tcp", "websocket"], ...options });
+  const server = createServer(proxy.nodeHandler);
+  proxy.attach(server);
+  return { proxy, server, port: await apps.listen(server) };
+}
+
+/** Answers the key of `handshake`. */
+const ACCEPT = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
+/**
+ * Makes the upstream switch.
+ * @param isHalfOpen whether it keeps its direction open when the client has closed the other
+ * @returns the upstream's sockets
+ */
+function switching(early = "", isHalfOpen = false, protocol = "tcp"): Socket[] {
+  const sockets: Socket[] = [];
+  upstream.script = (call) => {
+    const { socket } = call.link.takeOver();
+    if (isHalfOpen) socket.removeAllListeners("end");
+    socket.resume();
+    sockets.push(socket);
+    const accept = protocol === "websocket" ? ACCEPT : "";
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" +
+        `Upgrade: ${protocol}\r\n${accept}\r\n${early}`,
+    );
+  };
+  return sockets;
+}
+
+/** Opens a tunnel. */
+async function open(port: number, protocol = "tcp"): Promise<Client> {
+  const client = await apps.connect(port);
+  client.send(request("GET", "/", protocol === "tcp" ? offer(protocol) : handshake));
+  expect((await client.readHead()).status).toBe(101);
+  return client;
+}
+
+async function receive(socket: Socket): Promise<string> {
+  let text = "";
+  socket.on("data", (data: Buffer) => (text += data.toString("latin1"))).resume();
+  await within(new Promise((resolve) => socket.on("end", resolve)), "the end of the direction");
+  return text;
+}
+
+describe("the ends of a tunnel", () => {
+  test("the client closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
+    const sockets = switching("", true);
+    const { proxy, port } = await serve();
+    const client = await open(port);
+    const failed = vi.fn();
+    client.socket.on("error", failed);
+    sockets[0]?.pause();
+    client.send("question");
+    client.finish();
+    expect(await receive(sockets[0] as Socket)).toBe("question");
+    const answer = "answer".repeat(1_000_000);
+    sockets[0]?.end(answer);
+    expect((await client.rest()).toString() === answer).toBe(true);
+    await client.closed;
+    expect(failed).not.toHaveBeenCalled();
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("the upstream closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
+    const sockets = switching("greeting", true);
+    const { proxy, port } = await serve();
+    const client = await open(port);
+    sockets[0]?.pause();
+    sockets[0]?.end();
+    expect((await client.rest()).toString()).toBe("greeting");
+    client.send("late");
+    client.finish();
+    expect(await receive(sockets[0] as Socket)).toBe("late");
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("a client that keeps its direction open is closed with the upstream's connection", async () => {
+    const sockets = switching("", true);
+    for (const by of ["upstream", "proxy"]) {
+      const { proxy, server, port } = await serve();
+      let isClosed = false;
+      server.on("connection", (accepted) => accepted.on("close", () => (isClosed = true)));
+      const client = await open(port);
+      const socket = sockets.at(-1) as Socket;
+      socket.end("bye");
+      expect((await client.rest()).toString()).toBe("bye");
+      if (by === "proxy") proxy.destroy();
+      else socket.resetAndDestroy();
+      // A reset behind the end of the upstream's direction shows with the next write.
+      client.send("late");
+      await until(() => isClosed, `the end of the client's connection by the ${by}`);
+    }
+  });
+
+  test("a reset of either side reaches the other as a reset", async () => {
+    const sockets = switching();
+    const { port } = await serve();
+    for (const resets of ["upstream", "client"]) {
+      const client = await open(port);
+      const socket = sockets.at(-1) as Socket;
+      const error = vi.fn();
+      (resets === "client" ? socket : client.socket).on("error", error);
+      socket.resume();
+      if (resets === "client") client.leave("RST");
+      else socket.resetAndDestroy();
+      client.socket.resume();
+      const closed = new Promise<void>((resolve) => socket.on("close", () => resolve()));
+      await within(resets === "client" ? closed : client.closed, "the end of the other");
+      if (resets === "upstream") expect(error).toHaveBeenCalled();
+    }
+  });
+});
+
+describe("a tunnel that one side has closed", () => {
+  const CLOSE_TIMEOUT = 300;
+  const chunk = Buffer.alloc(65_536, "x");
+
+  interface Closing {
+    proxy: NodeProxy;
+    client: Client;
+    /** The upstream's socket, which does not read, and keeps its direction open when the other one ends. */
+    socket: Socket;
+    ends: RequestEnd[];
+    /** Resolves when the proxy has closed the client's connection. */
+    isClientClosed: Promise<void>;
+  }
+
+  async function openFor(
+    protocol: "tcp" | "websocket",
+    tunnelCloseTimeout = CLOSE_TIMEOUT,
+  ): Promise<Closing> {
+    const sockets = switching("", true, protocol);
+    const ends: RequestEnd[] = [];
+    const { proxy, server, port } = await serve({
+      tunnelCloseTimeout,
+      onRequestEnd: (end) => void ends.push(end),
+    });
+    const isClientClosed = new Promise<void>((resolve) => {
+      server.on("connection", (accepted) => accepted.on("close", () => resolve()));
+    });
+    const client = await open(port, protocol);
+    const socket = sockets[0] as Socket;
+    socket.pause();
+    return { proxy, client, socket, ends, isClientClosed };
+  }
+
+  /** Waits until no connection to the upstream is left, and the tunnel is reported; returns the report. */
+  async function ended({ proxy, ends, isClientClosed }: Closing): Promise<RequestEnd> {
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+    await until(() => ends.length === 1, "the report");
+    await within(isClientClosed, "the end of the client's connection");
+    expect(proxy.stats()?.origins[upstream.url]?.tunnels ?? 0).toBe(0);
+    return ends[0] as RequestEnd;
+  }
+
+  async function staysOpen({ proxy, ends }: Closing): Promise<void> {
+    const began = performance.now();
+    await until(() => performance.now() - began > 3 * CLOSE_TIMEOUT, "three times the limit");
+    expect(proxy.stats()).toMatchObject({ closed: 0, tunnels: 1 });
+    expect(ends).toEqual([]);
+  }
+
+  /** Writes until the other side makes the writer wait. */
+  async function fill(from: Socket): Promise<void> {
+    let sent = 0;
+    const push = (): void => {
+      do sent++;
+      while (!from.destroyed && from.write(chunk));
+    };
+    from.on("drain", push);
+    push();
+    await settled(() => sent);
+    from.off("drain", push);
+  }
+
+  test.each(["with unread bytes", "without a byte"])(
+    "a WebSocket ends with its client, although the upstream does not read, %s",
+    async (bytes) => {
+      const closing = await openFor("websocket");
+      if (bytes === "with unread bytes") closing.client.send("hello");
+      closing.client.leave("FIN");
+      const { status, protocol, bytesIn, error } = await ended(closing);
+      expect({ status, protocol }).toEqual({ status: 101, protocol: "websocket" });
+      expect(bytesIn).toBe(bytes === "with unread bytes" ? 5 : 0);
+      expect(error).toMatchObject({ code: "connection_read_timeout" });
+    },
+  );
+
+  test("a WebSocket ends with its upstream, although the client keeps its side open", async () => {
+    const closing = await openFor("websocket");
+    closing.socket.end("bye");
+    expect((await closing.client.rest()).toString()).toBe("bye");
+    const { bytesOut, error } = await ended(closing);
+    expect(bytesOut).toBe(3);
+    expect(error).toMatchObject({ status: 499 });
+  });
+
+  test("a WebSocket ends with its upstream, although that does not read what waits for it", async () => {
+    const closing = await openFor("websocket");
+    await fill(closing.client.socket);
+    closing.socket.end();
+    const { error } = await ended(closing);
+    expect(error).toMatchObject({ code: "connection_read_timeout" });
+  });
+
+  test("the last bytes of a WebSocket reach a side that reads", async () => {
+    const body = "x".repeat(1_000_000);
+    for (const from of ["client", "upstream"]) {
+      const closing = await openFor("websocket");
+      const { client, socket } = closing;
+      socket.on("end", () => socket.end());
+      if (from === "client") {
+        client.socket.end(body);
+        expect((await receive(socket)) === body).toBe(true);
+      } else {
+        socket.resume().end(body);
+        expect((await client.rest()).toString() === body).toBe(true);
+        client.finish();
+      }
+      expect((await ended(closing)).error).toBeUndefined();
+      await upstream.reset();
+    }
+  });
+
+  test("of another protocol, a direction that has ended leaves the other one open", async () => {
+    const closing = await openFor("tcp");
+    const { client, socket } = closing;
+    let received = 0;
+    client.socket.on("data", (data: Buffer) => (received += data.length));
+    client.finish();
+    await staysOpen(closing);
+    const large = Buffer.alloc(16 * 1024 * 1024, "x");
+    client.socket.pause();
+    socket.write(large);
+    await settled(() => socket.writableLength, 1_000, 50).catch(() => {});
+    client.socket.resume();
+    await until(() => received === large.length, "the client to take all");
+    await staysOpen(closing);
+    socket.resume().end("last");
+    await until(() => received === large.length + 4, "the last bytes");
+    expect((await ended(closing)).error).toBeUndefined();
+  });
+
+  test("of another protocol, a side that has ended and takes no bytes is closed", async () => {
+    for (const stalled of ["client", "upstream"]) {
+      const closing = await openFor("tcp");
+      const { client, socket } = closing;
+      client.socket.pause();
+      (stalled === "client" ? client.socket : socket).end();
+      await fill(stalled === "client" ? socket : client.socket);
+      await ended(closing);
+      await upstream.reset();
+    }
+  });
+
+  test("of another protocol, both directions that have ended close it, whatever is unread", async () => {
+    const closing = await openFor("tcp");
+    closing.client.socket.end("unread");
+    closing.socket.end();
+    await ended(closing);
+  });
+
+  test("tunnelCloseTimeout: 0 waits for ever, and a tunnel without an end is not closed", async () => {
+    const closing = await openFor("websocket", 0);
+    closing.client.leave("FIN");
+    await staysOpen(closing);
+    await upstream.reset();
+    await staysOpen(await openFor("websocket"));
+    closing.socket.destroy();
+  });
+});
+
+test("a receiver that does not read makes the sender wait, in both directions", async () => {
+  const sockets = switching();
+  const { port } = await serve();
+  const client = await open(port);
+  const socket = sockets[0] as Socket;
+  const chunk = Buffer.alloc(65_536, "x");
+  for (const [from, to] of [
+    [socket, client.socket],
+    [client.socket, socket],
+  ] as const) {
+    to.pause();
+    let sent = 0;
+    const push = (): void => {
+      while (from.write(chunk)) sent += chunk.length;
+      sent += chunk.length;
+    };
+    from.on("drain", push);
+    push();
+    const before = await settled(() => sent);
+    // What the kernel's buffers hold, and not more than a little in the process.
+    expect(before).toBeLessThan(32 * 1024 * 1024);
+    from.removeListener("drain", push);
+    let received = 0;
+    to.on("data", (data: Buffer) => (received += data.length)).resume();
+    await until(() => received >= sent, "all of it");
+    expect(received).toBe(sent);
+    to.removeAllListeners("data");
+  }
+});
+
+/**
+ * Passes a tunnel's bytes from the upstream on, and keeps them.
+ * @param passesLeave whether it passes on as well that they may be freed
+ */
+function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
+  return {
+    attach: (handler) =>
+      tunnel.attach({
+        onData(bytes, mayFree) {
+          keeper.keep(bytes);
+          if (passesLeave) handler.onData(bytes, mayFree);
+          else handler.onData(bytes);
+        },
+        onDrain: () => handler.onDrain(),
+        onEnd: () => handler.onEnd(),
+        onClose: (error) => handler.onClose(error),
+      }),
+    write: (bytes) => tunnel.write(bytes),
+    pause: () => tunnel.pause(),
+    resume: () => tunnel.resume(),
+    end: () => tunnel.end(),
+    destroy: () => tunnel.destroy(),
+  };
+}
+
+test.each([
+  ["that an interceptor keeps do not change", false],
+  ["that no other code keeps are freed when they are sent", true],
+])("large bytes from the upstream %s", async (_, passesLeave) => {
+  const sockets = switching();
+  const keeper = new Keeper();
+  const keep: Interceptor =
+    (next) =>
+    async (...args) => {
+      const response = await next(...args);
+      const { tunnel } = response;
+      return tunnel === undefined
+        ? response
+        : { ...response, tunnel: keepFrom(tunnel, keeper, passesLeave) };
+    };
+  const { port } = await serve({ interceptors: { request: [keep] } });
+  const client = await open(port);
+  const sent = bodyOf(1, 2_000_000);
+  sockets[0]?.end(sent);
+  expect((await client.rest()).equals(sent)).toBe(true);
+  const large = keeper.kept.filter(({ copy }) => copy.length > 32_768);
+  expect(large.length).toBeGreaterThan(0);
+  if (passesLeave) await until(() => large.every(({ piece }) => piece.length === 0), "free memory");
+  else keeper.expectUnchanged();
+});
+
+describe("limits", () => {
+  test("tunnelTimeout closes a tunnel that is silent in both directions, and no other", async () => {
+    const sockets = switching();
+    const { proxy, port } = await serve({ tunnelTimeout: 800 });
+    const client = await open(port);
+    let [received, hasEnded] = [0, false];
+    client.socket.on("data", () => received++).on("end", () => (hasEnded = true));
+    const pulse = setInterval(() => sockets[0]?.write("x"), 50);
+    const began = performance.now();
+    await until(() => performance.now() - began > 1600, "twice the limit");
+    expect(hasEnded).toBe(false);
+    clearInterval(pulse);
+    await until(() => hasEnded, "the end of the silent tunnel");
+    expect(received).toBeGreaterThan(1);
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("stats count tunnels, apart from connections in use", async () => {
+    switching();
+    const { proxy, port } = await serve();
+    const clients = [await open(port), await open(port)];
+    const { tunnels, origins } = proxy.stats() ?? {};
+    expect(tunnels).toBe(2);
+    expect(origins?.[upstream.url]).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 2 });
+    for (const client of clients) client.leave("FIN");
+    await until(() => proxy.stats()?.origins[upstream.url]?.tunnels === 0, "their end");
+    expect(proxy.stats()).toMatchObject({ created: 2, closed: 2, requests: 2, tunnels: 2 });
+  });
+
+  test("close ends tunnels, after its timeout where it has one", async () => {
+    switching();
+    for (const timeout of [0, 200]) {
+      const { proxy, port } = await serve();
+      const client = await open(port);
+      const began = performance.now();
+      client.socket.resume();
+      await Promise.all([proxy.close(timeout), within(client.closed, "the end of the tunnel")]);
+      if (timeout > 0) expect(performance.now() - began).toBeGreaterThan(timeout - 20);
+      const late = await apps.ask(port, request("GET", "/", offer("tcp")));
+      expect(late.status).toBe(503);
+      expect(late.get("retry-after")).toBe("1");
+    }
+  });
+});
+
+describe("answers that are no 101", () => {
+  test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
+    const size = 8 * 1024 * 1024;
+    upstream.script = (call) => {
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      return call.pour(size);
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    const answer = await client.read();
+    expect(answer).toMatchObject({ status: 200, length: size, cut: false });
+    expect(answer.get("connection")).toBe("close");
+    expect(await client.rest()).toHaveLength(0);
+  });
+
+  test("a response that is cut does not look complete", async () => {
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+      setTimeout(() => call.reset(), 50);
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    expect(await client.read()).toMatchObject({ status: 403, cut: true });
+  });
+
+  test("a flood of early bytes is bounded, and dropped with the refusal", async () => {
+    upstream.script = async (call) => {
+      const before = await settled(() => sent);
+      expect(before).toBeLessThan(32 * 1024 * 1024);
+      call.reply(403, [], "no");
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    const chunk = Buffer.alloc(65_536);
+    let sent = 0;
+    const push = (): void => {
+      while (!client.socket.destroyed && client.socket.write(chunk)) sent += chunk.length;
+      sent += chunk.length;
+    };
+    client.socket.on("drain", push);
+    push();
+    expect((await client.read()).status).toBe(403);
+    expect(upstream.calls).toHaveLength(1);
+  });
+
+  test("an exception of a hook is reported, and the client gets 500", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    const error = new Error("of the hook");
+    for (const hook of ["onRequest", "onResponse"]) {
+      switching();
+      const options = {
+        [hook]: () => {
+          throw error;
+        },
+      };
+      const { proxy, port } = await serve(options);
+      expect((await apps.ask(port, request("GET", "/", offer("tcp")))).status).toBe(500);
+      expect(report).toHaveBeenLastCalledWith(error);
+      await until(() => (proxy.stats()?.origins[upstream.url]?.tunnels ?? 0) === 0, "no tunnel");
+      await upstream.reset();
+    }
+    report.mockRestore();
+  });
+
+  test("a header field that a hook has made invalid is not sent", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    switching();
+    const { port } = await serve({
+      interceptors: {
+        request: [
+          (next) => async (hop, scope) => {
+            const response = await next(hop, scope);
+            return { ...response, headers: [...response.headers, "x-a", "b\r\nx-c: d"] };
+          },
+        ],
+      },
+    });
+    const answer = await apps.ask(port, request("GET", "/", offer("tcp")));
+    expect(answer.status).toBe(500);
+    expect(answer.get("x-c")).toBeUndefined();
+    expect(report).toHaveBeenCalled();
+    report.mockRestore();
+  });
+});
+
+test("a handshake behind another request on its connection is answered after that one", async () => {
+  const { port } = await serve();
+  const sockets = switching();
+  const script = upstream.script;
+  let release = (): void => {};
+  upstream.script = (call) => {
+    if (call.target !== "/first") return script(call);
+    release = () => call.reply(200, [], "first");
+  };
+  const client = await apps.connect(port);
+  client.send(request("GET", "/first"), request("GET", "/second", offer("tcp")));
+  await upstream.call();
+  await settled(() => upstream.calls.length);
+  release();
+  expect(await client.read()).toMatchObject({ status: 200, text: "first" });
+  expect((await client.readHead()).status).toBe(101);
+  expect(upstream.calls.map((call) => call.target)).toEqual(["/first", "/second"]);
+  expect(sockets).toHaveLength(1);
+});
+
+test("a refusal behind another request on its connection is sent after that response", async () => {
+  const report = vi.spyOn(console, "error").mockImplementation(() => {});
+  const hook = (path: string): Response => {
+    if (path === "/thrown") throw new Error("of the hook");
+    return new Response("no", { status: 403 });
+  };
+  const { port } = await serve({
+    onRequest: ({ path }) => (/own|thrown/.test(path) ? hook(path) : undefined),
+  });
+  for (const [path, status, fields] of [
+    ["/body", 400, [["Content-Length", "1"]]],
+    ["/own", 403, []],
+    ["/thrown", 500, []],
+  ] as [string, number, Header[]][]) {
+    const client = await apps.connect(port);
+    upstream.script = () => {};
+    client.send(request("GET", "/first"), request("GET", path, [...offer("tcp"), ...fields]));
+    (await upstream.call()).reply(200, [], "first");
+    expect(await client.read()).toMatchObject({ status: 200, text: "first" });
+    expect(await client.read(), path).toMatchObject({ status, cut: false });
+    await upstream.reset();
+  }
+  expect(report).toHaveBeenCalledTimes(1);
+  report.mockRestore();
+});
+
+test("a client that has left when the 101 arrives leaves no tunnel", async () => {
+  const sockets = switching();
+  const { script } = upstream;
+  const { proxy, port } = await serve({
+    onResponse: async () => {
+      client.leave("FIN");
+      await settled(() => sockets.length);
+    },
+  });
+  const client = await apps.connect(port);
+  client.send(request("GET", "/", offer("tcp")));
+  expect(script).toBe(upstream.script);
+  await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  expect(proxy.stats()?.origins[upstream.url]).toMatchObject({ tunnels: 0 });
+});

@@ -1,0 +1,18 @@
+/** On other runtimes than Node, the members of Node's proxies throw, and are not missing. */
+import { expect, test } from "vitest";
+import { createProxy as createBun } from "../../runtimes/bun.ts";
+import { createProxy as createDefault } from "../../runtimes/default.ts";
+import { createProxy as createDeno } from "../../runtimes/deno.ts";
+import type { NodeProxy } from "../../runtimes/node.ts";
+
+const entries = { default: createDefault, bun: createBun, deno: createDeno };
+
+test.each(Object.entries(entries))("%s: a TypeError names the entry for Node", (_, create) => {
+  const proxy = create({ target: "http://a.test" }) as NodeProxy;
+  const names = ["nodeHandler", "attach", "plugin", "upgrade"] as const;
+  for (const name of create === createDefault ? ([...names, "explain"] as const) : names) {
+    const call = proxy[name] as () => void;
+    expect(call, name).toThrow(TypeError);
+    expect(call, name).toThrow(new RegExp(`${name}.*"fetchway/node"`));
+  }
+});

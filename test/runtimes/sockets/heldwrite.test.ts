@@ -1,0 +1,210 @@
+/** What arrived before a write failed is read, over real connections whose two ends are in this process. */
+import { once } from "node:events";
+import { connect, createServer, Socket as RawSocket } from "node:net";
+import { connect as connectTls, createServer as createTlsServer } from "node:tls";
+import { afterEach, expect, test, vi } from "vitest";
+import { createProxy } from "../../../runtimes/node.ts";
+import { isUnwrappedSocket } from "../../../runtimes/node/internals/wrapped.ts";
+import { HeldError, isWorthHolding } from "../../../runtimes/sockets/heldwrite.ts";
+import { NetSocket } from "../../../runtimes/sockets/netsocket.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
+import { listen } from "../../helpers/serve.ts";
+import { Upstream } from "../../helpers/upstream.ts";
+
+afterEach(() => void vi.useRealTimers());
+
+const CLOSED = expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) as string;
+
+interface Started {
+  readonly raw: RawSocket;
+  readonly socket: NetSocket;
+  /** What the handler was told, in order: text for bytes, the code of an error, or the name of the event. */
+  readonly told: unknown[];
+  readonly stop: () => void;
+}
+
+/**
+ * Sends a part of an upload to a peer that does not read it, but sends its answer, if any, and closes the connection. All
+ * of this, and then `act`, happens before the socket reads again.
+ */
+async function upload(
+  answer: string,
+  act: (started: Started) => void,
+  change?: (raw: RawSocket) => void,
+  certificate?: { cert: string; key: string },
+): Promise<Started> {
+  const { promise: accepted, resolve: accept } = Promise.withResolvers<RawSocket>();
+  const server =
+    certificate === undefined
+      ? createServer({ noDelay: true }, accept)
+      : createTlsServer({ ...certificate, noDelay: true }, accept);
+  const port = await listen(server);
+  const raw =
+    certificate === undefined
+      ? connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+      : connectTls({ port, host: "localhost", ca: certificate.cert });
+  await once(raw, certificate === undefined ? "connect" : "secureConnect");
+  const peer = await accepted;
+  peer.on("error", () => {});
+  change?.(raw);
+  const socket = new NetSocket(raw);
+  const told: unknown[] = [];
+  socket.attach({
+    onData: (bytes) => void told.push(Buffer.from(bytes).toString()),
+    onHalfClose: () => void told.push("half close"),
+    onDrain: () => void told.push("drain"),
+    onError: (error) => void told.push((error as NodeJS.ErrnoException).code),
+    onClose: () => void told.push("close"),
+    onTimeout: () => void told.push("timeout"),
+  });
+  const started = { raw, socket, told, stop: () => server.close() };
+  socket.write(Buffer.alloc(10_000));
+  // A socket with TLS that is destroyed before this callback sends nothing.
+  if (answer !== "") await new Promise((resolve) => peer.write(answer, resolve));
+  peer.destroy();
+  act(started);
+  return started;
+}
+
+const closed = ({ raw }: Started): Promise<unknown> =>
+  new Promise((resolve) => raw.once("close", resolve));
+
+test("an answer that waits when a write fails is read, and then the connection fails", async () => {
+  const usable: boolean[] = [];
+  const results: unknown[] = [];
+  const started = await upload("too large", ({ raw, socket }) => {
+    usable.push(socket.usable, isUnwrappedSocket(raw));
+    socket.write(Buffer.alloc(100), (error) => results.push(error));
+    usable.push(socket.usable);
+    // A writer does not wait for room that never comes.
+    expect(socket.write(Buffer.alloc(1_000_000), (error) => results.push(error))).toBe(true);
+  });
+  await closed(started);
+  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  expect(usable).toEqual([true, true, false]);
+  expect(results.map((error) => error ?? undefined)).toEqual([undefined, undefined]);
+  started.stop();
+});
+
+test("an answer behind TLS that waits when a write fails is read", async () => {
+  const started = await upload(
+    "too large",
+    ({ socket }) => void socket.write(Buffer.alloc(100)),
+    undefined,
+    await makeCertificate(),
+  );
+  await closed(started);
+  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  started.stop();
+});
+
+test("without an answer, the error comes when reading ends, not when the time is over", async () => {
+  const started = await upload("", ({ socket }) => {
+    // From here on, no timer fires.
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    socket.write(Buffer.alloc(100));
+  });
+  await closed(started);
+  expect(started.told).toEqual([CLOSED, "close"]);
+  expect(vi.getTimerCount()).toBe(0);
+  started.stop();
+});
+
+test("while reading is paused, the error waits however long that takes", async () => {
+  const started = await upload("too large", ({ raw, socket }) => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    socket.pause();
+    socket.write(Buffer.alloc(100));
+    vi.advanceTimersByTime(10_000);
+    expect(raw.destroyed).toBe(false);
+    socket.resume();
+  });
+  await closed(started);
+  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  started.stop();
+});
+
+test("a connection that is destroyed meanwhile leaves no timer", async () => {
+  const started = await upload("too large", ({ socket }) => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    socket.write(Buffer.alloc(100));
+    expect(vi.getTimerCount()).toBe(1);
+    socket.destroy();
+  });
+  await closed(started);
+  expect(vi.getTimerCount()).toBe(0);
+  expect(started.told).toEqual(["close"]);
+  started.stop();
+});
+
+test("a runtime that does not show the result of a write passes the error on at once", async () => {
+  const started = await upload(
+    "too large",
+    ({ socket }) => void socket.write(Buffer.alloc(100)),
+    (raw) => {
+      const { _writableState: state } = raw as unknown as { _writableState: { onwrite: unknown } };
+      Object.defineProperty(state, "onwrite", { value: state.onwrite, writable: false });
+    },
+  );
+  await closed(started);
+  expect(started.told).toEqual([CLOSED, "close"]);
+  started.stop();
+});
+
+test("if reading does not end, the error is passed on after a while", () => {
+  vi.useFakeTimers();
+  const raw = new RawSocket();
+  const error = new Error("reset");
+  const destroy = vi.spyOn(raw, "destroy");
+  const held = new HeldError(raw, error);
+  vi.advanceTimersByTime(199);
+  expect(destroy).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(1);
+  expect(destroy).toHaveBeenCalledWith(error);
+  raw.on("error", () => {});
+  held.clear();
+});
+
+test("only errors of a connection that still reads are held back", () => {
+  const raw = new RawSocket();
+  const failure = (code: string): NodeJS.ErrnoException => Object.assign(new Error(code), { code });
+  for (const code of ["EPIPE", "ECONNRESET"]) expect(isWorthHolding(raw, failure(code))).toBe(true);
+  expect(isWorthHolding(raw, failure("ETIMEDOUT"))).toBe(false);
+  const ended = Object.create(raw, { readableEnded: { value: true } }) as RawSocket;
+  expect(isWorthHolding(ended, failure("EPIPE"))).toBe(false);
+  raw.destroy();
+  expect(isWorthHolding(raw, failure("EPIPE"))).toBe(false);
+});
+
+test("a connection on which an early answer came behind a failed write is not reused", async () => {
+  const upstream = new Upstream();
+  await upstream.listen();
+  const proxy = createProxy({ target: upstream.url });
+  let more = (): void => {};
+  upstream.script = (call) => {
+    if (call.target !== "/early") return call.reply(200, [], "next");
+    call.link.socket.pause();
+    // The answer itself would let the connection be used again.
+    call.reply(413, [], "too large");
+    call.link.socket.destroy();
+    more();
+  };
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      controller.enqueue(new Uint8Array(100_000));
+      more = () => {
+        controller.enqueue(new Uint8Array(100));
+        controller.close();
+      };
+    },
+  });
+  const early = await proxy.fetch(
+    new Request("http://proxy.test/early", { method: "POST", body, duplex: "half" } as RequestInit),
+  );
+  expect([early.status, await early.text()]).toEqual([413, "too large"]);
+  const next = await proxy.fetch(new Request("http://proxy.test/next", { method: "POST" }));
+  expect([next.status, await next.text()]).toEqual([200, "next"]);
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/early", "/next"]);
+  await proxy.close();
+  await upstream.stop();
+});

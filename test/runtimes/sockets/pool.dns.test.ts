@@ -1,0 +1,309 @@
+/** A name with several addresses 127.0.0.x. Each address has a server of its own, all on the same port. */
+import dns from "node:dns";
+import { createServer, type Server } from "node:http";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { NodeProxy } from "../../../runtimes/node.ts";
+import type { PoolOptions } from "../../../src/options/pooloptions.ts";
+import { NameServer } from "../../helpers/dns.ts";
+import { ask, pooled, statsOf } from "./_pool.ts";
+import { listen } from "../../helpers/serve.ts";
+import { startFull } from "./_full.ts";
+import { pause, settled, until, within } from "../../helpers/wait.ts";
+
+const A = "127.0.0.1";
+const B = "127.0.0.2";
+const C = "127.0.0.3";
+
+const names = new NameServer();
+const servers = new Map<string, Server>();
+/** The number of requests by address. */
+const seen: Record<string, number> = {};
+let slowness = 0;
+let port = 0;
+
+async function startAt(address: string, on: number): Promise<number> {
+  const server = createServer((_, res) => {
+    seen[address] = (seen[address] ?? 0) + 1;
+    setTimeout(() => res.end(address), slowness);
+  });
+  servers.set(address, server);
+  return listen(server, on, address);
+}
+
+async function stopAt(address: string): Promise<void> {
+  const server = servers.get(address);
+  servers.delete(address);
+  server?.closeAllConnections();
+  await new Promise((resolve) => server?.close(resolve));
+}
+
+beforeAll(() => names.listen());
+beforeEach(async () => {
+  Object.assign(names, { zones: {}, asked: [], broken: false, silent: false });
+  for (const address of Object.keys(seen)) delete seen[address];
+  slowness = 0;
+  port = await startAt(A, 0);
+  await startAt(B, port);
+});
+afterEach(() => Promise.all(Array.from(servers.keys(), stopAt)));
+afterAll(() => names[Symbol.asyncDispose]());
+
+function record(addresses: string[], ttl = 60): void {
+  names.zones["up.test"] = { addresses, ttl };
+}
+
+function start(pool: PoolOptions = {}): NodeProxy {
+  return pooled({ dns: { servers: [names.address] }, ...pool }, `http://up.test:${port}`);
+}
+
+/** Sends a number of requests, of which `clients` run at the same time. */
+async function load(proxy: NodeProxy, requests: number, clients: number): Promise<string[]> {
+  const answers: string[] = [];
+  let left = requests;
+  const work = async (): Promise<void> => {
+    while (left-- > 0) answers.push(await ask(proxy));
+  };
+  await Promise.all(Array.from({ length: clients }, work));
+  return answers;
+}
+
+describe("requests are spread evenly over two addresses, within 10 %", () => {
+  test.each([
+    [1, undefined],
+    [3, undefined],
+    [10, undefined],
+    [40, 10],
+    [40, 11],
+  ])("by %i clients, maxSockets: %j", async (clients, maxSockets) => {
+    record([A, B]);
+    slowness = clients > 1 ? 2 : 0;
+    const proxy = start(maxSockets === undefined ? {} : { maxSockets });
+    const answers = await load(proxy, 1000, clients);
+    expect(answers.filter((answer) => !answer.startsWith("200 127."))).toEqual([]);
+    expect(seen[A]).toBeGreaterThan(450);
+    expect(seen[B]).toBeGreaterThan(450);
+    // The connections must have been kept nevertheless.
+    expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
+  });
+
+  test("requests are spread evenly over three addresses, within 10 %", async () => {
+    record([A, B, C]);
+    await startAt(C, port);
+    await load(start(), 900, 5);
+    for (const address of [A, B, C]) expect(Math.abs((seen[address] ?? 0) - 300)).toBeLessThan(30);
+  });
+});
+
+describe("an address that fails", () => {
+  test("is skipped at once, and not tried for a while", async () => {
+    record([C, A, B]);
+    const proxy = start();
+    const answers = await load(proxy, 300, 5);
+    expect(answers.filter((answer) => !answer.startsWith("200 "))).toEqual([]);
+    expect(seen[C]).toBeUndefined();
+    expect(Math.abs((seen[A] ?? 0) - 150)).toBeLessThan(20);
+    expect(statsOf(proxy).failed).toBe(0);
+  });
+
+  test("because it accepts no connection is skipped within connectTimeout", async () => {
+    await using full = await startFull(C, port);
+    expect(full.sockets.length).toBeGreaterThan(0);
+    record([C, A]);
+    const proxy = start({ connectTimeout: 2000, keepAlive: false });
+    // The first two requests may try either address first.
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+    const since = performance.now();
+    for (let i = 0; i < 40; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
+    // If the address were tried each time, each request would take a second.
+    expect(performance.now() - since).toBeLessThan(10_000);
+  });
+
+  test("because it accepts no connection and is the only one becomes 504 after connectTimeout", async () => {
+    await using full = await startFull(C, port);
+    expect(full.sockets.length).toBeGreaterThan(0);
+    record([C]);
+    const proxy = start({ connectTimeout: 300 });
+    expect(await ask(proxy)).toBe("504 Gateway Timeout: connection_timeout\n");
+    expect(await ask(pooled({ connectTimeout: 300 }, `http://${C}:${port}`))).toBe(
+      "504 Gateway Timeout: connection_timeout\n",
+    );
+    await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("in the middle of traffic is skipped by the following requests", async () => {
+    record([A, B]);
+    const proxy = start();
+    await load(proxy, 100, 5);
+    await stopAt(B);
+    await until(() => statsOf(proxy).origins[`http://up.test:${port}`]?.free !== 0, "all settled");
+    const answers = await load(proxy, 200, 5);
+    expect(answers.filter((answer) => answer === `200 ${A}`).length).toBeGreaterThanOrEqual(195);
+  });
+
+  test("like all others becomes connection_refused", async () => {
+    record([C, "127.0.0.4"]);
+    expect(await ask(start())).toBe("502 Bad Gateway: connection_refused\n");
+  });
+});
+
+describe("a record that changes", () => {
+  test("is used within its TTL and socketTTL under steady traffic", async () => {
+    record([A], 1);
+    const proxy = start({ socketTTL: 200 });
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+    record([B], 1);
+    const since = performance.now();
+    let answer = "";
+    await until(() => {
+      void ask(proxy).then((text) => (answer = text));
+      return answer === `200 ${B}`;
+    }, "the new address");
+    // The old DNS answer was used for its TTL of one second.
+    expect(performance.now() - since).toBeGreaterThan(500);
+    // When the connections to the old address have expired, no further request goes there.
+    await pause(300);
+    const before = seen[A];
+    expect(await load(proxy, 50, 3)).toEqual(Array(50).fill(`200 ${B}`));
+    expect(seen[A]).toBe(before);
+  });
+
+  test("one look-up serves many connections", async () => {
+    record([A, B]);
+    const proxy = start({ keepAlive: false });
+    await load(proxy, 100, 10);
+    expect(statsOf(proxy).created).toBe(100);
+    expect(names.asked).toEqual(["up.test"]);
+  });
+});
+
+describe("while the pool is used, a name is looked up in the background", () => {
+  /** Sets what each lookup finds, from the first one on. */
+  function recordEach(answer: (lookup: number) => string[], ttl = 1): void {
+    let lookups = 0;
+    names.zones["up.test"] = {
+      ttl,
+      get addresses() {
+        return answer(lookups++);
+      },
+    };
+  }
+
+  /** Sends requests on two connections until a condition holds, and returns those that failed. */
+  async function loadUntil(proxy: NodeProxy, condition: () => boolean): Promise<string[]> {
+    const failed: string[] = [];
+    let isOver = false;
+    const work = async (): Promise<void> => {
+      while (!isOver && !condition()) {
+        const answer = await ask(proxy);
+        if (!answer.startsWith("200 ")) failed.push(answer);
+      }
+    };
+    const loads = Promise.all([work(), work()]);
+    await within(loads, "the condition").finally(() => (isOver = true));
+    return failed;
+  }
+
+  const lookups = (): number => names.asked.length;
+
+  test("and requests reach an address that was added", async () => {
+    recordEach((lookup) => (lookup === 0 ? [A] : [A, B]));
+    expect(await loadUntil(start(), () => seen[B] !== undefined)).toEqual([]);
+  });
+
+  test("and a connection is kept that two lookups in a row have not found", async () => {
+    // Two of six addresses at a time, in turn.
+    const addresses = [1, 2, 3, 4, 5, 6].map((host) => `127.0.0.${host}`);
+    for (const address of addresses.slice(2)) await startAt(address, port);
+    recordEach((lookup) => addresses.slice((lookup % 3) * 2, (lookup % 3) * 2 + 2));
+    const proxy = start({ freeSocketTimeout: 60_000 });
+    const failed = await loadUntil(proxy, () => lookups() > 7);
+    expect(failed).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+    expect(statsOf(proxy).created).toBeLessThanOrEqual(4);
+  });
+
+  test("and lookups that fail close no connection", async () => {
+    // The name server fails when two lookups have found only the other address.
+    recordEach((lookup) => {
+      if (lookup === 2) names.broken = true;
+      return lookup === 0 ? [A] : [B];
+    });
+    // With its record, a name loses its TTL: `ttl` applies.
+    const proxy = start({ dns: { servers: [names.address], ttl: 500 } });
+    expect(await loadUntil(proxy, () => names.broken === true)).toEqual([]);
+    const before = lookups();
+    // Each lookup that fails asks twice.
+    expect(await loadUntil(proxy, () => lookups() > before + 6)).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+    expect(seen[B]).toBeUndefined();
+    // Nor does a name that was deleted.
+    Object.assign(names, { broken: false, zones: {} });
+    const deleted = lookups();
+    expect(await loadUntil(proxy, () => lookups() > deleted + 4)).toEqual([]);
+    expect(statsOf(proxy)).toMatchObject({ closed: 0 });
+  });
+
+  test("and no request waits for it", async () => {
+    record([A], 1);
+    // A lookup of a silent name server takes 3 s.
+    const proxy = start({ keepAlive: false, connectTimeout: 2000 });
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+    names.silent = true;
+    const before = lookups();
+    expect(await loadUntil(proxy, () => lookups() > before)).toEqual([]);
+    for (let i = 0; i < 20; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
+  });
+
+  test("and no longer when it is not", async () => {
+    record([A], 1);
+    const proxy = start({ freeSocketTimeout: 100 });
+    expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);
+    // Rest means that there was no lookup for more than two TTLs.
+    await settled(lookups, undefined, 2500);
+    expect(await ask(proxy)).toBe(`200 ${A}`);
+  });
+
+  test("once in a TTL, by all pools together", async () => {
+    record([A], 1);
+    const other = createServer((_, res) => res.end());
+    const targets = [port, await listen(other)].map((each) => `http://up.test:${each}`);
+    let next = 0;
+    const target = (): string => targets[next++ % 2] as string;
+    const proxy = pooled({ dns: { servers: [names.address] } }, target);
+    const since = performance.now();
+    expect(await loadUntil(proxy, () => lookups() > 3)).toEqual([]);
+    expect(performance.now() - since).toBeGreaterThan(2900);
+    other.close();
+  });
+});
+
+describe("names", () => {
+  test("that do not exist become dns_error", async () => {
+    expect(await ask(start())).toBe("502 Bad Gateway: dns_error\n");
+  });
+
+  test("that no name server answers for become dns_timeout after connectTimeout", async () => {
+    names.silent = true;
+    const proxy = start({ connectTimeout: 200 });
+    expect(await ask(proxy)).toBe("504 Gateway Timeout: dns_timeout\n");
+    names.silent = false;
+    await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("that are IP addresses are not looked up", async () => {
+    const lookup = vi.spyOn(dns, "lookup");
+    expect(await ask(pooled({}, `http://${A}:${port}`))).toBe(`200 ${A}`);
+    expect(lookup).not.toHaveBeenCalled();
+    lookup.mockRestore();
+    expect(names.asked).toEqual([]);
+  });
+
+  test.each([undefined, false, { ttl: 0 }] as const)(
+    "are looked up by the operating system with dns: %j",
+    async (given) => {
+      const proxy = pooled(given === undefined ? {} : { dns: given }, `http://localhost:${port}`);
+      expect(await ask(proxy)).toBe(`200 ${A}`);
+    },
+  );
+});

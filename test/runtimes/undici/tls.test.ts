@@ -1,0 +1,68 @@
+/** TLS and HTTP/2 through undici. */
+import { createSecureServer } from "node:http2";
+import { createServer as createHttpsServer } from "node:https";
+import { Agent, type Dispatcher } from "undici";
+import { afterEach, expect, test } from "vitest";
+import { createProxy } from "#fetchway";
+import { createUndiciTransport } from "../../../runtimes/undici.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
+import { listen } from "../../helpers/serve.ts";
+
+const { cert, key } = await makeCertificate();
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+});
+
+function through(
+  dispatcher: Dispatcher,
+  target: string,
+): (path: string, init?: RequestInit) => Promise<Response> {
+  closing.unshift(() => dispatcher.destroy());
+  const proxy = createProxy({ target, transport: createUndiciTransport(dispatcher) });
+  return (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
+}
+
+/** The server name (SNI) that the last connection asked for. */
+let asked: string | false | null;
+
+async function startUpstream(version: 1 | 2): Promise<string> {
+  const handle = (req: { url?: string; method?: string }, res: { end(text: string): void }) =>
+    res.end(`${req.method} ${req.url}`);
+  const server =
+    version === 1
+      ? createHttpsServer({ cert, key }, handle as never)
+      : createSecureServer({ cert, key }, handle as never);
+  server.on("secureConnection", (socket: { servername: string | false | null }) => {
+    asked = socket.servername;
+  });
+  closing.push(() => server.close());
+  return `https://localhost:${await listen(server)}`;
+}
+
+test("uses HTTP/2 if the agent allows it", async () => {
+  const target = await startUpstream(2);
+  const send = through(new Agent({ allowH2: true, connect: { ca: cert } }), target);
+  const got = await send("/a?b");
+  expect([got.status, await got.text()]).toEqual([200, "GET /a?b"]);
+  const posted = await send("/p", { method: "POST", body: "x" });
+  expect(await posted.text()).toBe("POST /p");
+  expect([...got.headers.keys()].filter((name) => name.startsWith(":"))).toEqual([]);
+});
+
+test("the certificate is checked against the target and not against Host", async () => {
+  const target = await startUpstream(1);
+  const dispatcher = new Agent({ allowH2: false, connect: { ca: cert } });
+  closing.push(() => dispatcher.destroy());
+  const transport = createUndiciTransport(dispatcher);
+  const proxy = createProxy({ target, transport, changeOrigin: false });
+  const answer = await proxy.fetch(
+    new Request("http://proxy.test/", { headers: { host: "evil.test" } }),
+  );
+  expect([answer.status, asked]).toEqual([200, "localhost"]);
+});
+
+test("an untrusted certificate becomes 502", async () => {
+  const answer = await through(new Agent(), await startUpstream(1))("/");
+  expect(answer.headers.get("proxy-status")).toBe("fetchway; error=tls_certificate_error");
+});

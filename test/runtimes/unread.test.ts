@@ -1,0 +1,57 @@
+/** Responses that an app does not read, on Node, Bun and Deno: `idleTimeout` gives their connections back. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EVALUATE, startProgram } from "../helpers/program.ts";
+import { Upstream } from "../helpers/upstream.ts";
+
+const SIZE = 3_000_000;
+const upstream = new Upstream();
+beforeAll(async () => {
+  await upstream.listen();
+  upstream.script = (call) => {
+    call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${SIZE}\r\n\r\n`);
+    return call.pour(SIZE);
+  };
+});
+afterAll(() => upstream.stop());
+
+const program = (entry: string): string => `
+import { createProxy } from ${JSON.stringify(new URL(`../../runtimes/${entry}.ts`, import.meta.url).href)};
+
+const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300 });
+const ask = () => proxy.fetch(new Request("http://proxy.test/"));
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const inUse = () => Object.values(proxy.stats().origins)[0].inUse;
+const print = (name, value) => console.log(name + ": " + value);
+
+for (let i = 0; i < 3; i++) await ask();
+print("dropped", inUse());
+while (inUse() > 0) await pause(50);
+print("given back", true);
+
+// Longer than the limit, each time: the reader has begun, so that the proxy waits for it.
+async function readSlowly({ body }) {
+  let length = 0;
+  const reader = body.getReader();
+  for (let i = 0; i < 2; i++) {
+    length += (await reader.read()).value.byteLength;
+    await pause(900);
+  }
+  for (let next; !(next = await reader.read()).done;) length += next.value.byteLength;
+  return length;
+}
+print("slow reader", await readSlowly(await ask()).catch(String));
+const [, copy] = (await ask()).body.tee();
+print("copy", await readSlowly({ body: copy }).catch(String));
+proxy.destroy();
+`;
+
+test.each(Object.entries(EVALUATE))(
+  "%s: a dropped response gives its connection back, a slow reader is waited for",
+  async (tool, args) => {
+    await using child = startProgram(tool, [...args, program(tool)]);
+    await child.ended();
+    expect(child.output()).toBe(
+      `dropped: 3\ngiven back: true\nslow reader: ${SIZE}\ncopy: ${SIZE}\n`,
+    );
+  },
+);

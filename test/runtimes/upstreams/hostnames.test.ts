@@ -1,0 +1,329 @@
+/** Host names that stand for one upstream for each of their addresses. */
+import { createServer } from "node:https";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { createProxy } from "../../../runtimes/fetch.ts";
+import { createProxy as createNodeProxy } from "../../../runtimes/node.ts";
+import type { Transport } from "../../../src/transport/port.ts";
+import { balance, type BalanceOptions, type Balancer } from "../../../src/upstreams/balance.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
+import type { HostnamesOutcome } from "./_hostnames.program.ts";
+import { startProgram } from "../../helpers/program.ts";
+import { startUpstreams } from "../../helpers/upstreams.ts";
+import { until } from "../../helpers/wait.ts";
+
+const PROGRAM = new URL("_hostnames.program.ts", import.meta.url).pathname;
+
+/** A name server whose records the test sets. */
+class Names {
+  addresses: string[] | Error = [];
+  readonly asked: string[] = [];
+  readonly sent: string[] = [];
+  readonly transport: Transport = {
+    name: "fake",
+    capabilities: { decodes: [], host: true, unixSocket: true, tls: true, address: true },
+    send: async ({ upstream }) => {
+      this.sent.push(`${upstream.host} at ${upstream.address}`);
+      return { status: 200, statusText: "", headers: [], body: null };
+    },
+    resolve: async (hostname) => {
+      this.asked.push(hostname);
+      if (this.addresses instanceof Error) throw this.addresses;
+      return this.addresses;
+    },
+  };
+}
+
+const made: Balancer[] = [];
+afterEach(() => {
+  for (const target of made.splice(0)) target.close();
+});
+
+function make(names: Names, urls: Parameters<typeof balance>[0], options: BalanceOptions = {}) {
+  const target = balance(urls, { policy: "round_robin", resolve: { interval: 5 }, ...options });
+  made.push(target);
+  const proxy = createProxy({ target, transport: names.transport });
+  const ask = async (): Promise<number> =>
+    (await proxy.fetch(new Request("http://proxy.test/"))).status;
+  return { target, ask };
+}
+
+const namesOf = (target: Balancer): string[] =>
+  target.states().map(({ name, state }) => `${name} ${state}`);
+
+describe("a name", () => {
+  test("is looked up before the first request, and stands for its addresses", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "::2"];
+    const { target, ask } = make(names, ["http://app.test:4000"]);
+    expect([await ask(), await ask()]).toEqual([200, 200]);
+    expect(names.sent).toEqual(["app.test:4000 at 10.0.0.1", "app.test:4000 at ::2"]);
+    expect(namesOf(target)).toEqual([
+      "http://app.test:4000 (10.0.0.1) up",
+      "http://app.test:4000 (::2) up",
+    ]);
+  });
+
+  test("gains and loses upstreams with its record, also one that comes back", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1"];
+    const { target, ask } = make(names, ["http://app.test"]);
+    await ask();
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    await until(() => target.states().length === 2, "the second address");
+    // An address that is added later begins slowly.
+    expect(namesOf(target)[1]).toBe("http://app.test (10.0.0.2) starting");
+    const running = target.pick(
+      { method: "GET", path: "/", headers: [], clientAddress: undefined },
+      [],
+    );
+    const busy = target.states().findIndex(({ active }) => active === 1);
+    names.addresses = [busy === 0 ? "10.0.0.2" : "10.0.0.1"];
+    await until(() => target.states()[busy]?.state === "draining", "the change");
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    await until(() => target.states()[busy]?.state !== "draining", "the return");
+    target.report({
+      target: running as string,
+      status: 200,
+      error: undefined,
+      latency: 1,
+      isOver: true,
+    });
+    const asked = names.asked.length;
+    await until(() => names.asked.length > asked + 2, "further lookups");
+    expect(target.states()).toHaveLength(2);
+  });
+
+  test("whose lookup fails keeps its upstreams; one without any gets 503, and is looked up again", async () => {
+    const names = new Names();
+    names.addresses = new Error("no answer");
+    const { target, ask } = make(names, ["http://app.test"]);
+    expect(await ask()).toBe(503);
+    names.addresses = ["10.0.0.1"];
+    await until(() => target.states().length === 1, "the address");
+    expect(await ask()).toBe(200);
+    for (const wrong of [new Error("no answer"), []]) {
+      names.addresses = wrong;
+      const asked = names.asked.length;
+      await until(() => names.asked.length > asked + 2, "lookups that fail");
+      expect(await ask()).toBe(200);
+    }
+  });
+
+  test("keeps its upstreams if the transport resolves to something else than addresses", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "", "host.test", "1.2.3", null as never, "fe80::1%br-lan"];
+    const { target, ask } = make(names, ["http://app.test"]);
+    expect(await ask()).toBe(200);
+    const expected = ["http://app.test (10.0.0.1) up", "http://app.test (fe80::1%br-lan) up"];
+    expect(namesOf(target)).toEqual(expected);
+    for (const wrong of ["10.0.0.2", undefined, ["nowhere"]]) {
+      names.addresses = wrong as never;
+      const asked = names.asked.length;
+      await until(() => names.asked.length > asked + 2, "further lookups");
+      expect(namesOf(target)).toEqual(expected);
+    }
+  });
+
+  test("is looked up once at a time after the lookups were ended and begun again", async () => {
+    const running: ((addresses: string[]) => void)[] = [];
+    const names = new Names();
+    names.transport.resolve = () => new Promise((resolve) => running.push(resolve));
+    const target = balance(["http://app.test"], { resolve: { interval: 5 } });
+    made.push(target);
+    // One of two proxies with this target is closed during a lookup, and the other one gets a request.
+    target.start(names.transport);
+    target.close();
+    target.start(names.transport);
+    expect(running).toHaveLength(2);
+    for (const resolve of running.splice(0)) resolve(["10.0.0.1"]);
+    for (let round = 0; round < 3; round++) {
+      await until(() => running.length > 0, "the next lookup");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      expect(running).toHaveLength(1);
+      running.pop()?.(["10.0.0.1"]);
+    }
+  });
+
+  test("changes all of its upstreams at once", async () => {
+    const names = new Names();
+    names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.0.${i}`);
+    const { target, ask } = make(names, ["http://app.test"]);
+    await ask();
+    const { version } = target;
+    names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.1.${i}`);
+    await until(() => namesOf(target)[0]?.includes("(10.0.1.0)") === true, "the other addresses");
+    expect(target.states()).toHaveLength(200);
+    // Each version costs a hash table, and a look at each request that waits.
+    expect(target.version).toBe(version + 1);
+  });
+
+  test("gives its weight to an address that comes back while its last request is running", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    const { target, ask } = make(names, ["http://app.test"], { policy: "first", slowStart: 0 });
+    await ask();
+    const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
+    void target.pick(request, []);
+    names.addresses = ["10.0.0.2"];
+    await until(() => target.states()[0]?.state === "draining", "the change");
+    target.setWeight("http://app.test", 5);
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    await until(() => target.states()[0]?.state === "up", "the return");
+    expect(target.states().map(({ weight }) => weight)).toEqual([5, 5]);
+  });
+
+  test("is added, weighted and removed with all of its upstreams", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    const { target, ask } = make(names, [{ target: "http://app.test", weight: 3 }], {
+      slowStart: 0,
+    });
+    await ask();
+    expect(target.states().map(({ weight }) => weight)).toEqual([3, 3]);
+    target.add("http://other.test");
+    await until(() => target.states().length === 4, "the addresses of the other name");
+    expect(() => target.add("http://other.test")).toThrow("is there twice");
+    target.setWeight("http://other.test", 2);
+    expect(target.states().map(({ weight }) => weight)).toEqual([3, 3, 2, 2]);
+    await target.remove("http://app.test");
+    expect(target.states().map(({ weight }) => weight)).toEqual([2, 2]);
+    const asked = names.asked.length;
+    await until(() => names.asked.length > asked + 2, "further lookups");
+    expect(names.asked.slice(asked)).not.toContain("app.test");
+  });
+
+  test("is not looked up where it is an address, a socket or an app", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.9"];
+    const app = { fetch: () => new Response("ok") };
+    const socket = { url: "http://app.test", socketPath: "/run/app.sock" };
+    const { target, ask } = make(names, ["http://10.0.0.1", "http://[::1]", socket, app]);
+    await ask();
+    expect(names.asked).toEqual([]);
+    expect(target.states()).toHaveLength(4);
+  });
+
+  test("is looked up no more after close", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1"];
+    const { target, ask } = make(names, ["http://app.test"]);
+    await ask();
+    await until(() => names.asked.length > 2, "some lookups");
+    target.close();
+    const asked = names.asked.length;
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(names.asked.length).toBe(asked);
+  });
+
+  test("is refused by name where the client looks up names itself", () => {
+    const target = balance(["http://app.test"], { resolve: true });
+    expect(() => createProxy({ target })).toThrow(
+      "option `resolve`: the fetch client looks up names itself; leave it out",
+    );
+  });
+
+  test.each([
+    [{ resolve: 5 }, "option `resolve`: use true, or an object"],
+    [{ resolve: { interval: 0 } }, "option `resolve`: interval: use whole milliseconds from 1"],
+    [{ resolve: { intervall: 1 } }, "option `resolve`: intervall: there is no such option"],
+  ])("with %j is refused", (options, message) => {
+    expect(() => balance(["http://app.test"], options as BalanceOptions)).toThrow(message);
+  });
+});
+
+describe.each([
+  ["node", [PROGRAM]],
+  ["bun", [PROGRAM]],
+  ["deno", ["run", "-A", PROGRAM]],
+] as const)("on %s", (command, args) => {
+  test("a name's upstreams follow its record, and get its name as Host", async () => {
+    await using program = startProgram(command, [...args]);
+    await program.ended();
+    const line = program.output().match(/^\{.*\}$/m)?.[0];
+    expect(line, program.output()).toBeDefined();
+    const { answered, states, ...outcome } = JSON.parse(line as string) as HostnamesOutcome;
+    const { host } = outcome;
+    expect(answered.slice(0, 2)).toEqual([["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]);
+    // The address that was removed gets no request any more; the other one gets all.
+    const [, , [kept] = [], [last] = []] = answered;
+    expect(answered.slice(2)).toEqual([[kept], [kept]]);
+    expect(last).toBe(kept);
+    expect(states[0]).toEqual([`http://${host} (127.0.0.1) up`]);
+    expect(states[2]?.map((state) => state.endsWith("draining")).toSorted()).toEqual([false, true]);
+    expect(outcome).toMatchObject({ hosts: [host], held: "held", unknown: 503, retryAfter: "1" });
+  });
+});
+
+describe("a target with an address", () => {
+  test("connects to the address, with the name of its URL in Host and TLS", async () => {
+    const { cert, key } = await makeCertificate();
+    const server = createServer({ cert, key }, (req, res) => {
+      const { servername } = req.socket as { servername?: string };
+      res.end(`${req.socket.localAddress} ${servername} ${req.headers.host}`);
+    });
+    server.listen(0, "127.0.0.2");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const url = `https://localhost:${port}`;
+    const proxy = createNodeProxy({ target: { url, address: "127.0.0.2", tls: { ca: cert } } });
+    const response = await proxy.fetch(new Request("http://proxy.test/"));
+    expect(await response.text()).toBe(`127.0.0.2 localhost localhost:${port}`);
+    proxy.destroy();
+    server.close();
+    server.closeAllConnections();
+  });
+
+  test("whose certificate has another name gets nothing", async () => {
+    const { cert, key } = await makeCertificate();
+    let requests = 0;
+    const server = createServer({ cert, key }, (_, res) => {
+      requests++;
+      res.end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const url = `https://other.test:${(server.address() as AddressInfo).port}`;
+    // The certificate is valid for the address, but not for the name.
+    const proxy = createNodeProxy({ target: { url, address: "127.0.0.1", tls: { ca: cert } } });
+    const response = await proxy.fetch(new Request("http://proxy.test/"));
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toContain("tls_certificate_error");
+    expect(requests).toBe(0);
+    proxy.destroy();
+    server.close();
+    server.closeAllConnections();
+  });
+
+  test("has connections of its own", async () => {
+    await using upstreams = await startUpstreams(["127.0.0.1", "127.0.0.2"]);
+    const url = `http://app.test:${new URL(upstreams.urls[0] as string).port}`;
+    const texts: string[] = [];
+    const proxy = createNodeProxy({
+      target: ({ url: asked }) => ({
+        url,
+        address: asked.endsWith("2") ? "127.0.0.2" : "127.0.0.1",
+      }),
+    });
+    for (const path of ["/1", "/2", "/1", "/2"]) {
+      texts.push(await (await proxy.fetch(new Request(`http://proxy.test${path}`))).text());
+    }
+    expect(texts).toEqual(["0", "1", "0", "1"]);
+    expect(proxy.stats()?.created).toBe(2);
+    proxy.destroy();
+  });
+
+  test.each([
+    [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
+    [{ url: "http://a.test", address: "" }, "address: use an IP address"],
+    [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "leave out `address`"],
+  ])("%j is refused", (target, fix) => {
+    expect(() => createNodeProxy({ target })).toThrow(fix);
+  });
+
+  test("is refused where the client connects by itself", () => {
+    const target = { url: "http://a.test", address: "10.0.0.1" };
+    expect(() => createProxy({ target })).toThrow("the fetch client looks up names itself");
+  });
+});

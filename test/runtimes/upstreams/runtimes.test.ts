@@ -1,0 +1,51 @@
+/** Three upstreams under load on Node, Bun and Deno, of which one is killed, hangs, gets slow, answers 500 or flaps. */
+import { describe, expect, test } from "vitest";
+import { startProgram } from "../../helpers/program.ts";
+import type { Fault, Outcome } from "./_upstreams.program.ts";
+
+const PROGRAM = new URL("_upstreams.program.ts", import.meta.url).pathname;
+
+describe.each([
+  ["node", [PROGRAM]],
+  ["bun", [PROGRAM]],
+  ["deno", ["run", "-A", PROGRAM]],
+] as const)("on %s", (command, args) => {
+  test("one bad upstream of three fails no request that may be repeated", async () => {
+    await using program = startProgram(command, [...args]);
+    await program.ended();
+    const lines = program.output().match(/^\{.*\}$/gm) ?? [];
+    const outcomes = lines.map((line) => JSON.parse(line) as Outcome);
+    expect(outcomes, program.output()).toHaveLength(6);
+    const of = (fault: Fault, attemptTimeout: number): Outcome =>
+      outcomes.find(
+        (each) => each.fault === fault && each.attemptTimeout === attemptTimeout,
+      ) as Outcome;
+    for (const each of outcomes) {
+      // Uploads arrive once or, if they could not be sent, not at all.
+      expect(
+        each.timesSeen.every((times) => times === 1),
+        JSON.stringify(each),
+      ).toBe(true);
+      expect(each.active, each.fault).toBe(0);
+      expect(Object.keys(each.lastGets), JSON.stringify(each)).toEqual(["200"]);
+      if (each.fault !== "flaps") expect(each.state, each.fault).toBe("ejected");
+    }
+    // The latency is back with the first request after the ejection: none of them goes to the ejected upstream, which
+    // would keep it for 2 s or more. The load of the machine is the same for all parts.
+    for (const each of outcomes.filter(({ fault }) => fault !== "flaps")) {
+      expect(each.countAfter, JSON.stringify(each)).toBeGreaterThan(100);
+      expect(each.strayed, JSON.stringify(each)).toBe(0);
+      const limit = Math.max(4 * each.p99Before, 1_500);
+      expect(each.p99After, JSON.stringify(each)).toBeLessThan(limit);
+    }
+    for (const each of outcomes.filter(
+      ({ attemptTimeout, fault }) => attemptTimeout > 0 || fault !== "hangs",
+    )) {
+      expect(Object.keys(each.gets), JSON.stringify(each)).toEqual(["200"]);
+    }
+    // Without attemptTimeout, those fail that were sent before the ejection.
+    expect(of("hangs", 0).gets[504]).toBeLessThan(20);
+    // After the ejection, no request waits for the slow upstream.
+    expect(of("slow", 500).slowest).toBeLessThan(2_000);
+  });
+});

@@ -1,0 +1,383 @@
+/** Several upstreams, of which one fails in some way, through a real proxy on Node. */
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { createProxy, type Proxy, type ProxyOptions } from "../../../runtimes/node.ts";
+import { type BalanceOptions, Balancer } from "../../../src/upstreams/balance.ts";
+import type { Chance } from "../../../src/upstreams/policy.ts";
+import { until } from "../../helpers/wait.ts";
+
+type Fault = "none" | "hangs" | "500" | "flaps";
+
+/** An upstream that can be told to fail. */
+class Host {
+  fault: Fault = "none";
+  /** How it answers health checks, where that is not as it answers requests. */
+  health: Fault | undefined;
+  readonly seen: string[] = [];
+  readonly #sockets: Set<Socket> = new Set();
+  #held: ServerResponse[] = [];
+  readonly server: Server;
+  port = 0;
+
+  constructor() {
+    this.server = createServer((req, res) => {
+      this.seen.push(`${req.method} ${req.url}`);
+      const fault = (req.url === "/health" && this.health) || this.fault;
+      if (fault === "hangs") return void this.#held.push(res);
+      if (fault === "flaps" && this.seen.length % 2 === 0) return void req.socket.destroy();
+      res.writeHead(fault === "500" ? 500 : 200).end(String(this.port));
+    });
+    this.server.on("connection", (socket) => {
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
+  }
+
+  async listen(): Promise<string> {
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    this.port = (this.server.address() as AddressInfo).port;
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Answers the requests that hang. */
+  release(): void {
+    for (const res of this.#held.splice(0)) res.end(String(this.port));
+  }
+
+  /** Refuses connections from now on, and breaks off those that are open. */
+  kill(): void {
+    this.server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
+
+let hosts: Host[] = [];
+let proxy: Proxy;
+
+async function start(
+  count: number,
+  balancing: BalanceOptions = {},
+  options: ProxyOptions = {},
+  chance?: Chance,
+): Promise<Balancer> {
+  hosts = Array.from({ length: count }, () => new Host());
+  const urls = await Promise.all(hosts.map(async (host) => host.listen()));
+  const target = new Balancer(urls, { policy: "round_robin", ...balancing }, chance);
+  proxy = createProxy({ ...options, target });
+  return target;
+}
+
+async function ask(path = "/", method = "GET"): Promise<Response> {
+  const init = method === "POST" ? { method, body: "x" } : { method };
+  return proxy.fetch(new Request(`http://proxy.test${path}`, init));
+}
+
+/** Sends requests one after the other. Returns the number of each status. */
+async function askMany(count: number, method = "GET"): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {};
+  for (let i = 0; i < count; i++) {
+    const response = await ask(`/${i}`, method);
+    await response.text();
+    statuses[response.status] = (statuses[response.status] ?? 0) + 1;
+  }
+  return statuses;
+}
+
+afterEach(async () => {
+  proxy.destroy();
+  for (const host of hosts) host.kill();
+  await Promise.resolve();
+});
+
+describe("of three upstreams", () => {
+  test("each has its turn, and the requests that it answers are counted", async () => {
+    const target = await start(3);
+    expect(await askMany(9)).toEqual({ 200: 9 });
+    expect(hosts.map(({ seen }) => seen.length)).toEqual([3, 3, 3]);
+    expect(target.active).toBe(0);
+    const response = await ask();
+    await response.text();
+    expect(target.states().map(({ active }) => active)).toEqual([0, 0, 0]);
+  });
+
+  test("one that is killed fails no request, and is ejected", async () => {
+    const target = await start(3);
+    await askMany(3);
+    hosts[0]?.kill();
+    expect(await askMany(30)).toEqual({ 200: 30 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("one that fails has each attempt counted, and each failure", async () => {
+    const target = await start(3, { outliers: false });
+    await askMany(3);
+    hosts[0]?.kill();
+    (hosts[1] as Host).fault = "500";
+    expect(await askMany(30)).toMatchObject({ 200: expect.any(Number) as number });
+    const [dead, broken, good] = target.states();
+    expect(dead?.failures).toBeGreaterThan(5);
+    expect(dead?.requests).toBe(1 + (dead?.failures ?? 0));
+    expect(broken?.failures).toBeGreaterThan(5);
+    expect(broken?.requests).toBe(1 + (broken?.failures ?? 0));
+    expect(good).toMatchObject({ requests: hosts[2]?.seen.length, failures: 0 });
+  });
+
+  test("no upload is lost to one that is killed, and none arrives twice", async () => {
+    await start(3);
+    hosts[0]?.kill();
+    expect(await askMany(20, "POST")).toEqual({ 200: 20 });
+    const seen = hosts.flatMap((host) => host.seen);
+    expect(new Set(seen).size).toBe(20);
+    expect(seen).toHaveLength(20);
+  });
+
+  test("an upload of any length goes on from one that refuses it, byte for byte", async () => {
+    let sent = 0;
+    const chunks = Array.from({ length: 40 }, (_, n) => new Uint8Array(100_000).fill(n));
+    const received: Buffer[] = [];
+    await start(2, { policy: "first" });
+    hosts[0]?.kill();
+    const [, other] = hosts as [Host, Host];
+    other.server.removeAllListeners("request");
+    other.server.on("request", (req: IncomingMessage, res: ServerResponse) => {
+      req.on("data", (chunk: Buffer) => received.push(chunk));
+      req.on("end", () => res.end("got it"));
+    });
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        const next = sent < chunks.length ? chunks[sent++] : undefined;
+        if (next === undefined) controller.close();
+        else controller.enqueue(next);
+      },
+    });
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    const response = await proxy.fetch(new Request("http://proxy.test/", init));
+    expect([response.status, await response.text()]).toEqual([200, "got it"]);
+    expect(Buffer.concat(received).equals(Buffer.concat(chunks))).toBe(true);
+  });
+
+  test("one that closes connections fails no request that may be repeated", async () => {
+    await start(3, {}, { retry: { attempts: 2 } });
+    (hosts[0] as Host).fault = "flaps";
+    expect(await askMany(60)).toEqual({ 200: 60 });
+  });
+
+  test("one that is stopped with many idle connections fails no request", async () => {
+    await start(2);
+    for (const host of hosts) host.fault = "hangs";
+    const held = Promise.all(Array.from({ length: 100 }, (_, n) => ask(`/${n}`)));
+    await until(() => hosts.every(({ seen }) => seen.length === 50), "50 requests at each");
+    for (const host of hosts) {
+      host.fault = "none";
+      host.release();
+    }
+    for (const response of await held) await response.text();
+    hosts[0]?.kill();
+    for (let round = 0; round < 5; round++) {
+      // At the same time, so that no idle connection is known to be closed when a request is sent.
+      const asked = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`/${n}`)));
+      expect(asked.map(({ status }) => status)).toEqual(Array(20).fill(200));
+      for (const response of asked) await response.text();
+    }
+  });
+
+  test("one that answers 500 fails no request, if retry names the status", async () => {
+    const target = await start(3, {}, { retry: { statusCodes: [500] } });
+    (hosts[0] as Host).fault = "500";
+    expect(await askMany(30)).toEqual({ 200: 30 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("one that hangs fails no request, with attemptTimeout", async () => {
+    const target = await start(3, {}, { attemptTimeout: 100 });
+    (hosts[0] as Host).fault = "hangs";
+    expect(await askMany(24)).toEqual({ 200: 24 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    expect(target.active).toBe(0);
+  });
+
+  test("an upload to one that hangs is not sent again", async () => {
+    await start(3, {}, { attemptTimeout: 50, timeout: 300 });
+    (hosts[0] as Host).fault = "hangs";
+    expect(await askMany(3, "POST")).toEqual({ 200: 2, 504: 1 });
+    expect(hosts.flatMap(({ seen }) => seen)).toHaveLength(3);
+  });
+});
+
+test("an ejected upstream gets one probe among many requests, and the rest when that has succeeded", async () => {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  const outliers = { consecutiveFailures: 1 };
+  const target = await start(2, { policy: "first", outliers, slowStart: 0 }, {}, chance);
+  const [first] = hosts as [Host];
+  first.fault = "500";
+  expect(await askMany(1)).toEqual({ 500: 1 });
+  first.fault = "hangs";
+  clock.now = 30_001;
+  const probe = ask("/probe");
+  await until(() => first.seen.length === 2, "the probe");
+  const others = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`/${n}`)));
+  for (const response of others) expect(await response.text()).toBe(String(hosts[1]?.port));
+  expect(first.seen).toEqual(["GET /0", "GET /probe"]);
+  expect(proxy.stats()?.upstreams?.map(({ state }) => state)).toEqual(["half-open", "up"]);
+  first.fault = "none";
+  first.release();
+  expect((await probe).status).toBe(200);
+  await (await probe).text();
+  expect(await (await ask()).text()).toBe(String(first.port));
+  expect(target.states()[0]?.state).toBe("up");
+});
+
+test("if all upstreams are down, the client gets 503 with Retry-After", async () => {
+  const target = await start(2, {
+    check: { path: "/health", interval: 20, unhealthyThreshold: 1 },
+  });
+  for (const host of hosts) host.fault = "500";
+  await askMany(1);
+  await until(() => target.states().every(({ state }) => state === "down"), "both down");
+  const response = await ask();
+  expect(response.status).toBe(503);
+  expect(response.headers.get("retry-after")).toBe("1");
+  for (const host of hosts) host.fault = "none";
+  await until(() => target.states().every(({ state }) => state !== "down"), "both up");
+  expect(await askMany(4)).toEqual({ 200: 4 });
+});
+
+describe("an upstream that was ejected, and is checked", () => {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  const outliers = { consecutiveFailures: 2, ejectionTime: 1_000 };
+  const check = { path: "/health", interval: 5, timeout: 60_000 };
+  const told: string[] = [];
+  const onStateChange: BalanceOptions["onStateChange"] = ({ previous, state, reason }) =>
+    void told.push(`${previous} → ${state}: ${reason}`);
+  const options: BalanceOptions = { policy: "first", outliers, check, onStateChange };
+
+  afterEach(() => {
+    told.length = 0;
+    clock.now = 0;
+  });
+
+  /** Makes the first upstream fail requests until it is ejected. Its checks hang. */
+  async function eject(target: Balancer): Promise<void> {
+    const [first] = hosts as [Host];
+    first.health = "hangs";
+    first.fault = "500";
+    expect(await askMany(2)).toEqual({ 500: 2 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    first.fault = "none";
+  }
+
+  test("returns with its checks, gets its share gradually, and its next ejection takes longer", async () => {
+    const target = await start(2, options, {}, chance);
+    await eject(target);
+    const [first] = hosts as [Host];
+    first.health = "none";
+    first.release();
+    // The clock stands still, so that the ejection would never be over.
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    expect(target.members[0]?.weight).toBe(0.1);
+    await until(() => told.length === 2, "the changes");
+    expect(told).toEqual(["up → ejected: 2 failures in a row", "ejected → up: 2 checks succeeded"]);
+    // The checks may be wrong: one failure ejects it again, as long as no request has succeeded.
+    first.health = "hangs";
+    first.fault = "500";
+    await (await ask()).text();
+    expect(target.states()[0]?.state).toBe("ejected");
+    // The second ejection takes twice the time of the first.
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("ejected");
+    clock.now = 2_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+  });
+
+  test("does not return because of a check that began before the ejection", async () => {
+    const target = await start(
+      2,
+      { ...options, check: { ...check, healthyThreshold: 1 } },
+      {},
+      chance,
+    );
+    const [first] = hosts as [Host];
+    const checks = (): number => first.seen.filter((each) => each === "GET /health").length;
+    first.health = "hangs";
+    await until(() => checks() === 1, "a check");
+    await eject(target);
+    first.release();
+    await until(() => checks() === 2, "the next check");
+    expect(target.states()[0]?.state).toBe("ejected");
+    first.release();
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    await until(() => told.length === 2, "the changes");
+    expect(told[1]).toBe("ejected → up: a check succeeded");
+  });
+
+  test("returns from a half-open circuit as well, before a request has tried it", async () => {
+    const target = await start(2, options, {}, chance);
+    await eject(target);
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+    const [first] = hosts as [Host];
+    first.health = "none";
+    first.release();
+    await until(() => target.states()[0]?.state === "starting", "the return");
+    first.health = "hangs";
+    first.fault = "500";
+    expect(await askMany(1)).toEqual({ 500: 1 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("gets its share gradually after it was down, too", async () => {
+    const target = await start(2, { ...options, outliers: false }, {}, chance);
+    const [first] = hosts as [Host];
+    first.health = "500";
+    await until(() => target.states()[0]?.state === "down", "failed checks");
+    first.health = "none";
+    await until(() => target.states()[0]?.state !== "down", "good checks");
+    expect(target.states()[0]?.state).toBe("starting");
+    expect(target.members[0]?.weight).toBe(0.1);
+    clock.now = 5_000;
+    expect(target.members[0]?.weight).toBe(0.5);
+  });
+
+  test("stays out without checks until its time is over", async () => {
+    const { check: _, ...unchecked } = options;
+    const target = await start(2, unchecked, {}, chance);
+    await eject(target);
+    expect(await askMany(20)).toEqual({ 200: 20 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    clock.now = 1_001;
+    expect(target.states()[0]?.state).toBe("half-open");
+  });
+});
+
+test("requests above maxRequests wait, and those above maxQueue get 503", async () => {
+  const target = await start(1, { maxRequests: 1, maxQueue: 1 }, { timeout: 5_000 });
+  const [host] = hosts as [Host];
+  host.fault = "hangs";
+  const first = ask("/first");
+  await until(() => host.seen.length === 1, "the first request");
+  const second = ask("/second");
+  expect((await ask("/third")).status).toBe(503);
+  host.fault = "none";
+  host.server.closeAllConnections();
+  expect((await first).status).toBe(502);
+  expect((await second).status).toBe(200);
+  await (await second).text();
+  expect(target.active).toBe(0);
+});
+
+test("upstreams can be added, weighted and removed while requests run", async () => {
+  const target = await start(2);
+  const added = new Host();
+  hosts.push(added);
+  target.add(await added.listen());
+  await target.remove(`http://127.0.0.1:${hosts[0]?.port}`);
+  const before = hosts[0]?.seen.length;
+  expect(await askMany(12)).toEqual({ 200: 12 });
+  expect(hosts[0]?.seen.length).toBe(before);
+  expect(added.seen.length).toBeGreaterThan(0);
+});

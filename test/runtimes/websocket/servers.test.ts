@@ -1,0 +1,128 @@
+/** WebSockets on Bun and Deno by each way to wire a server, and by the ready-to-run entry and the command. */
+import { once } from "node:events";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { connect } from "../../helpers/client.ts";
+import { echoMessages, handshake, sayHello } from "../../helpers/handshake.ts";
+import { type Program, startProgram } from "../../helpers/program.ts";
+import { Upstream } from "../../helpers/upstream.ts";
+import { until, within } from "../../helpers/wait.ts";
+import { accept } from "../../helpers/websocket.ts";
+import { request } from "../../helpers/wire.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+type Ports = Record<string, number>;
+
+const run = { bun: ["run"], deno: ["run", "-A"] };
+
+async function portOf(program: Program): Promise<string> {
+  return (await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/))[1] as string;
+}
+
+describe.each(["bun", "deno"] as const)("on %s", (tool) => {
+  let program: Program;
+  let ports: Ports = {};
+  beforeAll(async () => {
+    program = startProgram(tool, [...run[tool], "test/runtimes/websocket/_server.ts"], {
+      UPSTREAM: upstream.url,
+    });
+    ports = JSON.parse((await program.printed(/^ports (.*)$/m))[1] as string) as Ports;
+  }, 60_000);
+  afterAll(() => program[Symbol.asyncDispose]());
+
+  const urlOf = (server: string): string => `ws://127.0.0.1:${ports[server]}`;
+
+  async function refusal(server: string): Promise<number> {
+    const client = await connect(ports[server] as number);
+    client.send(request("GET", "/", handshake));
+    const { status } = await client.read();
+    client.leave("FIN");
+    return status;
+  }
+
+  test.each(["plain", "srvx", "srvxCall", "h3"])("a server of %s carries them", async (server) => {
+    const sockets = echoMessages(upstream);
+    expect(await sayHello(`${urlOf(server)}/a?b`)).toBe("hello");
+    expect(upstream.calls[0]?.target).toBe("/a?b");
+    await until(() => sockets[0]?.readyState === WebSocket.CLOSED, "the end at the upstream");
+  });
+
+  test.runIf(tool === "bun")(
+    "a server without handlers answers 501, and says the fix",
+    async () => {
+      echoMessages(upstream);
+      expect(await refusal("unhandled")).toBe(501);
+      await program.printed(/give it `websocket: proxy\.websocket`/);
+      await within(
+        upstream.links[0]?.closed as Promise<void>,
+        "the end of the upstream's connection",
+      );
+      expect(await refusal("unwired")).toBe(501);
+    },
+  );
+
+  test("tunnelTimeout closes a WebSocket that is silent, and no other", async () => {
+    echoMessages(upstream);
+    const socket = new WebSocket(urlOf("silent"));
+    let code: number | undefined;
+    socket.on("close", (closed) => (code = closed));
+    await within(once(socket, "open"), "the opening");
+    for (let i = 0; i < 6; i++) {
+      const answered = once(socket, "message");
+      socket.send("hello");
+      await within(answered, "the echo");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    expect(code).toBeUndefined();
+    await until(() => code !== undefined, "the end of the silent WebSocket");
+    expect(code).toBe(1001);
+    await within(
+      upstream.links[0]?.closed as Promise<void>,
+      "the end of the upstream's connection",
+    );
+  });
+
+  test("a WebSocket that onResponse replaces is closed at the upstream", async () => {
+    let isClosed = false;
+    upstream.script = async (call) =>
+      void (await accept(call)).on("close", () => (isClosed = true));
+    expect(await refusal("replaced")).toBe(403);
+    await until(() => isClosed, "the end at the upstream");
+  });
+
+  test("stats() counts them, and close() ends them", async () => {
+    echoMessages(upstream);
+    const socket = new WebSocket(urlOf("closing"));
+    socket.on("error", () => {});
+    await within(once(socket, "open"), "the opening");
+    const origin = urlOf("closing").replace("ws:", "http:");
+    const { origins } = (await (await fetch(`${origin}/stats`)).json()) as {
+      origins: Record<string, { tunnels: number }>;
+    };
+    expect(origins[upstream.url]?.tunnels).toBe(1);
+    const closed = once(socket, "close");
+    expect(await (await fetch(`${origin}/close`)).text()).toBe("closed");
+    await within(closed, "the end of the WebSocket");
+  });
+
+  test("the ready-to-run entry carries them", async () => {
+    echoMessages(upstream);
+    const args = { bun: ["run"], deno: ["serve", "-A", "--port", "0"] }[tool];
+    await using entry = startProgram(tool, [...args, "runtimes/server.ts"], {
+      FETCHWAY_TARGET: upstream.url,
+      PORT: "0",
+    });
+    expect(await sayHello(`ws://127.0.0.1:${await portOf(entry)}`)).toBe("hello");
+  });
+
+  test("the command carries them", async () => {
+    echoMessages(upstream);
+    const args = [...run[tool], "command/main.ts", upstream.url, "--port", "0"];
+    await using command = startProgram(tool, args);
+    expect(await sayHello(`ws://127.0.0.1:${await portOf(command)}`)).toBe("hello");
+  });
+});

@@ -1,0 +1,268 @@
+/** The black-box suite: one list of tests, which runs against a real server on every host. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { connect, type Answer, type Client } from "../helpers/client.ts";
+import { type Gap, gaps } from "./gaps/gaps.ts";
+import { startHost, type Host } from "../hosts/_host.ts";
+import type { HostName } from "../hosts/_hosts.ts";
+import { hostVersion, isInRange } from "../hosts/_node.ts";
+import type { SetupName } from "../hosts/_setups.ts";
+import type { Call } from "../helpers/link.ts";
+import { Upstream } from "../helpers/upstream.ts";
+import { until, impatiently } from "../helpers/wait.ts";
+import { aborts } from "./aborts.ts";
+import { advisedFields } from "./advisories.fields.ts";
+import { advisedFraming } from "./advisories.framing.ts";
+import { advisedRouting } from "./advisories.routing.ts";
+import { apps } from "./apps.ts";
+import { bodies } from "./bodies.ts";
+import { changes } from "./changes.ts";
+import { conformance } from "./conformance.ts";
+import { encodings } from "./encodings.ts";
+import { failures } from "./failures.ts";
+import { faulty } from "./faults.ts";
+import { forwarding } from "./forwarding.ts";
+import { frames } from "./frames.ts";
+import { framing } from "./framing.ts";
+import { headers } from "./headers.ts";
+import { hooks } from "./hooks.ts";
+import { hops } from "./hops.ts";
+import { hostile } from "./hostile.ts";
+import { interim } from "./interim.ts";
+import { large } from "./large.ts";
+import { lenience } from "./lenience.ts";
+import { methods } from "./methods.ts";
+import { observation } from "./observation.ts";
+import { options } from "./options.ts";
+import { paths } from "./paths.ts";
+import { pipelining } from "./pipelining.ts";
+import { redirects } from "./redirects.ts";
+import { responses } from "./responses.ts";
+import { retries } from "./retries.ts";
+import { rewriting } from "./rewriting.ts";
+import { routes } from "./routes.ts";
+import { streams } from "./streams.ts";
+import { timeouts } from "./timeouts.ts";
+import { truncation } from "./truncation.ts";
+import { trailers } from "./trailers.ts";
+import { trust } from "./trust.ts";
+import { upgrades } from "./upgrades.ts";
+
+/** The tools of a test; after the test its connections are closed and the upstream is reset. */
+export interface Tools {
+  host: Host;
+  upstream: Upstream;
+  connect(setup?: SetupName): Promise<Client>;
+  /** Sends the bytes of a request on a new connection, and reads the response. */
+  ask(bytes: string | Uint8Array, setup?: SetupName): Promise<Answer>;
+  /**
+   * Expects either a refusal without any request at the upstream, or a 200 and exactly one well-formed request there.
+   * @returns that request
+   */
+  refusedOrOne(answer: Answer, refusals?: number[]): Call | undefined;
+}
+
+type Test = (tools: Tools) => Promise<void>;
+
+const themes: Record<string, Record<string, Test>> = {
+  framing,
+  lenience,
+  conformance,
+  hostile,
+  forwarding,
+  trust,
+  hops,
+  pipelining,
+  headers,
+  encodings,
+  changes,
+  paths,
+  bodies,
+  responses,
+  interim,
+  trailers,
+  methods,
+  streams,
+  observation,
+  options,
+  hooks,
+  routes,
+  timeouts,
+  failures,
+  faulty,
+  truncation,
+  aborts,
+  redirects,
+  retries,
+  rewriting,
+  apps,
+  upgrades,
+  frames,
+  advisedFields,
+  advisedRouting,
+  advisedFraming,
+  large,
+};
+
+/** The title of every test, by which a gap names it. */
+export type TestName =
+  | keyof typeof observation
+  | keyof typeof changes
+  | keyof typeof framing
+  | keyof typeof lenience
+  | keyof typeof conformance
+  | keyof typeof hostile
+  | keyof typeof forwarding
+  | keyof typeof trust
+  | keyof typeof hops
+  | keyof typeof pipelining
+  | keyof typeof headers
+  | keyof typeof encodings
+  | keyof typeof paths
+  | keyof typeof bodies
+  | keyof typeof responses
+  | keyof typeof interim
+  | keyof typeof trailers
+  | keyof typeof methods
+  | keyof typeof streams
+  | keyof typeof options
+  | keyof typeof hooks
+  | keyof typeof routes
+  | keyof typeof timeouts
+  | keyof typeof failures
+  | keyof typeof faulty
+  | keyof typeof truncation
+  | keyof typeof aborts
+  | keyof typeof redirects
+  | keyof typeof retries
+  | keyof typeof rewriting
+  | keyof typeof apps
+  | keyof typeof upgrades
+  | keyof typeof frames
+  | keyof typeof advisedFields
+  | keyof typeof advisedRouting
+  | keyof typeof advisedFraming
+  | keyof typeof large;
+
+/** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */
+const LONG: ReadonlySet<string> = new Set(process.env["ALL_THEMES"] ? [] : ["large"]);
+
+/**
+ * The time limit in milliseconds of what the test of a gap waits for. Most of these tests fail because they wait in
+ * vain; on other hosts they wait for some milliseconds.
+ */
+const GAP_PATIENCE = 1000;
+
+export function addTests(name: HostName): void {
+  let host: Host;
+  const upstream = new Upstream();
+  const clients: Client[] = [];
+
+  const tools: Omit<Tools, "host"> = {
+    upstream,
+    async connect(setup = "default") {
+      const client = await connect(host.port(setup));
+      clients.push(client);
+      return client;
+    },
+    async ask(bytes, setup) {
+      const client = await tools.connect(setup);
+      client.send(bytes);
+      return client.read(/^\w+/.exec(Buffer.from(bytes).toString("latin1"))?.[0]);
+    },
+    refusedOrOne(answer, refusals = [400, 505]) {
+      if (refusals.includes(answer.status)) {
+        expect(upstream.calls).toHaveLength(0);
+        return undefined;
+      }
+      expect(answer.status).toBe(200);
+      expect(upstream.calls).toHaveLength(1);
+      return upstream.calls[0];
+    },
+  };
+
+  /**
+   * Runs a test, and then checks what holds for every test: the upstream received valid HTTP, and the host printed no
+   * error.
+   */
+  async function run(body: Test): Promise<void> {
+    try {
+      await body({ ...tools, host });
+    } catch (error) {
+      // A crash of the host first shows as a broken connection. Its message on stderr arrives a little later.
+      await until(() => host.exited(), "exit", 300).catch(() => {});
+      const complaints = host.complaints();
+      if (complaints && error instanceof Error) error.message += `\nThe host: ${complaints}`;
+      throw error;
+    }
+    expect(upstream.faults).toEqual([]);
+    expect(host.complaints()).toBe("");
+  }
+
+  async function runGap(
+    body: Test,
+    title: string,
+    { reason, sometimes, prints = "" }: Gap,
+  ): Promise<void> {
+    const failed = await impatiently(GAP_PATIENCE, () => body({ ...tools, host })).then(
+      () => upstream.faults.length > 0,
+      () => true,
+    );
+    // The test of a gap may fail, but the host must not crash or print an unexpected message.
+    expect(host.complaints()).toBe(prints);
+    if (!failed && !sometimes) {
+      throw new Error(
+        `Closed gap: "${title}" passes on ${name} (${reason}). Remove it from test/suite/gaps/.`,
+      );
+    }
+  }
+
+  beforeAll(async () => {
+    await upstream.listen();
+    host = await startHost(name, upstream.url);
+  }, 30_000);
+
+  afterEach(async () => {
+    for (const client of clients.splice(0)) client.leave("FIN");
+    await upstream.reset();
+    // If a test has crashed the host, start a new one, so that the following tests do not fail too.
+    if (host.exited()) host = await startHost(name, upstream.url);
+  }, 30_000);
+
+  afterAll(async () => {
+    await host.stop();
+    await upstream.stop();
+  });
+
+  const titles = Object.values(themes).flatMap((tests) => Object.keys(tests));
+  if (new Set(titles).size < titles.length) throw new Error("two tests have the same title");
+
+  const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
+  if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
+
+  // How the runtimes' own `fetch` handles connections depends on timing and load, so these tests are retried.
+  const isFetch = name.startsWith("fetch-");
+  const settings = { timeout: 90_000, retry: isFetch ? 2 : 0 };
+  for (const [theme, tests] of Object.entries(themes)) {
+    if (isFetch && LONG.has(theme)) continue;
+    describe(theme, () => {
+      for (const [title, body] of Object.entries(tests)) {
+        const gap = gaps.find(
+          ({ host: on, test: of, node }) =>
+            on === name && of === title && (node === undefined || isInRange(hostVersion, node)),
+        );
+        if (gap) {
+          test(`gap: ${title}`, settings, () => runGap(body, title, gap));
+        } else {
+          test(title, settings, () => run(body));
+        }
+      }
+    });
+  }
+
+  test("after all tests the process is alive and has printed nothing", async () => {
+    await run(async (t) => {
+      expect((await t.ask("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")).status).toBe(200);
+    });
+    expect(host.exited()).toBe(false);
+  });
+}

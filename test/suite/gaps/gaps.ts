@@ -1,0 +1,429 @@
+/**
+ * The features that a host lacks, each with the effect on a user. The test of a gap is expected to fail. If it passes,
+ * the run fails until the entry is removed, so that the list stays true. Entries with `sometimes` may pass.
+ */
+import { clientGaps } from "./clients.ts";
+import { conformanceGaps } from "./conformance.ts";
+import { onNode } from "./node.ts";
+import { onRelays } from "./upgrades.ts";
+import type { HostName } from "../../hosts/_hosts.ts";
+import type { NodeRange } from "../../hosts/_node.ts";
+import type { TestName } from "../_suite.ts";
+
+export interface Gap {
+  host: HostName;
+  test: TestName;
+  /** The effect that a user of the host sees. */
+  reason: string;
+  /** The versions of Node that have the gap; all versions if undefined. */
+  node?: NodeRange;
+  /** The text that the runtime itself prints in this test. */
+  prints?: string;
+  /** Whether the test sometimes passes, because it depends on timing. */
+  sometimes?: true;
+}
+
+const VERSION = "`via` states HTTP/1.1 also for HTTP/1.0 requests";
+const CONTINUE = "an HTTP/1.0 client that sends Expect gets a 100, which HTTP/1.0 does not have";
+const BARE_LF = "request heads with a bare LF as a line end are accepted";
+const QUOTED = "a line end in a quoted chunk extension of a request ends the extension";
+const LATER = "a connection is closed after a request whose body arrives later than its head";
+const HOST_COUNTS =
+  "a request whose absolute-form target and Host disagree is forwarded with that Host";
+const UPGRADE = "a request with Upgrade and a body is answered with 400";
+
+/** The titles of the tests of interim responses that reach the client. */
+const INFORMED = [
+  "interim responses reach the client in order, with repeated fields",
+  "an interim response reaches the client before the final one has begun",
+  "an interim response has no hop-by-hop fields, and none that are named in Connection",
+] as const;
+const UNINFORMED = "clients get no interim responses, such as 103 (Early Hints)";
+const uninformed = INFORMED.map((title) => [title, UNINFORMED] as const);
+
+/** The titles of the tests of trailer fields that arrive, by direction. */
+const TRAILERS_DOWN = [
+  "trailer fields of a response reach the client, and are announced",
+  "trailer fields of a response that does not announce them reach the client",
+  "TE: trailers is forwarded, and names itself in Connection",
+] as const;
+const TRAILERS_UP = [
+  "trailer fields of a request reach the upstream, and are announced",
+  "a request that is sent again keeps its trailer fields",
+] as const;
+const NO_TRAILERS_DOWN = "trailer fields of responses are dropped";
+const NO_TRAILERS_UP = "trailer fields of requests are dropped";
+const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
+const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
+
+/** The titles of the tests of an expectation from end to end. */
+const EXPECTATIONS = [
+  "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+  "an upstream that refuses an expectation with 413 is never sent the body",
+] as const;
+const expectations = EXPECTATIONS.map(
+  (title) =>
+    [
+      title,
+      "Expect is not forwarded: the server asks for the body before the upstream does",
+    ] as const,
+);
+
+/** The titles of the tests of `OPTIONS *`. */
+const ASTERISK = [
+  "OPTIONS * reaches the upstream as OPTIONS *",
+  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * is not rewritten, and passes hooks",
+] as const;
+const NO_PATH =
+  "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *";
+const AS_SLASH = "OPTIONS with a URL without a path is forwarded as `OPTIONS /`";
+
+const onDeno: Gap[] = (
+  [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
+    [NO_PATH, AS_SLASH],
+    ...trailersDown,
+    ...trailersUp,
+    ...uninformed,
+    ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
+    ["a request's Upgrade field is not forwarded", UPGRADE],
+    ["an Upgrade that is no WebSocket handshake is ignored", UPGRADE],
+    ["a POST that offers h2c is forwarded with its body, and its connection goes on", UPGRADE],
+    ["`via` states the HTTP version of the incoming request", VERSION],
+    ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
+    ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
+    ["a connection is kept after a body with Content-Length that arrived after its head", LATER],
+    [
+      "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
+      LATER,
+    ],
+    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
+    ["a request without Host is refused", "HTTP/1.1 requests without Host are accepted"],
+    ["repeated request fields stay separate lines", "repeated header fields are joined into one"],
+    ["request field names keep their case", "header field names are forwarded in lower case"],
+    [
+      "the response keeps the upstream's reason phrase",
+      "the client does not get the upstream's reason phrase",
+    ],
+    [
+      "a 205 response has no body",
+      "a 205 response has no message framing and ends with its connection",
+    ],
+    [
+      "a request and a response with hundreds of header fields pass",
+      "a request with more than 128 header fields is answered with 400",
+    ],
+    [
+      "a client that disconnects after an upload in several packets closes the upstream request",
+      "a client that disconnects after an upload in several packets does not stop the upstream request",
+    ],
+    [
+      "a truncated body does not end with an orderly close for an HTTP/1.0 client",
+      "a truncated response looks complete to a client of HTTP/1.0",
+    ],
+    [
+      "request body and response body of one exchange stream at the same time",
+      "an upload stalls once a response that user code streams has begun",
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "deno", test, reason }));
+
+const HALF_CLOSE =
+  "a client that disconnects by FIN stops the upstream request only when the next bytes are written to it";
+const UNMEASURED =
+  "`onRequestEnd` runs when the response headers have arrived, and does not measure the response body";
+const LOST = "refused, broken and malformed upstream connections have one error type";
+const INTERIM = "an upstream may send interim responses until `timeout`";
+const STALE = "a request whose reused connection turns out to be closed is not sent again";
+const HOST = "`host` and `changeOrigin: false` are refused: fetch cannot set Host";
+const SORTED = "header fields are sorted and joined, and their names change case";
+const EMPTY = "empty header fields such as Accept-Encoding are dropped";
+
+const onWorkerd: Gap[] = (
+  [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /`"] as const),
+    [NO_PATH, AS_SLASH],
+    [
+      "with trace: true, TRACE reaches the upstream without content and without secrets",
+      "TRACE is answered with 501",
+    ],
+    [
+      "the methods of WebDAV, and QUERY, pass with their bodies",
+      "unknown methods are answered with 501",
+    ],
+    [
+      "a QUERY whose body is kept is sent again byte for byte, and mirrored with its body",
+      "unknown methods are answered with 501",
+    ],
+    ...trailersDown,
+    ...trailersUp,
+    ...uninformed,
+    [
+      "onInformational sees the interim responses of its request, with cleaned fields",
+      "`onInformational` does nothing: fetch hides interim responses",
+    ],
+    ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
+    [
+      "RFC 9112 §2.2: a response head with a bare LF as a line end becomes 502",
+      "response heads with a bare LF as a line end are accepted",
+    ],
+    [
+      "an HTTP/1.0 request without Host is forwarded",
+      "an HTTP/1.0 request without Host is answered with 400",
+    ],
+    ["CONNECT is answered with 405", "CONNECT is answered with 500"],
+    [
+      "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
+      HOST_COUNTS,
+    ],
+    [
+      "a small upload with Content-Length that keeps arriving is not stopped",
+      "`timeout` may end an upload of up to 64 KiB that arrives slowly",
+    ],
+    ["TRACE decrements Max-Forwards", "TRACE is answered with 501"],
+    ["changeOrigin: false forwards the client's Host", HOST],
+    ["`host` sets the Host field, and `via` appends to Via", HOST],
+    ["with changeOrigin: false, URLs with the client's Host count as URLs of the target", HOST],
+    [
+      "other bytes above 0x7f in rewritten URLs are kept too",
+      "bytes that are not UTF-8 become U+FFFD in rewritten header fields",
+    ],
+    ["`via` states the HTTP version of the incoming request", VERSION],
+    ["repeated request fields stay separate lines", SORTED],
+    ["request field names keep their case", SORTED],
+    ["response field names keep their case", SORTED],
+    [
+      "several Cookie lines are not joined with a comma",
+      "several Cookie lines are joined with a comma",
+    ],
+    ["an absent, empty or identity Accept-Encoding is forwarded as it is", EMPTY],
+    ["a 3xx response passes through with its Location", EMPTY],
+    [
+      "a request without a body is forwarded without Content-Length and Transfer-Encoding",
+      "requests without a body get content-length: 0, except GET and HEAD",
+    ],
+    [
+      "a bodyless request with a method that allows a body is forwarded with no framing or content-length: 0",
+      "unknown methods are answered with 501",
+    ],
+    [
+      "characters that URL parsers escape pass unchanged",
+      "characters that URL parsers escape are escaped",
+    ],
+    [
+      "17 CVE-2024-21536: a malformed target is refused or forwarded unchanged",
+      "a request target without a leading slash is joined to Host",
+    ],
+    [
+      "CVE-2026-88009: a target that is neither a path nor a URL is refused",
+      "a request target without a leading slash is joined to Host",
+    ],
+    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
+    [
+      "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request",
+      "a bare LF behind the last chunk of a request is accepted",
+    ],
+    [
+      "a response that ends before its request arrives completely, and so does the request",
+      "a chunked upload that is still arriving looks complete to an upstream that has responded",
+    ],
+    [
+      "a client that disconnects while the upstream responds to its chunked upload closes both sides",
+      "a chunked upload that is still arriving looks complete to an upstream that has responded",
+    ],
+    ["24 h3 936f14ba: a refused upstream connection becomes a 502 that shows no address", LOST],
+    [
+      "an idempotent request is sent again when its reused connection turns out to be closed",
+      STALE,
+    ],
+    ["a PUT whose body is kept is sent again byte for byte", STALE],
+    ["an upstream response that is not HTTP becomes 502", LOST],
+    ["a response head over the size limit becomes 502", LOST],
+    ["fault: the upstream refuses the connection", LOST],
+    ["fault: the upstream sends garbage", LOST],
+    ["fault: the upstream sends 1000 interim responses first", INTERIM],
+    ["fault: the upstream sends interim responses without end", INTERIM],
+    ["fault: the upstream sends a field of 1 MiB", LOST],
+    ["fault: the upstream sends 100 000 fields", LOST],
+    ["fault: the upstream sends fields without end", LOST],
+    [
+      "a truncated body does not end with an orderly close for an HTTP/1.0 client",
+      "a truncated response looks complete to a client of HTTP/1.0",
+    ],
+    [
+      "a client that disconnects by FIN before the response headers closes the upstream request",
+      HALF_CLOSE,
+    ],
+    [
+      "a client that disconnects by FIN while the response body stalls closes the upstream request",
+      HALF_CLOSE,
+    ],
+    [
+      "a client that disconnects by FIN before the first byte of the response body closes the upstream request",
+      HALF_CLOSE,
+    ],
+    [
+      "a client that disconnects by FIN from a server-sent event stream closes the upstream request",
+      HALF_CLOSE,
+    ],
+    ["100 clients that disconnect at once by FIN leave no upstream request open", HALF_CLOSE],
+    ["onRequestEnd counts the bytes of both bodies", UNMEASURED],
+    ["onRequestEnd tells of a response that broke off", UNMEASURED],
+    ["onRequestEnd tells of a WebSocket when it is closed", UNMEASURED],
+    [
+      "the tracing channel fetchway.request publishes the start and the end of each exchange",
+      "there is no tracing channel `fetchway.request`: use `onRequestEnd`",
+    ],
+    [
+      "a client that disconnects before the response aborts the in-process app's request",
+      "an in-process app ends without a signal when its client disconnects",
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "workerd", test, reason }));
+
+const BUN_PIPELINE = "a connection with pipelined requests is closed";
+const HEAD_WAITS = "response headers are sent only with the first chunk of the body";
+const BUN_HEADERS = "repeated header fields are joined into one, and names change case";
+
+const onBun: Gap[] = (
+  [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is answered with 400"] as const),
+    [NO_PATH, AS_SLASH],
+    ...trailersDown,
+    ...TRAILERS_UP.map((title) => [title, "requests with trailers are answered with 400"] as const),
+    ...uninformed,
+    [
+      "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
+      HOST_COUNTS,
+    ],
+    ["pipelined requests get their responses in order", BUN_PIPELINE],
+    ["a truncated pipelined response closes the client's connection", BUN_PIPELINE],
+    [
+      "an interim response for a pipelined request is not sent inside the response in front of it, or inside its own",
+      BUN_PIPELINE,
+    ],
+    [
+      "RFC 9112 §9.3.2: a pipelined request behind an unsafe one is sent after that one's response",
+      BUN_PIPELINE,
+    ],
+    [
+      "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
+      BUN_PIPELINE,
+    ],
+    [
+      "RFC 9112 §9.3.2: the pipelined requests of a connection are sent one after the other",
+      BUN_PIPELINE,
+    ],
+    ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
+    ["`via` states the HTTP version of the incoming request", VERSION],
+    ["repeated request fields stay separate lines", BUN_HEADERS],
+    ["repeated response fields stay separate lines", BUN_HEADERS],
+    ["request field names keep their case", BUN_HEADERS],
+    ["response field names keep their case", BUN_HEADERS],
+    [
+      "the response keeps the upstream's reason phrase",
+      "the client does not get the upstream's reason phrase",
+    ],
+    [
+      "a request and a response with hundreds of header fields pass",
+      "requests with some hundreds of header fields are refused",
+    ],
+    [
+      "characters that URL parsers escape pass unchanged",
+      "characters that URL parsers escape are escaped",
+    ],
+    [
+      "17 CVE-2024-21536: a malformed target is refused or forwarded unchanged",
+      "bytes that are not UTF-8 become U+FFFD in the request target",
+    ],
+    [
+      "a method in lower case is forwarded as it is, or refused",
+      "a request with a method in lower case closes the connection",
+    ],
+    [
+      "a request with chunk extensions and trailers is forwarded with its body",
+      "requests with trailers are answered with 400",
+    ],
+    [
+      "response headers arrive before the first byte of a chunked body, and chunks one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "response headers arrive before the first byte of a body with Content-Length, and chunks one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "response headers arrive before the first byte of a close-delimited body, and chunks one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "a client that disconnects by FIN before the first byte of the response body closes the upstream request",
+      HEAD_WAITS,
+    ],
+    [
+      "a client that disconnects by RST before the first byte of the response body closes the upstream request",
+      HEAD_WAITS,
+    ],
+    [
+      "a chunked upload without its last CRLF never looks complete to the upstream",
+      "a chunked upload that lacks only its last CRLF counts as complete",
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "bun", test, reason }));
+
+const GET_BODIES: Gap[] = (["bun", "deno", "workerd", "slow"] as const).map((host) => ({
+  host,
+  test: "2 a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+  reason: "a GET or HEAD with a body gets 501: the server does not show the body",
+}));
+
+/** On a loaded machine, even a Worker that only calls `fetch` loses 19 of 60 such answers. */
+const EARLY: Gap = {
+  host: "workerd",
+  test: "an upstream's early 413 reaches a client that is still uploading",
+  reason: "a client that is still uploading may lose an early response to a connection reset",
+  sometimes: true,
+};
+
+/** The runtime's `fetch` fails with the write that follows the reset. */
+const RESET: Gap = {
+  host: "workerd",
+  test: "an early 413 arrives although the upstream resets the connection behind it",
+  reason: "an early response may be lost if the upstream closes with the upload unread",
+  sometimes: true,
+};
+
+/** Bun closes the connection at once. The test passes if the first request has reached the upstream by then. */
+const QUEUED: Gap = {
+  host: "bun",
+  test: "a queued pipelined request whose client disconnects is removed and never sent",
+  reason: BUN_PIPELINE,
+  sometimes: true,
+};
+
+const BACK: Gap = {
+  host: "deno",
+  test: "a large body streams to an in-process app and back",
+  reason: "an upload stalls once a response that user code streams has begun",
+  sometimes: true,
+};
+
+const onServers: Gap[] = [
+  ...onNode,
+  ...onBun,
+  ...onDeno,
+  ...onWorkerd,
+  ...onRelays,
+  EARLY,
+  ...GET_BODIES,
+  RESET,
+  QUEUED,
+  BACK,
+  ...conformanceGaps,
+];
+
+export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -1,0 +1,316 @@
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { describe, expect, test, vi } from "vitest";
+import {
+  type ChangeBody,
+  transformJson,
+  transformText,
+  type TransformOptions,
+} from "../../src/bodies.ts";
+import { findDecodable, narrowAcceptEncoding } from "../../src/body/codings.ts";
+import type { UpstreamResponse } from "../../src/transport/message.ts";
+import {
+  answering,
+  bytes,
+  fakeRequest,
+  fakeResponse,
+  fakeScope,
+  type Given,
+  run,
+  streamOf,
+  textOf,
+  to,
+} from "../helpers/fakes.ts";
+
+const upper = (text: string): string => text.toUpperCase();
+
+/** Sends a response through an interceptor, and returns what comes out. */
+function pass(
+  interceptor: ReturnType<typeof transformText>,
+  response: Given<UpstreamResponse>,
+  request: Parameters<typeof fakeRequest>[0] = {},
+): Promise<UpstreamResponse> {
+  const headers = response.headers ?? ["Content-Type", "text/plain"];
+  const send = interceptor(async () => fakeResponse({ ...response, headers }));
+  return send(fakeRequest(request), fakeScope());
+}
+
+const refused = { code: "http_protocol_error", status: 502 };
+
+describe("narrowAcceptEncoding", () => {
+  test.each([
+    [undefined, "identity"],
+    ["", "identity"],
+    ["gzip", "gzip"],
+    ["GZIP;q=0.5, x-rot13", "GZIP;q=0.5"],
+    ["identity;q=0, x-rot13;q=1", "identity"],
+    ["deflate , gzip; q=0", "deflate, gzip; q=0"],
+    ["constructor, dcb", "identity"],
+  ])("%j becomes %j", async (given, narrowed) => {
+    expect(narrowAcceptEncoding(given, await findDecodable())).toBe(narrowed);
+  });
+
+  test("* stands for the codings that the runtime can undo, and that have no weight of their own", async () => {
+    const decodable = await findDecodable();
+    expect(narrowAcceptEncoding("*;q=0.3", decodable).split(", ")).toContain("gzip;q=0.3");
+    const narrowed = narrowAcceptEncoding("gzip;q=0, *", decodable);
+    expect(narrowed.split(", ").filter((member) => member.startsWith("gzip"))).toEqual([
+      "gzip;q=0",
+    ]);
+    expect(narrowed).not.toContain("*");
+  });
+});
+
+describe("transformText", () => {
+  test("undoes every coding that DecompressionStream knows, and several of them", async () => {
+    const plain = Buffer.from("grüße");
+    const bodies: Record<string, Buffer> = {
+      gzip: gzipSync(plain),
+      "X-GZIP": gzipSync(plain),
+      deflate: deflateSync(plain),
+      "gzip, deflate": deflateSync(gzipSync(plain)),
+      identity: plain,
+    };
+    const formats: [string, string, Buffer][] = [
+      ["brotli", "br", brotliCompressSync(plain)],
+      ["zstd", "zstd", zstdCompressSync(plain)],
+    ];
+    for (const [format, coding, body] of formats) {
+      try {
+        new DecompressionStream(format as CompressionFormat);
+      } catch {
+        continue;
+      }
+      bodies[coding] = body;
+    }
+    for (const [coding, body] of Object.entries(bodies)) {
+      const headers = ["Content-Type", "text/html", "Content-Encoding", coding];
+      const changed = await pass(transformText(upper), { headers, body: new Uint8Array(body) });
+      expect(await textOf(changed), coding).toBe("GRÜSSE");
+      expect(changed.headers).toEqual(["Content-Type", "text/html", "Content-Length", "7"]);
+    }
+  });
+
+  test("refuses bodies that it cannot read, or passes them on with their fields", async () => {
+    const plain = ["Content-Type", "text/plain", "ETag", '"a"'];
+    const cases: [headers: string[], body: Uint8Array][] = [
+      [[...plain, "Content-Encoding", "x-rot13"], bytes("nop")],
+      [[...plain, "Content-Encoding", "gzip"], bytes("never gzipped")],
+      [[...plain, "Content-Encoding", "gzip"], new Uint8Array(gzipSync("cut")).subarray(0, 12)],
+      [plain, Uint8Array.of(0x67, 0xfc)],
+      [["Content-Type", "text/plain; charset=x-none"], bytes("a")],
+    ];
+    for (const [headers, body] of cases) {
+      const change = vi.fn(upper);
+      await expect(pass(transformText(change), { headers, body })).rejects.toMatchObject(refused);
+      const passing = transformText(change, { unreadable: "pass" });
+      const passed = await pass(passing, { headers, body });
+      expect(passed.headers).toEqual(headers);
+      expect(passed.body?.whole()).toEqual(body);
+      expect(change).not.toHaveBeenCalled();
+    }
+  });
+
+  test("reads the charset of Content-Type, and responds in UTF-8", async () => {
+    const headers = ["Content-Type", 'text/html; charset="ISO-8859-1"; x=y'];
+    const changed = await pass(transformText(upper), { headers, body: Uint8Array.of(0xe4) });
+    expect(await textOf(changed)).toBe("Ä");
+    expect(changed.headers).toContain("text/html; charset=utf-8; x=y");
+  });
+
+  test("refuses what is longer than maxBytes, encoded or decoded, or passes it on", async () => {
+    const gzip = ["Content-Type", "text/plain", "Content-Encoding", "gzip"];
+    const bomb = new Uint8Array(gzipSync(Buffer.alloc(10_000_000)));
+    const cases: [
+      body: () => Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>,
+      headers?: string[],
+    ][] = [
+      [() => bytes("x".repeat(101))],
+      [() => streamOf(["x".repeat(60), "y".repeat(60), "z"])],
+      [() => bomb.slice(), gzip],
+    ];
+    for (const [body, headers] of cases) {
+      const maxBytes = headers === undefined ? 100 : 50_000;
+      const init = { body: body(), ...(headers && { headers }) };
+      await expect(pass(transformText(upper, { maxBytes }), init)).rejects.toMatchObject(refused);
+      const passing = transformText(upper, { maxBytes, tooLarge: "pass" });
+      const passed = await pass(passing, { ...init, body: body() });
+      const given = await new Response(body() as BodyInit).bytes();
+      expect(await new Response(passed.body?.stream()).bytes()).toEqual(given);
+      if (headers) expect(passed.headers).toEqual(headers);
+    }
+    const exact = transformText(upper, { maxBytes: 100 });
+    expect(await textOf(await pass(exact, { body: bytes("x".repeat(100)) }))).toHaveLength(100);
+  });
+
+  test("CVE-2026-22036: more than 5 content codings are refused, or passed on with the body", async () => {
+    let body = new Uint8Array(Buffer.from("text"));
+    for (let coding = 0; coding < 5; coding++) body = new Uint8Array(gzipSync(body));
+    const coded = (count: number): string[] => [
+      "Content-Type",
+      "text/plain",
+      "Content-Encoding",
+      Array(count).fill("gzip").join(", "),
+    ];
+    const five = await pass(transformText(upper), { headers: coded(5), body });
+    expect(await textOf(five)).toBe("TEXT");
+    for (const count of [6, 3000]) {
+      const init = { headers: coded(count), body: bytes("never read") };
+      const refusing = pass(transformText(upper), init);
+      await expect(refusing).rejects.toMatchObject(refused);
+      await expect(refusing).rejects.toThrow("has more than 5 content codings");
+      const passed = await pass(transformText(upper, { unreadable: "pass" }), init);
+      expect(passed.headers).toEqual(coded(count));
+      expect(await textOf(passed)).toBe("never read");
+    }
+  });
+
+  test("CVE-2026-22036: `maxBytes` limits what each content coding yields", async () => {
+    // A file name in the head of gzip makes what the first coding yields longer than what the second one does.
+    const inner = gzipSync("text");
+    inner[3] = 8;
+    const named = [inner.subarray(0, 10), Buffer.alloc(1_000_000, "x"), Buffer.from([0])];
+    const body = new Uint8Array(gzipSync(Buffer.concat([...named, inner.subarray(10)])));
+    expect(body.byteLength).toBeLessThan(5000);
+    const headers = ["Content-Type", "text/plain", "Content-Encoding", "gzip, gzip"];
+    const changed = await pass(transformText(upper), { headers, body: body.slice() });
+    expect(await textOf(changed)).toBe("TEXT");
+    const limited = pass(transformText(upper, { maxBytes: 5000 }), { headers, body });
+    await expect(limited).rejects.toMatchObject(refused);
+  });
+
+  test("a body that breaks off is refused with 502, and cancelled when a long one is not wanted", async () => {
+    const broken = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(bytes("half"));
+        controller.error(new Error("reset"));
+      },
+    });
+    await expect(pass(transformText(upper), { body: broken })).rejects.toMatchObject({
+      code: "http_response_incomplete",
+    });
+    const cancel = vi.fn();
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(bytes("x".repeat(100))),
+      cancel,
+    });
+    const refusing = pass(transformText(upper, { maxBytes: 500 }), { body: endless });
+    await expect(refusing).rejects.toMatchObject(refused);
+    await vi.waitFor(() => expect(cancel).toHaveBeenCalledOnce());
+  });
+
+  test("HEAD gets the fields that a GET would get, without a length", async () => {
+    const headers = ["Content-Type", "text/html", "Content-Length", "9", "ETag", '"a"'];
+    const head = await pass(transformText(upper), { headers }, { method: "HEAD" });
+    expect(head.headers).toEqual(["Content-Type", "text/html", "ETag", 'W/"a"']);
+    const image = ["Content-Type", "image/png", "Content-Length", "9"];
+    const other = await pass(transformText(upper), { headers: image }, { method: "HEAD" });
+    expect(other.headers).toEqual(image);
+  });
+
+  test("undefined leaves the response as it is", async () => {
+    const headers = ["Content-Type", "text/html", "Content-Encoding", "gzip", "ETag", '"a"'];
+    const body = new Uint8Array(gzipSync("a"));
+    const passed = await pass(
+      transformText(() => undefined),
+      { headers, body },
+    );
+    expect(passed.headers).toEqual(headers);
+    expect(passed.body?.whole()).toEqual(body);
+  });
+
+  test("the function sees the status, the path and the fields, and its exception is the call's", async () => {
+    const seen = vi.fn<ChangeBody<string>>((text, response, request) => {
+      if (request.path === "/fail") throw new Error("the app's");
+      return `${text} ${response.status} ${request.method} ${request.path} ${request.headers.get("x-a")}`;
+    });
+    const request = { path: "/b?c", headers: ["X-A", "1"] };
+    const changed = await pass(transformText(seen), { status: 404, body: bytes("a") }, request);
+    expect(await textOf(changed)).toBe("a 404 GET /b?c 1");
+    const failing = pass(transformText(seen), { body: bytes("a") }, { path: "/fail" });
+    await expect(failing).rejects.toThrow("the app's");
+    const wrong = transformText((() => 5) as never);
+    await expect(pass(wrong, { body: bytes("a") })).rejects.toThrow("must return a string");
+  });
+
+  test("event streams, and requests for an upgrade, are not touched", async () => {
+    const headers = ["Content-Type", "text/event-stream"];
+    const response = await pass(transformText(upper), { headers, body: streamOf(["data: a"]) });
+    expect(await textOf(response)).toBe("data: a");
+    const next = vi.fn(async () => fakeResponse({ status: 101 }));
+    const upgrade = fakeRequest({ upgrade: "websocket", headers: ["Accept-Encoding", "x-rot13"] });
+    await transformText(upper)(next)(upgrade, fakeScope());
+    expect(next.mock.calls).toEqual([[upgrade, expect.anything()]]);
+  });
+
+  test("`types` selects media types, and `ranges` lets Range through", async () => {
+    const html = transformText(upper, { types: ["text/HTML", "application/*.v1+json"] });
+    const body = (): Uint8Array => bytes("a");
+    const typed = async (type: string): Promise<string> =>
+      textOf(await pass(html, { headers: ["Content-Type", type], body: body() }));
+    expect(await typed("text/html;charset=utf-8")).toBe("A");
+    expect(await typed("application/x.v1+json")).toBe("A");
+    expect(await typed("application/xxv1+json")).toBe("a");
+    expect(await typed("text/html5")).toBe("a");
+    const ranged = transformText(upper, { ranges: true });
+    const next = vi.fn(async () => fakeResponse());
+    await ranged(next)(fakeRequest({ headers: ["Range", "bytes=0-1"] }), fakeScope());
+    expect(next).toHaveBeenCalledWith(
+      expect.objectContaining({ headers: ["Range", "bytes=0-1", "Accept-Encoding", "identity"] }),
+      expect.anything(),
+    );
+  });
+
+  test("a followed redirect to another origin keeps the narrowed Accept-Encoding", async () => {
+    const transport = answering(to("http://other.test/"), { status: 200 });
+    const interceptors = { request: [transformText(upper)] };
+    const options = { followRedirects: true, redirectTargets: "any" as const, interceptors };
+    await run({ headers: ["Accept-Encoding", "gzip, x-rot13"] }, { transport, options });
+    const sent = transport.hops.map(
+      ({ headers }) => headers[headers.indexOf("Accept-Encoding") + 1],
+    );
+    expect(sent).toEqual(["gzip", "gzip"]);
+  });
+
+  test.each<[options: object, message: RegExp]>([
+    [{ maxBites: 5 }, /`maxBites`: transform.*\bmaxBytes\b/],
+    [{ maxBytes: -1 }, /`maxBytes`: use a number of bytes/],
+    [{ tooLarge: "drop" }, /`tooLarge`: use "refuse" or "pass"/],
+    [{ types: "text/html" }, /`types`: use an array of media types/],
+  ])("%j is refused with the fix", (options, message) => {
+    expect(() => transformText(upper, options as TransformOptions)).toThrow(message);
+    expect(() => transformJson((value) => value, options as TransformOptions)).toThrow(message);
+  });
+
+  test("something that is not a function is refused", () => {
+    expect(() => transformText("a" as never)).toThrow(/transformText needs a function/);
+    expect(() => transformText(upper, null as never)).toThrow(/must be an object/);
+  });
+});
+
+describe("transformJson", () => {
+  const headers = ["Content-Type", "application/problem+json"];
+
+  test("changes the parsed value", async () => {
+    const hide = transformJson<{ a: number; b?: number }>(({ a }) => ({ a }));
+    const changed = await pass(hide, { headers, body: bytes('\ufeff{"a":1,"b":2}') });
+    expect(await textOf(changed)).toBe('{"a":1}');
+    expect(changed.headers).toEqual([...headers, "Content-Length", "7"]);
+  });
+
+  test("refuses what is not JSON, or passes it on; other types are not read", async () => {
+    const init = (): Given<UpstreamResponse> => ({ headers, body: bytes("{") });
+    const change = (): number => 1;
+    await expect(pass(transformJson(change), init())).rejects.toMatchObject(refused);
+    const passing = transformJson(change, { unreadable: "pass" });
+    expect(await textOf(await pass(passing, init()))).toBe("{");
+    expect(await textOf(await pass(transformJson(change), { body: bytes("{") }))).toBe("{");
+  });
+
+  test("undefined leaves the response as it is", async () => {
+    const unchanged = await pass(
+      transformJson(() => undefined),
+      { headers, body: bytes(" 1 ") },
+    );
+    expect(await textOf(unchanged)).toBe(" 1 ");
+  });
+});

@@ -1,0 +1,18 @@
+import { expect, test } from "vitest";
+import { concat, copyBytes, sumLengths } from "../../../src/body/memory.ts";
+import { bytes } from "../../helpers/fakes.ts";
+
+test("chunks are joined, and a single chunk is not copied", () => {
+  const one = bytes("abc");
+  expect(concat([one])).toBe(one);
+  expect(concat([one, bytes(""), bytes("de")])).toEqual(bytes("abcde"));
+  expect(concat([])).toEqual(bytes(""));
+  expect(sumLengths([one, bytes("de")])).toBe(5);
+});
+
+test("a copy has an ArrayBuffer of its own, also the copy of a Buffer, whose `slice` copies nothing", () => {
+  const shared = Buffer.from("abcdef");
+  const copy = copyBytes(shared.subarray(1, 3));
+  expect(copy).toEqual(bytes("bc"));
+  expect(copy.buffer.byteLength).toBe(2);
+});

@@ -1,0 +1,99 @@
+/** Trailer fields in the core: what is dropped, and what carries the rest. */
+import { describe, expect, test } from "vitest";
+import { BytesBody } from "../../../src/body/bytes.ts";
+import { replayOf, ReplayBody } from "../../../src/body/replay.ts";
+import { ResponseBody } from "../../../src/body/responsebody.ts";
+import { pipe } from "../../../src/body/source.ts";
+import { NameSet, type HeaderList } from "../../../src/fields/headers.ts";
+import { cleanTrailerNames, cleanTrailers, namesOf } from "../../../src/fields/trailers.ts";
+import { cleanResponse } from "../../../src/response/clean.ts";
+import { bytes, fakeRequest, fakeResponse, fakeScope } from "../../helpers/fakes.ts";
+import { FakeSink } from "../../helpers/sink.ts";
+
+/** RFC 9110 §6.5.1, by the reasons that it gives. */
+const FORBIDDEN: Record<string, string[]> = {
+  framing: ["transfer-encoding", "content-length", "Trailer", "connection", "TE", "upgrade"],
+  routing: ["Host", "via", "forwarded", "X-Forwarded-For", "x_forwarded_proto", "x-real-ip"],
+  authentication: ["authorization", "proxy-authorization", "www-authenticate", "Set-Cookie"],
+  "request modifiers": ["cache-control", "expect", "if-none-match", "max-forwards", "range"],
+  "response control": ["age", "date", "location", "retry-after", "vary", "alt-svc"],
+  "content format": ["content-type", "content-encoding", "content-range"],
+};
+
+test.each(Object.entries(FORBIDDEN))("%s", (_, names) => {
+  for (const name of names) {
+    expect(cleanTrailers([name, "1", "X-Sum", "2"]), name).toEqual(["X-Sum", "2"]);
+    expect(cleanTrailers([name, "1"]), name).toBe(undefined);
+    expect(cleanTrailerNames(`${name}, X-Sum`), name).toBe("X-Sum");
+    expect(cleanTrailerNames(name), name).toBe(undefined);
+  }
+});
+
+test("fields about the whole content pass, with their duplicates", () => {
+  const list = [
+    "Content-Digest",
+    "a",
+    "Server-Timing",
+    "b",
+    "content-digest",
+    "c",
+    "grpc-status",
+    "0",
+  ];
+  expect(cleanTrailers(list)).toEqual(list);
+  expect(namesOf(["X-A", "1", "X-B", "2", "X-A", "3"])).toBe("X-A, X-B");
+});
+
+test("further names are dropped, and those that Connection nominates", () => {
+  const list = ["X-User", "1", "x_user", "2", "X-Secret", "3", "X-Sum", "4"];
+  const dropped = new NameSet(["x-user"]);
+  expect(cleanTrailers(list, dropped, "keep-alive, x-secret")).toEqual(["X-Sum", "4"]);
+  expect(cleanTrailerNames("x_user , X-Sum,,", dropped)).toBe("X-Sum");
+});
+
+describe("a response body", () => {
+  function endWith(trailers: HeaderList, connection?: string): ResponseBody {
+    const body = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    const headers = connection === undefined ? [] : ["Connection", connection];
+    cleanResponse(fakeResponse({ headers, body }), "GET", fakeRequest());
+    body.push(bytes("hello"));
+    body.end(trailers);
+    return body;
+  }
+
+  test("has clean trailers once it has ended, whichever way it is taken", () => {
+    const list = ["X-Sum", "1", "Set-Cookie", "a=b", "X-Sum", "2"];
+    const whole = endWith(list);
+    expect(whole.whole()).toEqual(bytes("hello"));
+    expect(whole.trailers).toEqual(["X-Sum", "1", "X-Sum", "2"]);
+    const sink = new FakeSink();
+    pipe(endWith(list), sink);
+    expect(sink.trailers).toEqual(["X-Sum", "1", "X-Sum", "2"]);
+  });
+
+  test("drops those that the response's Connection nominates", () => {
+    expect(endWith(["X-Sum", "1"], "x-sum").trailers).toBe(undefined);
+    expect(endWith(["X-Sum", "1"], "keep-alive").trailers).toEqual(["X-Sum", "1"]);
+  });
+
+  test("announces them only where its length is not known", () => {
+    const announced = (body: BytesBody | ResponseBody): unknown =>
+      cleanResponse(
+        fakeResponse({ headers: ["Trailer", "X-Sum", "trailer", "Set-Cookie"], body }),
+        "GET",
+        fakeRequest(),
+      ).trailer;
+    expect(announced(endWith([]))).toBe("X-Sum");
+    expect(announced(new BytesBody(bytes("hello")))).toBe(undefined);
+  });
+});
+
+test("a body that is sent again keeps its trailers", () => {
+  const trailers = ["X-Sum", "1"];
+  const body = new ReplayBody(new BytesBody(bytes("hello"), trailers), 100, undefined);
+  expect(body.whole()).toEqual(bytes("hello"));
+  expect(replayOf(body)?.trailers).toEqual(trailers);
+  const sink = new FakeSink();
+  replayOf(body)?.pipeTo(sink);
+  expect(sink.trailers).toEqual(trailers);
+});

@@ -1,0 +1,159 @@
+import { describe, expect, test } from "vitest";
+import { BytesBody } from "../../../src/body/bytes.ts";
+import { DraftedRequest } from "../../../src/exchange/hooks.ts";
+import type { RequestDraft } from "../../../src/options/hookoptions.ts";
+import type { UpstreamRequest } from "../../../src/transport/message.ts";
+import { UnframedBody } from "../../../src/body/unframed.ts";
+import { bytes, fakeRequest, proxyError, streamOf } from "../../helpers/fakes.ts";
+
+/** Returns the upstream request after a hook has changed its draft. */
+function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): UpstreamRequest {
+  const drafted = new DraftedRequest(hop);
+  change(drafted.draft);
+  return drafted.finish();
+}
+
+const refused = proxyError("http_request_error", 400);
+
+test("a draft shows the request that will be sent", () => {
+  const hop = fakeRequest({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
+  const { draft } = new DraftedRequest(hop);
+  expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
+  expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
+});
+
+test("an unchanged draft changes nothing", () => {
+  const body = streamOf([]);
+  const hop = fakeRequest({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
+  expect(changed(hop, () => {})).toEqual(hop);
+});
+
+test("the changed request is a new object", () => {
+  const hop = fakeRequest({ headers: ["x-a", "1"] });
+  const next = changed(hop, (draft) => {
+    draft.method = "PATCH";
+    draft.path = "/new";
+    draft.headers.set("x-b", "2");
+  });
+  expect(next).toEqual({
+    ...hop,
+    method: "PATCH",
+    path: "/new",
+    headers: ["x-a", "1", "x-b", "2"],
+  });
+  expect(hop).toMatchObject({ method: "GET", path: "/", headers: ["x-a", "1"] });
+});
+
+describe("members that a draft does not have", () => {
+  const set = (name: string) => (draft: RequestDraft) => void Object.assign(draft, { [name]: "x" });
+
+  test.each([
+    ["boby", "did you mean `body`?"],
+    ["Headers", "did you mean `headers`?"],
+    ["pathname", "there are method, path, headers, body"],
+    ["__proto", "there are method, path, headers, body"],
+  ])("%s is refused by name: %s", (name, fix) => {
+    const change = (): unknown => changed(fakeRequest(), set(name));
+    expect(change).toThrow(TypeError);
+    expect(change).toThrow(`bad option \`onRequest\`: a draft has no \`${name}\`; ${fix}`);
+  });
+});
+
+describe("headers", () => {
+  const sent = fakeRequest({ headers: ["X-B", "1", "X-A", "2", "x-b", "3"] });
+
+  test("a hook that does not look at the fields leaves them as the client has sent them", () => {
+    const next = changed(sent, (draft) => (draft.method = "PUT"));
+    expect(next).toEqual({ ...sent, method: "PUT" });
+  });
+
+  test("of a hook that looks at them, the fields are sent as `Headers` gives them", () => {
+    const next = changed(sent, ({ headers }) => void headers.get("x-b"));
+    expect(next.headers).toEqual(["x-a", "2", "x-b", "1, 3"]);
+  });
+
+  test("other header fields replace those of the draft", () => {
+    const next = changed(sent, (draft) => (draft.headers = new Headers({ "x-c": "4" })));
+    expect(next.headers).toEqual(["x-c", "4"]);
+  });
+
+  test("are in a copy of the draft as well", () => {
+    const { draft } = new DraftedRequest(sent);
+    expect({ ...draft }.headers).toBe(draft.headers);
+  });
+
+  test("framing and hop-by-hop fields set by a hook are not sent", () => {
+    const next = changed(fakeRequest(), ({ headers }) => {
+      headers.set("content-length", "7");
+      headers.set("transfer-encoding", "chunked");
+      headers.set("connection", "close");
+      headers.set("upgrade", "websocket");
+      headers.set("x-kept", "1");
+    });
+    expect(next.headers).toEqual(["x-kept", "1"]);
+    expect(next.contentLength).toBeUndefined();
+  });
+
+  test("host overrides Host", () => {
+    expect(
+      changed(fakeRequest({ host: "a" }), ({ headers }) => headers.set("host", "b")).host,
+    ).toBe("b");
+    expect(changed(fakeRequest({ host: "a" }), () => {}).host).toBe("a");
+    const bad = (): UpstreamRequest =>
+      changed(fakeRequest(), ({ headers }) => headers.set("host", "a/b"));
+    expect(bad).toThrow(refused);
+  });
+
+  test("forwarding fields are kept", () => {
+    const hop = fakeRequest({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
+    expect(changed(hop, ({ headers }) => headers.delete("x")).headers).toEqual([
+      "forwarded",
+      "for=x",
+      "x-forwarded-for",
+      "1.2.3.4",
+    ]);
+  });
+
+  test("proxy-authorization of the upstream request is kept", () => {
+    const hop = fakeRequest({ headers: ["proxy-authorization", "Basic eA=="] });
+    expect(changed(hop, () => {}).headers).toEqual(hop.headers);
+  });
+});
+
+describe("path", () => {
+  test.each(["", "a", "@evil.test/", ".evil.test/", "http://evil.test/", "/a b", "/a\r\nb: c"])(
+    "a hook cannot reach another authority or request by %j",
+    (path) => {
+      expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
+    },
+  );
+});
+
+describe("body", () => {
+  const hop = fakeRequest({ method: "POST", body: streamOf(["old"]), contentLength: 3 });
+
+  test("a string is sent as UTF-8", () => {
+    const next = changed(hop, (draft) => (draft.body = "né"));
+    expect(next).toMatchObject({ body: new BytesBody(bytes("né")), contentLength: undefined });
+  });
+
+  test("bytes are sent as they are", () => {
+    const body = bytes("new");
+    const next = changed(hop, (draft) => (draft.body = body));
+    expect(next.body?.replay).toBe(body);
+    expect(next.contentLength).toBeUndefined();
+  });
+
+  test("a stream is sent as a body whose length is measured first", () => {
+    const body = streamOf(["new"]);
+    const next = changed(hop, (draft) => (draft.body = body));
+    expect(next.body).toBeInstanceOf(UnframedBody);
+    expect((next.body as UnframedBody).stream()).toBe(body);
+    expect(next.contentLength).toBeUndefined();
+  });
+
+  test("null sends no body", () => {
+    const next = changed(hop, (draft) => (draft.body = null));
+    expect(next).toMatchObject({ body: null, contentLength: undefined });
+  });
+});

@@ -1,0 +1,136 @@
+/** Interim responses in the core: who sees them, and what an exception of the hook does. */
+import { expect, test, vi } from "vitest";
+import { ProxyError } from "../../../src/error.ts";
+import { cleanInterimHeaders } from "../../../src/fields/hopbyhop.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
+import {
+  errorOf,
+  FakeTransport,
+  fakeResponse,
+  proxyError,
+  run,
+  startScope,
+} from "../../helpers/fakes.ts";
+
+const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link", "<d>"];
+
+/** Sends one interim response before the final one; waits between the two. */
+const hinting = (): FakeTransport =>
+  new FakeTransport(async (_, scope) => {
+    scope.interimReceived(103, HINT);
+    await new Promise((resolve) => void setTimeout(resolve));
+    if (scope.error !== undefined) throw scope.error;
+    return fakeResponse();
+  });
+
+test("connection fields and Content-Length are dropped, repeated fields are kept", () => {
+  const own = ["Keep-Alive", "timeout=5", "Content-Length", "3", "alt-svc", "clear"];
+  expect(cleanInterimHeaders([...HINT, ...own, "X_B", "c"])).toEqual([
+    "Link",
+    "<a>",
+    "Link",
+    "<d>",
+  ]);
+});
+
+test("the client gets cleaned fields, and the hook sees the same", async () => {
+  const inform = vi.fn();
+  const onInformational = vi.fn();
+  const { status } = await run({ inform }, { options: { onInformational }, transport: hinting() });
+  expect(status).toBe(200);
+  expect(inform).toHaveBeenCalledExactlyOnceWith(103, ["Link", "<a>", "Link", "<d>"]);
+  expect(onInformational).toHaveBeenCalledExactlyOnceWith(
+    103,
+    new Headers({ link: "<a>, <d>" }),
+    expect.any(Request),
+  );
+});
+
+test("the client gets it without a hook, and the hook sees it where the server sends none", async () => {
+  const inform = vi.fn();
+  await run({ inform }, { transport: hinting() });
+  expect(inform).toHaveBeenCalledTimes(1);
+  const onInformational = vi.fn();
+  await run({}, { options: { onInformational }, transport: hinting() });
+  expect(onInformational).toHaveBeenCalledTimes(1);
+});
+
+const exception = new Error("10.0.0.1 is secret");
+
+test.each([
+  [
+    "throws",
+    () => {
+      throw exception;
+    },
+  ],
+  ["rejects", () => Promise.reject(exception)],
+])("an exception of a hook that %s rejects the call, unless onError answers", async (_, hook) => {
+  const options = { onInformational: hook };
+  expect(await errorOf(() => run({}, { options, transport: hinting() }))).toBe(exception);
+  const onError = vi.fn(() => new Response(null, { status: 503 }));
+  const answer = await run({}, { options: { ...options, onError }, transport: hinting() });
+  expect(answer.status).toBe(503);
+  const error: unknown = expect.objectContaining({ cause: exception });
+  expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
+});
+
+test.each([
+  [
+    "throws",
+    () => {
+      throw exception;
+    },
+  ],
+  ["rejects", () => Promise.reject(exception)],
+])(
+  "a server that %s when it sends one aborts the exchange, also beside a hook",
+  async (_, inform) => {
+    for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
+      const options = { onInformational };
+      const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
+      expect([exception.message, "hook"]).toContain((thrown as Error).message);
+    }
+  },
+);
+
+test("what a hook returns that is no promise of JavaScript's own has no effect", async () => {
+  const seen: number[] = [];
+  // oxlint-disable-next-line unicorn/no-thenable -- a promise of another library
+  const thenable = { then: (resolve: (value: undefined) => void) => resolve(undefined) };
+  const hooks = [(status: number) => seen.push(status) as unknown, () => thenable];
+  for (const hook of hooks) {
+    const options = { onInformational: hook as () => void };
+    const { status } = await run({}, { options, transport: hinting() });
+    expect(status).toBe(200);
+  }
+  expect(seen).toEqual([103]);
+});
+
+test("with the hook, a network failure is still a response", async () => {
+  const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
+  const { status } = await run({}, { options: { onInformational() {} }, transport });
+  expect(status).toBe(502);
+});
+
+test("a server that cannot send it aborts the exchange, and an ended scope passes nothing on", () => {
+  const { client, scope, fail } = startScope();
+  Object.assign(client, {
+    inform() {
+      throw exception;
+    },
+  });
+  scope.interimReceived(103, []);
+  expect(fail).toHaveBeenCalledExactlyOnceWith(proxyError("proxy_internal_error", 500));
+  expect(() => scope.interimReceived(103, [])).not.toThrow();
+});
+
+test("an additional request passes no interim responses on", () => {
+  const inform = vi.fn();
+  const { client, scope } = startScope();
+  Object.assign(client, { inform });
+  scope.fork().interimReceived(103, []);
+  expect(inform).not.toHaveBeenCalled();
+  scope.again().interimReceived(103, []);
+  expect(inform).toHaveBeenCalledTimes(1);
+});

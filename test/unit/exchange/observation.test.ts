@@ -1,0 +1,48 @@
+/** The event of `onRequestEnd`; test/suite/observation.ts checks its facts on each host. */
+import { expect, test, vi } from "vitest";
+import { Observation } from "../../../src/exchange/observation.ts";
+import type { RequestEnd } from "../../../src/options/observationoptions.ts";
+import { bytes, fakeIncoming, fakeRequest } from "../../helpers/fakes.ts";
+import { FakeSink } from "../../helpers/sink.ts";
+import { until } from "../../helpers/wait.ts";
+
+test("what happens after the report does not change it", async () => {
+  const events: RequestEnd[] = [];
+  const observation = new Observation(fakeIncoming(), "/shop", (event) => events.push(event));
+  const { body } = observation.beginAttempt(fakeRequest({ method: "POST", body: bytes("upload") }));
+  await observation.conclude(Promise.resolve(new Response(null, { status: 204 })));
+  const [event] = events;
+  const reported = JSON.stringify(event);
+  expect(event).toMatchObject({ route: "/shop", status: 204, attempts: 1, bytesIn: 0 });
+
+  // The upload goes on, and an attempt that an interceptor has raced gets its connection.
+  await body?.pipeTo(new FakeSink());
+  observation.connectionAssigned({ isReused: true, connectDuration: 1 });
+  observation.headersReceived();
+  observation.beginAttempt(fakeRequest());
+  observation.failed(new Error("late"));
+  expect(JSON.stringify(event)).toBe(reported);
+  expect(event?.error).toBeUndefined();
+  expect(events).toHaveLength(1);
+});
+
+test.each<[string, () => void]>([
+  [
+    "throws",
+    () => {
+      throw new Error("of the hook");
+    },
+  ],
+  ["rejects", () => Promise.reject(new Error("of the hook"))],
+])("an exception of a hook that %s is printed, and fails nothing", async (_, hook) => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => {});
+  try {
+    const observation = new Observation(fakeIncoming(), undefined, hook);
+    const { status } = await observation.conclude(Promise.resolve(new Response()));
+    expect(status).toBe(200);
+    await until(() => print.mock.calls.length > 0, "the exception to be printed");
+    expect(print.mock.calls).toEqual([[new Error("of the hook")]]);
+  } finally {
+    print.mockRestore();
+  }
+});

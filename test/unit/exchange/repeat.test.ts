@@ -1,0 +1,188 @@
+/** The rule for sending a request again: every outcome at every place, and how often. */
+import { describe, expect, test } from "vitest";
+import { rfc } from "../../conformance/rfc.ts";
+import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
+import {
+  AttemptTimeout,
+  nextAttempt,
+  type Outcome,
+  outcomeOf,
+  type Place,
+} from "../../../src/exchange/repeat.ts";
+import { retryDefaults } from "../../../src/options/repeatoptions.ts";
+import type { UpstreamResponse } from "../../../src/transport/message.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
+import {
+  bytes,
+  fakeRequest,
+  fakeResponse,
+  FakeTransport,
+  run,
+  stale,
+} from "../../helpers/fakes.ts";
+
+const PLACES: readonly Place[] = ["alone", "same", "another"];
+
+/** What happens to a request at each place; "-" if it is not sent again. */
+const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
+  refused: ["listed new counts", "-", "any"],
+  unsent: ["-", "-", "any"],
+  unprocessed: ["any new counts", "any new counts", "any"],
+  stale: ["listed new counts", "listed new counts", "listed counts"],
+  slow: ["listed new counts", "-", "listed counts"],
+  broken: ["-", "-", "listed counts"],
+  status: ["listed counts", "-", "listed counts"],
+  final: ["-", "-", "-"],
+};
+
+/** Describes what the rule does with a GET and a POST, with one attempt left and with none. */
+function describeRule(outcome: Outcome, place: Place): string {
+  const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
+    nextAttempt(fakeRequest({ method }), outcome, place, retryDefaults, left);
+  const get = repeat("GET", 1);
+  if (get === undefined) return "-";
+  const words = [repeat("POST", 1) === undefined ? "listed" : "any"];
+  if (get.request.newConnection) words.push("new");
+  if (get.left === 0) words.push("counts");
+  expect(repeat("GET", 0) === undefined).toBe(get.left === 0);
+  return words.join(" ");
+}
+
+test.each(Object.entries(TABLE))("%s", (outcome, row) => {
+  expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
+});
+
+test("nothing is sent again with `attempts: 0`, or without the body", () => {
+  const none = { ...retryDefaults, attempts: 0 };
+  expect(nextAttempt(fakeRequest(), "refused", "another", none, 0)).toBeUndefined();
+  const read = { replay: undefined } as never;
+  const request = { ...fakeRequest({ method: "PUT" }), body: read };
+  expect(nextAttempt(request, "refused", "another", retryDefaults, 1)).toBeUndefined();
+  const kept = fakeRequest({ method: "PUT", body: bytes("x") });
+  expect(nextAttempt(kept, "refused", "another", retryDefaults, 1)?.request.body?.replay).toEqual(
+    bytes("x"),
+  );
+});
+
+test("the same upstream gets a request once more, and after that another one does", () => {
+  const request = { ...fakeRequest(), newConnection: true };
+  expect(nextAttempt(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
+  expect(nextAttempt(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(
+    true,
+  );
+});
+
+const CODES: [ProxyErrorCode, Outcome][] = [
+  ["connection_refused", "refused"],
+  ["connection_timeout", "unsent"],
+  ["dns_error", "unsent"],
+  ["dns_timeout", "unsent"],
+  ["destination_ip_unroutable", "unsent"],
+  ["connection_limit_reached", "unsent"],
+  ["tls_certificate_error", "unsent"],
+  ["connection_terminated", "broken"],
+  ["tls_protocol_error", "broken"],
+  ["tls_alert_received", "broken"],
+  ["connection_read_timeout", "final"],
+  ["http_response_timeout", "final"],
+  ["http_response_incomplete", "final"],
+  ["http_request_error", "final"],
+  ["proxy_internal_error", "final"],
+];
+
+test.each(CODES)("%s is %s", (code, outcome) => {
+  expect(outcomeOf(new ProxyError(code))).toBe(outcome);
+});
+
+test("an error says more than its code", () => {
+  expect(outcomeOf(new AttemptTimeout(5))).toBe("slow");
+  expect(outcomeOf(stale)).toBe("stale");
+  expect(outcomeOf(new ProxyError("connection_terminated", { unprocessed: true }))).toBe(
+    "unprocessed",
+  );
+  expect(outcomeOf(new TypeError("oops"))).toBe("final");
+});
+
+describe("how often a request to several upstreams is sent", () => {
+  const ANSWERS: Record<string, () => UpstreamResponse> = {
+    stale: () => fail(stale),
+    refused: () => fail(new ProxyError("connection_refused")),
+    unprocessed: () => fail(new ProxyError("connection_terminated", { unprocessed: true })),
+    broken: () => fail(new ProxyError("connection_terminated")),
+    full: () => fail(new ProxyError("connection_limit_reached")),
+    busy: () => fakeResponse({ status: 503 }),
+    ok: () => fakeResponse(),
+  };
+
+  function fail(error: Error): never {
+    throw error;
+  }
+
+  /** Sends a request, which each upstream answers as told; returns where it went, in turn, and the status. */
+  async function send(
+    answers: Record<string, string>,
+    attempts: number,
+    method = "GET",
+  ): Promise<string> {
+    const went: string[] = [];
+    const transport = new FakeTransport(({ upstream, newConnection }) => {
+      const name = upstream.hostname.slice(0, 1);
+      went.push(newConnection ? `${name}+` : name);
+      const [first, second = first] = (answers[name] as string).split(" ");
+      const nth = went.filter((each) => each.startsWith(name)).length;
+      return (ANSWERS[(nth === 1 ? first : second) as string] as () => UpstreamResponse)();
+    });
+    const names = Object.keys(answers);
+    const target = balance(
+      names.map((name) => `http://${name}.test`),
+      { policy: "first", retryBudget: { perSecond: 100 }, outliers: false },
+    );
+    const options = { retry: { attempts, statusCodes: [503] } };
+    const { status } = await run(
+      { method, request: () => new Request("http://proxy.test/") },
+      { transport, target, options },
+    );
+    expect(target.active).toBe(0);
+    return [...went, status].join(" ");
+  }
+
+  test.each([
+    ["a stale connection is replaced by a new one", { a: "stale ok", b: "ok" }, 1, "a a+ 200"],
+    ["once", { a: "stale", b: "ok" }, 1, "a a+ 502"],
+    ["and with two attempts it goes elsewhere", { a: "stale", b: "ok" }, 2, "a a+ b+ 200"],
+    [
+      "three upstreams do not multiply them",
+      { a: "stale", b: "stale", c: "stale" },
+      2,
+      "a a+ b+ 502",
+    ],
+    ["a stopped one", { a: "stale refused", b: "ok" }, 1, "a a+ b+ 200"],
+    ["what breaks", { a: "broken", b: "broken", c: "ok" }, 1, "a b 502"],
+    ["a status", { a: "busy", b: "busy", c: "ok" }, 1, "a b 503"],
+    ["what is refused costs nothing", { a: "refused", b: "refused", c: "ok" }, 1, "a b c 200"],
+    ["also after an attempt", { a: "broken", b: "refused", c: "ok" }, 1, "a b c 200"],
+    ["each upstream gets it once", { a: "refused", b: "refused" }, 5, "a b 502"],
+    ["what is not processed", { a: "unprocessed", b: "unprocessed", c: "ok" }, 1, "a a+ b+ c+ 200"],
+  ] as const)("%s: %j with attempts: %i", async (_, answers, attempts, expected) => {
+    rfc("9110-9.2.2-twice");
+    expect(await send(answers, attempts)).toBe(expected);
+  });
+
+  test("a POST goes on only where nothing was sent or processed", async () => {
+    expect(await send({ a: "refused", b: "ok" }, 1, "POST")).toBe("a b 200");
+    expect(await send({ a: "full", b: "ok" }, 1, "POST")).toBe("a b 200");
+    expect(await send({ a: "unprocessed", b: "ok" }, 1, "POST")).toBe("a a+ b+ 200");
+    expect(await send({ a: "stale", b: "ok" }, 1, "POST")).toBe("a 502");
+    expect(await send({ a: "busy", b: "ok" }, 1, "POST")).toBe("a 503");
+  });
+});
+
+test("a stale connection that is replaced counts as one request at the upstream", async () => {
+  const transport = new FakeTransport(({ newConnection }) => {
+    if (!newConnection) throw stale;
+    return fakeResponse();
+  });
+  const target = balance(["http://a.test", "http://b.test"], { policy: "first" });
+  await run({}, { transport, target });
+  expect(target.states()[0]).toMatchObject({ requests: 1, failures: 0, active: 0 });
+});

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { trimOws } from "../../../src/fields/headers.ts";
+
+test.each([
+  ["", ""],
+  [" \t ", ""],
+  ["a", "a"],
+  ["\ta b\t ", "a b"],
+  ["\xa0a\xa0", "\xa0a\xa0"],
+  ["\u2003a\ufeff", "\u2003a\ufeff"],
+  ["\va\f", "\va\f"],
+])("%j is trimmed to %j", (value, left) => {
+  expect(trimOws(value)).toBe(left);
+});
+
+test("takes linear time for a run of spaces in the middle", () => {
+  const spaces = " ".repeat(5_000_000);
+  // Quadratic time would exceed the timeout of the test.
+  expect(trimOws(`a${spaces}x`)).toHaveLength(5_000_002);
+  expect(trimOws(`${spaces}a${spaces}`)).toBe("a");
+});

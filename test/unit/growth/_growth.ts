@@ -1,0 +1,127 @@
+/** Measures how the running time of a function grows with its input: a ratio, which a slow machine does not change. */
+import { parseTarget, type Upstream } from "../../../src/target/target.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
+
+/** How many times as long the longer input is. */
+const FACTOR = 8;
+/** The number of characters or header fields in the shorter input. */
+const SHORT = 2500;
+/** The highest ratio that passes as linear: linear time gives about 8, quadratic time about 64. */
+export const LINEAR = 24;
+/**
+ * The time in milliseconds below which a measurement tells more about the clock and the garbage collector than about
+ * the function.
+ */
+const FLOOR = 0.02;
+/** The time in milliseconds for which a function is called repeatedly. */
+const BUDGET = 10;
+const ROUNDS = 20;
+
+/** Options of a test that measures: a machine that is busy for all rounds gets a second chance. */
+export const BUSY: { readonly retry: number } = { retry: 2 };
+
+/** Returns the shortest time of several runs, which is the least disturbed by other work of the machine. */
+function timeOf(run: () => unknown): number {
+  let best = Infinity;
+  const begin = performance.now();
+  do {
+    const start = performance.now();
+    run();
+    best = Math.min(best, performance.now() - start);
+  } while (performance.now() - begin < BUDGET);
+  return best;
+}
+
+/** Prepares input of this size, and returns a function that makes one call with it. */
+export type Sized = (size: number) => () => unknown;
+
+/** Returns how many times as long a call takes with eight times the input. */
+export function growthOf(make: Sized): number {
+  const short = make(SHORT);
+  const long = make(SHORT * FACTOR);
+  let shortest = Infinity;
+  let longest = Infinity;
+  let ratio = Infinity;
+  // A busy machine disturbs single rounds, but not all of them.
+  for (let round = 0; round < ROUNDS && ratio >= LINEAR; round++) {
+    shortest = Math.min(shortest, timeOf(short));
+    longest = Math.min(longest, timeOf(long));
+    ratio = (longest + FLOOR) / (shortest + FLOOR);
+  }
+  return ratio;
+}
+
+/** Returns the error that a call throws, because refusing a text is measured as well as accepting it. */
+export function attempt(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    return error;
+  }
+}
+
+/** Creates a text that begins with `before`, repeats `filling` for about `size` characters, and ends with `after`. */
+export function fill(size: number, before: string, filling: string, after = ""): string {
+  return before + filling.repeat(Math.ceil(size / filling.length)) + after;
+}
+
+/** Creates a list of `size` header fields. */
+export function lines(
+  size: number,
+  field: (index: number) => [name: string, value: string],
+): HeaderList {
+  return Array.from({ length: size }, (_, index) => field(index)).flat();
+}
+
+/** Creates a name from a prefix and a number, which all have the same length. */
+export const numbered = (prefix: string, index: number): string =>
+  prefix + String(index).padStart(6, "0");
+
+/** Texts for `fill`, each of which becomes a test of its own. */
+export type Texts = readonly (readonly [before: string, filling: string, after?: string])[];
+
+export function each(
+  name: string,
+  texts: Texts,
+  use: (text: string) => unknown,
+): [string, Sized][] {
+  return texts.map(([before, filling, after]) => [
+    `${name}: ${JSON.stringify(`${before}${filling}…${after ?? ""}`)}`,
+    (size) => {
+      const text = fill(size, before, filling, after);
+      return () => use(text);
+    },
+  ]);
+}
+
+export const upstream: Upstream = parseTarget("http://up.test/base?q");
+export const hop: UpstreamRequest = {
+  upstream,
+  method: "GET",
+  path: "/base/x",
+  headers: [],
+  host: undefined,
+  body: null,
+  contentLength: undefined,
+};
+export const hopTo = (path: string, headers: HeaderList = []): UpstreamRequest => ({
+  ...hop,
+  path,
+  headers,
+});
+export const replyOf = (headers: HeaderList, statusText = ""): UpstreamResponse => ({
+  status: 302,
+  statusText,
+  headers,
+  body: null,
+});
+
+/** Texts of white space and commas, the separators of lists in header fields. */
+export const spaces: Texts = [
+  ["a", " ", "x"],
+  ["a", " \t", "x"],
+  ["", ","],
+  ["a", " , ", "x"],
+  ["", "close "],
+];

@@ -1,0 +1,77 @@
+/** Each regular expression of the sources takes linear time: see growth.responses.test.ts. */
+import { readdirSync, readFileSync } from "node:fs";
+import { transform } from "esbuild";
+import { describe, expect, test } from "vitest";
+import { fill, growthOf, LINEAR } from "./_growth.ts";
+
+/**
+ * Finds the regular expression literals in code. The code must be printed by esbuild, without comments, types and
+ * template literals.
+ */
+function literalsIn(code: string): RegExp[] {
+  const string = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/;
+  const regex = /(?<=[=(,:[!&|?{};]|return)\/((?:[^\\/[\n]|\\.|\[(?:[^\\\]\n]|\\.)*\])+)\/([a-z]*)/;
+  const found = code.matchAll(new RegExp(`${string.source}|${regex.source}`, "g"));
+  return Array.from(found)
+    .filter(([, source]) => source !== undefined)
+    .map(([, source = "", flags]) => new RegExp(source, flags));
+}
+
+describe("regular expressions", () => {
+  /** Inputs: a prefix, many repetitions of a filling, and an ending that prevents a match. */
+  const befores = ["", ..."a|a=|5|;|;path=|;path=x|/|http://|:|::ffff:|[".split("|")];
+  const fillings = Array.from(' \ta10.:/\\=;,"%#?');
+  const pairs = ["a,", " ,", "a=", '="', ' "', "\\a", "/.", "%2e", "..", "1.", ":1", "\r\n", "\r"];
+  const ends = ["", "x", "!", '""', "\u0100", "\n"];
+  const texts = befores.flatMap((before) =>
+    [...fillings, ...pairs].flatMap((filling) =>
+      ends.map((end) => (size: number) => fill(size, before, filling, end)),
+    ),
+  );
+  const long = texts.map((text) => text(16_000));
+  const root = new URL("../../../", import.meta.url);
+  const sources = [
+    "src/",
+    "runtimes/",
+    "runtimes/sockets/",
+    "integrations/",
+    "command/",
+    "runtimes/node/",
+    "runtimes/node/internals/",
+    "src/http1/",
+  ].flatMap((directory) =>
+    readdirSync(new URL(directory, root))
+      .filter((name) => name.endsWith(".ts"))
+      .map((name) => directory + name),
+  );
+
+  test.each(sources)("of %s take linear time", async (source) => {
+    const text = readFileSync(new URL(source, root), "utf8");
+    const { code } = await transform(text.replace(/^#!.*/, ""), {
+      loader: "ts",
+      minifyWhitespace: true,
+      supported: { "template-literal": false },
+    });
+    for (const literal of literalsIn(code)) {
+      // Search for all matches: a search for only the first match takes no longer.
+      const all = new RegExp(literal, `${literal.flags.replace("g", "")}g`);
+      long.forEach((given, index) => {
+        const start = performance.now();
+        given.replace(all, "");
+        // Most searches end in less time than a quadratic search would need.
+        if (performance.now() - start < 0.5) return;
+        const growth = growthOf((size) => {
+          const sized = texts[index]?.(size) as string;
+          return () => sized.replace(all, "");
+        });
+        expect(growth, `${String(literal)} on ${given.slice(0, 20)}`).toBeLessThan(LINEAR);
+      });
+    }
+  });
+
+  test("are found in the sources", () => {
+    const code =
+      'const a=/^x[/"]\\/y/gi,b="/no/",c=["=/no/"];c(/a/.test(d));return/b/;e/f/g;x=1/2/3';
+    expect(literalsIn(code).map(String)).toEqual(['/^x[/"]\\/y/gi', "/a/", "/b/"]);
+  });
+});

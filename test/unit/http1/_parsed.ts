@@ -1,0 +1,45 @@
+/** Feeds bytes to the parser of responses, and returns what it has reported. */
+import { type ResponseHead, ResponseParser } from "../../../src/http1/parser.ts";
+import { portableCodec } from "./_codec.ts";
+import { ProxyError } from "../../../src/error.ts";
+
+export interface Parsed {
+  heads: ResponseHead[];
+  body: string;
+  /** Whether the response has ended, and the connection can be used again. */
+  end: "open" | "clean" | "unclean";
+  /** The code of the parser's error. */
+  error: string | undefined;
+}
+
+/** Splits bytes into arrays with memory of their own, so that the parser cannot read beyond one. */
+export function piecesOf(text: string, ...cuts: number[]): Uint8Array[] {
+  const bytes = Buffer.from(text, "latin1");
+  const ends = [...cuts.toSorted((a, b) => a - b), bytes.length];
+  return ends.map((end, at) => new Uint8Array(bytes.subarray(ends[at - 1] ?? 0, end)));
+}
+
+/** Feeds the chunks to a parser up to its first error. If `closed` is true, the end of the connection follows. */
+export function parse(
+  pieces: Iterable<Uint8Array>,
+  { method = "GET", closed = false }: { method?: string; closed?: boolean } = {},
+): Parsed {
+  const parsed: Parsed = { heads: [], body: "", end: "open", error: undefined };
+  const parser = new ResponseParser(
+    {
+      onHead: (head) => void parsed.heads.push(head),
+      onChunk: (chunk) => void (parsed.body += Buffer.from(chunk).toString("latin1")),
+      onEnd: (isReusable) => void (parsed.end = isReusable ? "clean" : "unclean"),
+    },
+    portableCodec,
+  );
+  parser.expectResponse(method);
+  try {
+    for (const piece of pieces) parser.feed(piece);
+    if (closed && !parser.finish()) parsed.error = "incomplete";
+  } catch (error) {
+    if (!(error instanceof ProxyError)) throw error;
+    parsed.error = error.code;
+  }
+  return parsed;
+}

@@ -1,0 +1,83 @@
+/** Deadlines of this process for its peers, while the event loop is blocked. */
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { createProxy, type Proxy } from "#fetchway";
+import { Deadline } from "../../../src/transport/deadline.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
+
+let server: Server;
+let requests = 0;
+/** Milliseconds for which the upstream blocks the event loop, right after its response is written. */
+let blocked = 0;
+let answers = true;
+const proxies: Proxy[] = [];
+
+beforeEach(async () => {
+  [requests, blocked, answers] = [0, 0, true];
+  server = createServer((_req, res) => {
+    requests++;
+    if (answers) res.end("ok");
+    block(blocked);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+});
+
+afterEach(() => {
+  for (const proxy of proxies.splice(0)) proxy.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
+function block(ms: number): void {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+}
+
+function origin(): string {
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test.each([
+  ["one target", () => origin()],
+  [
+    "several upstreams",
+    () => balance([origin(), origin().replace("127.0.0.1", "localhost")], { policy: "first" }),
+  ],
+])("a response that came while the event loop was blocked is in time: %s", async (_, target) => {
+  blocked = 600;
+  const proxy = createProxy({ target: target(), attemptTimeout: 500 });
+  proxies.push(proxy);
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect([response.status, await response.text(), requests]).toEqual([200, "ok", 1]);
+});
+
+test("a timeout passes although each turn of the event loop is long", async () => {
+  answers = false;
+  const proxy = createProxy({ target: origin(), timeout: 100, retry: false });
+  proxies.push(proxy);
+  let turns = 0;
+  let isOver = false;
+  const overload = (): void => {
+    block(30);
+    if (!isOver && ++turns < 100) setImmediate(overload);
+  };
+  overload();
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  isOver = true;
+  expect([response.status, turns < 100]).toEqual([504, true]);
+});
+
+test("a deadline that is cleared does not pass, also in the turn that it leaves for reads", async () => {
+  let passed = 0;
+  const pass = (): void => void passed++;
+  const early = new Deadline(5, pass);
+  const late = new Deadline(5, pass);
+  early.clear();
+  const isOver = new Promise<void>((resolve) => new Deadline(5, resolve));
+  setTimeout(() => late.clear(), 5);
+  await isOver;
+  await new Promise<void>((resolve) => new Deadline(5, resolve));
+  expect(passed).toBe(0);
+});

@@ -1,0 +1,171 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../../../src/error.ts";
+import { proxyError, startScope } from "../../helpers/fakes.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const headTimeout = proxyError("http_response_timeout", 504);
+const gone = proxyError("http_request_error", 499);
+
+describe("one more attempt", () => {
+  test("has the remaining time", () => {
+    const { scope } = startScope(1_000);
+    vi.advanceTimersByTime(700);
+    scope.end();
+    const next = scope.again();
+    vi.advanceTimersByTime(290);
+    expect(next.error).toBeUndefined();
+    vi.advanceTimersByTime(20);
+    expect(next.error).toEqual(headTimeout);
+  });
+
+  test("the timer runs while a response is cancelled, and a chunk of the request restarts it", () => {
+    const { scope } = startScope(1_000);
+    vi.advanceTimersByTime(500);
+    scope.touch();
+    vi.advanceTimersByTime(100);
+    scope.headersReceived(false);
+    scope.end();
+    const next = scope.again();
+    vi.advanceTimersByTime(880);
+    expect(next.error).toBeUndefined();
+    vi.advanceTimersByTime(40);
+    expect(next.error).toEqual(headTimeout);
+  });
+
+  test("listens at once, also to a client whose listener is added later", () => {
+    const { client, scope } = startScope();
+    client.listenAfter = 500;
+    scope.end();
+    const next = scope.again();
+    expect(client.listeners.size).toBe(1);
+    client.leave();
+    expect(next.error).toEqual(gone);
+    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
+  });
+
+  test("without a timeout there is no timer", () => {
+    const { scope } = startScope(0, 0);
+    scope.end();
+    scope.again();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("has the same client and the same signal", () => {
+    const controller = new AbortController();
+    const { client, scope } = startScope(1_000, 500, controller.signal);
+    scope.end();
+    const second = scope.again();
+    client.leave();
+    expect(second.error).toEqual(gone);
+    const third = scope.again();
+    controller.abort();
+    expect(third.error).toEqual(gone);
+    expect(scope.again().error).toEqual(gone);
+    expect(client.listeners.size).toBe(0);
+  });
+
+  test("ends the scope before it, which keeps no timer and no listener", () => {
+    const { client, scope, fail } = startScope(1_000);
+    const next = scope.again();
+    expect(client.listeners.size).toBe(1);
+    expect(vi.getTimerCount()).toBe(1);
+    next.end();
+    client.leave();
+    vi.advanceTimersByTime(2_000);
+    expect(client.listeners.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+    // Only the attempt was aborted that was still running.
+    expect(fail).toHaveBeenCalledOnce();
+    expect(scope.error).toBeUndefined();
+  });
+
+  test("does not change an attempt that has ended", () => {
+    const { scope, fail } = startScope(1_000);
+    scope.end();
+    scope.again().end();
+    expect(fail).not.toHaveBeenCalled();
+  });
+
+  test("a wait ends by itself or with the exchange", async () => {
+    const { scope } = startScope(1_000);
+    expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
+    await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
+    expect(scope.error).toBeUndefined();
+    const failed = expect(scope.orAbort(new Promise(() => {}))).rejects.toEqual(headTimeout);
+    await vi.advanceTimersByTimeAsync(1_100);
+    await failed;
+    await expect(scope.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
+  });
+});
+
+describe("a scope that has followers", () => {
+  const reason = new ProxyError("http_request_error", { status: 413 });
+
+  test("aborts the last follower when it is aborted", () => {
+    const { scope: first, fail } = startScope();
+    const second = first.again();
+    const last = second.again();
+    const stopped = vi.fn();
+    last.onAbort({ fail: stopped });
+    first.abort(reason);
+    expect(stopped).toHaveBeenCalledExactlyOnceWith(reason);
+    expect(fail).not.toHaveBeenCalledWith(reason);
+    for (const scope of [first, second, last]) expect(scope.error).toBe(reason);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("has a follower's reason as its error, but not the reverse", () => {
+    const { client, scope: first } = startScope();
+    first.abort(reason);
+    const second = first.again();
+    expect(second.error).toBeUndefined();
+    client.leave();
+    expect(second.error).toEqual(gone);
+    expect(first.error).toEqual(gone);
+  });
+
+  test("creates the next follower after the last one, whose scope ends", () => {
+    const { client, scope: first } = startScope();
+    const second = first.again();
+    const third = first.again();
+    expect(third).not.toBe(second);
+    expect(client.listeners.size).toBe(1);
+    expect(vi.getTimerCount()).toBe(1);
+    first.abort(reason);
+    expect([second.error, third.error]).toEqual([reason, reason]);
+  });
+
+  test("continues after a fork, which ends on its own or with the same client", () => {
+    const { client, scope: main, fail } = startScope();
+    const fork = main.fork();
+    const stopped = vi.fn();
+    fork.onAbort({ fail: stopped });
+    fork.end();
+    expect(client.listeners.size).toBe(1);
+    const other = main.fork();
+    other.onAbort({ fail: stopped });
+    client.leave();
+    expect([fail.mock.calls.length, stopped.mock.calls.length]).toEqual([1, 1]);
+    expect(client.listeners.size).toBe(0);
+  });
+
+  test("does nothing when it is aborted after all have ended", () => {
+    const { scope: first } = startScope();
+    const last = first.again();
+    const stopped = vi.fn();
+    last.onAbort({ fail: stopped });
+    last.end();
+    first.abort(reason);
+    expect(stopped).not.toHaveBeenCalled();
+    expect(first.error).toBeUndefined();
+  });
+
+  test("waits for work until the last follower is aborted", async () => {
+    const { scope: first } = startScope();
+    const last = first.again();
+    last.abort(reason);
+    await expect(first.orAbort(Promise.resolve(5))).rejects.toBe(reason);
+  });
+});

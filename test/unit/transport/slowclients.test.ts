@@ -1,0 +1,144 @@
+/** Which requests are ended because their clients are slower than `minRate`. */
+import { describe, expect, test } from "vitest";
+import { PassSink } from "../../../src/body/pass.ts";
+import type { Sink } from "../../../src/body/source.ts";
+import type { ProxyError } from "../../../src/error.ts";
+import { Account, type Claim, type Holder } from "../../../src/transport/claim.ts";
+import { countTaken, SlowClients } from "../../../src/transport/slowclients.ts";
+
+/** A request, and the bytes that its client has moved; undefined while it does not wait for the client. */
+class Running implements Claim, Holder {
+  clientBytes: number | undefined = 0;
+  error: ProxyError | undefined;
+  readonly account: Account;
+
+  constructor(account: Account) {
+    this.account = account;
+    account.running++;
+  }
+
+  get claim(): Claim {
+    return this;
+  }
+
+  endSlow(reason: ProxyError): void {
+    this.error = reason;
+    this.clientBytes = undefined;
+    this.account.running--;
+  }
+}
+
+/** Some requests of one address, which are looked at once a second, with 240 bytes a second and 5 s. */
+class Scene {
+  readonly greedy: Account = new Account("a");
+  readonly requests: Running[];
+  readonly slow: SlowClients = new SlowClients({ minRate: 240, minRateGrace: 5000 }, 1000);
+  share = 2;
+  /** The number of requests of other addresses that wait. */
+  others = 100;
+
+  constructor(count: number) {
+    this.requests = Array.from({ length: count }, () => new Running(this.greedy));
+  }
+
+  /** Looks this often; before each look, the clients move so many bytes. Returns how many requests are ended by then. */
+  look(times: number, bytes = 0): number {
+    for (let i = 0; i < times; i++) {
+      for (const request of this.requests) {
+        if (request.clientBytes !== undefined) request.clientBytes += bytes;
+      }
+      this.slow.look(this.requests, this.share, () => this.others);
+    }
+    return this.requests.filter(({ error }) => error !== undefined).length;
+  }
+}
+
+test("a client that moves nothing is ended after the grace period", () => {
+  const scene = new Scene(3);
+  expect(scene.look(5)).toBe(0);
+  expect(scene.look(1)).toBe(1);
+  const error = scene.requests.find((each) => each.error !== undefined)?.error;
+  expect([error?.code, error?.status]).toEqual(["http_request_error", 408]);
+  expect(error?.message).toMatch(/fewer than 240 bytes a second \(minRate\) while others waited/);
+});
+
+test.each([
+  ["at the rate", 240, 0],
+  ["above it", 10_000, 0],
+  ["a little below it, after a long time", 239, 0],
+  ["far below it", 20, 1],
+])("a client that is %s", (_, bytes, ended) => {
+  expect(new Scene(3).look(8, bytes)).toBe(ended);
+});
+
+test("what a client moves above the rate is not kept for later", () => {
+  const scene = new Scene(3);
+  scene.look(3, 1_000_000);
+  expect(scene.look(4)).toBe(0);
+  expect(scene.look(1)).toBe(1);
+});
+
+test("time in which a request does not wait for its client does not count", () => {
+  const scene = new Scene(3);
+  scene.look(4);
+  for (const request of scene.requests) request.clientBytes = undefined;
+  scene.look(10);
+  for (const request of scene.requests) request.clientBytes = 0;
+  expect(scene.look(5)).toBe(0);
+  expect(scene.look(1)).toBe(1);
+});
+
+test("an address keeps its share, however slow its clients are", () => {
+  const scene = new Scene(5);
+  scene.share = 3;
+  expect(scene.look(100)).toBe(2);
+});
+
+test("no more requests are ended at once than others wait", () => {
+  const scene = new Scene(10);
+  scene.others = 3;
+  expect(scene.look(6)).toBe(3);
+  scene.others = 0;
+  expect(scene.look(20)).toBe(3);
+});
+
+test("an address alone keeps all places", () => {
+  const scene = new Scene(10);
+  scene.others = 0;
+  expect(scene.look(100)).toBe(0);
+});
+
+test("time in which only requests of the same address wait does not count", () => {
+  const scene = new Scene(3);
+  scene.others = 0;
+  scene.look(20);
+  scene.others = 1;
+  expect(scene.look(5)).toBe(0);
+  expect(scene.look(1)).toBe(1);
+});
+
+test("the time begins anew when nothing has waited", () => {
+  const scene = new Scene(3);
+  scene.look(5);
+  scene.slow.forget();
+  expect(scene.look(5)).toBe(0);
+});
+
+describe("countTaken", () => {
+  const sink: Sink = {
+    write: () => false,
+    onDrain() {},
+    end() {},
+    fail() {},
+  };
+
+  test.each<[string, object | undefined, number | undefined]>([
+    ["a sink that has room", undefined, undefined],
+    ["a sink that knows only whole chunks", sink, 1000],
+    ["a sink that knows what is unsent", { ...sink, unsent: 300 }, 700],
+    ["a sink behind another", new PassSink({ ...sink, unsent: 300 }), 700],
+    ["a stream that nobody has read", new PassSink({ ...sink, isUnread: true }), undefined],
+  ])("%s", (_, reader, taken) => {
+    expect(countTaken(reader, 1000)).toBe(taken);
+  });
+});

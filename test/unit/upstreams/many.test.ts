@@ -1,0 +1,92 @@
+/** Many upstreams cost as little as few: counted, because times differ from machine to machine. */
+import { expect, test } from "vitest";
+import { byUri, consistentHash } from "../../../src/upstreams/consistenthash.ts";
+import { POLICIES } from "../../../src/upstreams/balanceoptions.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
+import { type Group, type Member, type Policy, realChance } from "../../../src/upstreams/policy.ts";
+
+const COUNT = 2_000;
+const PICKS = 500;
+
+/** Upstreams of three weights that count how often a policy looks at one of them. */
+function makeGroup(): { group: Group; looks: () => number } {
+  let looks = 0;
+  const members = Array.from({ length: COUNT }, (_, i): Member => ({
+    target: `http://10.0.0.1:${i + 1}`,
+    name: `http://10.0.0.1:${i + 1}`,
+    share: 1 + (i % 3),
+    get weight() {
+      looks++;
+      return 1 + (i % 3);
+    },
+    get active() {
+      looks++;
+      return 0;
+    },
+  }));
+  const group = { members, active: 0, version: 1, isUniform: false, heaviest: 3 };
+  return { group, looks: () => looks };
+}
+
+const policies: readonly (readonly [string, () => Policy])[] = [
+  ...Object.entries(POLICIES).map(([name, make]) => [name, () => make(realChance)] as const),
+  ["consistentHash, sticky", () => consistentHash(byUri, { sticky: true })],
+];
+
+test.each(policies)("%s looks at few of many upstreams", (_, make) => {
+  const { group, looks } = makeGroup();
+  const policy = make();
+  const pick = (i: number): Member => {
+    const request = { method: "GET", path: `/${i}`, headers: [], clientAddress: `192.0.2.${i}` };
+    return policy.pick(group.members, request, group);
+  };
+  // The first pick may compute what all have in common.
+  pick(0);
+  const before = looks();
+  for (let i = 1; i <= PICKS; i++) pick(i);
+  expect((looks() - before) / PICKS).toBeLessThan(40);
+});
+
+test("an attempt elsewhere asks the policy again instead of making a list without what was tried", () => {
+  const lists = new Set<readonly Member[]>();
+  let turn = 0;
+  const policy: Policy = {
+    pick(able) {
+      lists.add(able);
+      return able[turn++ % able.length] as Member;
+    },
+  };
+  const targets = Array.from({ length: COUNT }, (_, i) => `http://10.0.0.1:${i + 1}`);
+  const group = balance(targets, { policy });
+  const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
+  const first = group.pick(request, []) as string;
+  turn--;
+  const second = group.pick(request, [first]) as string;
+  expect(second).not.toBe(first);
+  expect(lists.size).toBe(1);
+});
+
+test("many upstreams are added as one change", () => {
+  const targets = Array.from({ length: COUNT }, (_, i) => `http://10.0.0.1:${i + 1}`);
+  const group = balance(targets);
+  expect(group.members).toHaveLength(COUNT);
+  expect(group.version).toBe(1);
+});
+
+test("round_robin keeps weights exactly while upstreams come and go", () => {
+  const policy = POLICIES.round_robin(realChance);
+  const members = [4, 2, 2, 1, 1].map((weight, i): Member => {
+    const name = `http://10.0.0.${i}`;
+    return { target: name, name, share: weight, weight, active: 0 };
+  });
+  const group = { members, active: 0, version: 1, isUniform: false, heaviest: 4 };
+  const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
+  const counts = new Map<Member, number>();
+  for (let i = 0; i < 1_000; i++) {
+    // A list for a single attempt must not disturb the turns of the others.
+    const able = i % 7 === 0 ? [...members] : members;
+    const member = policy.pick(able, request, group);
+    counts.set(member, (counts.get(member) ?? 0) + 1);
+  }
+  expect(members.map((each) => counts.get(each))).toEqual([400, 200, 200, 100, 100]);
+});

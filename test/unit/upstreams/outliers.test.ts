@@ -1,0 +1,47 @@
+/** The detection of outliers on a clock that the test sets. */
+import { expect, test } from "vitest";
+import { Health, OutlierDetector, outlierDefaults } from "../../../src/upstreams/outliers.ts";
+
+/** Two upstreams, of which the first can be ejected and can return. */
+class Pair {
+  now = 0;
+  readonly first: Health = new Health();
+  readonly all: readonly Health[] = [this.first, new Health()];
+  readonly #detector: OutlierDetector = new OutlierDetector(
+    { ...outlierDefaults, interval: 10_000, ejectionTime: 30_000 },
+    { now: () => this.now, random: () => 0 },
+    () => {},
+  );
+
+  /** Lets the first upstream fail, and sweeps until it is back. Returns the milliseconds of its ejection. */
+  eject(): number {
+    const at = this.now;
+    for (let i = 0; i < outlierDefaults.consecutiveFailures; i++) {
+      this.#detector.record(this.first, true, this.all);
+    }
+    const until = this.first.ejectedUntil;
+    this.now = until;
+    this.sweep();
+    this.#detector.record(this.first, false, this.all, true);
+    return until - at;
+  }
+
+  sweep(): void {
+    this.#detector.sweep(this.all);
+  }
+}
+
+test.each([
+  ["without requests", 1],
+  ["with requests all the time", 100],
+])("each interval after the return takes one ejection from the record, %s", (_, sweeps) => {
+  const pair = new Pair();
+  for (const time of [30_000, 60_000, 90_000, 120_000]) expect(pair.eject()).toBe(time);
+  const { now } = pair;
+  for (let i = 1; i <= sweeps; i++) {
+    pair.now = now + (i * 35_000) / sweeps;
+    pair.sweep();
+  }
+  expect(pair.first.ejections).toBe(1);
+  expect(pair.eject()).toBe(60_000);
+});

@@ -1,0 +1,539 @@
+/** Each request has one place at an upstream, and gives it back, whatever happens. */
+import { describe, expect, test } from "vitest";
+import { BytesBody } from "../../../src/body/bytes.ts";
+import { StreamBody } from "../../../src/body/stream.ts";
+import { ProxyError } from "../../../src/error.ts";
+import type { Scope } from "../../../src/transport/scope.ts";
+import type { Interceptor, Transport } from "../../../src/transport/port.ts";
+import { createProxy, type CreateProxyOptions } from "../../../runtimes/fetch.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
+import {
+  balance,
+  type BalanceOptions,
+  type Balancer,
+  choose,
+} from "../../../src/upstreams/balance.ts";
+import type { Result, Upstreams } from "../../../src/upstreams/upstreams.ts";
+import { until } from "../../helpers/wait.ts";
+
+type Answer = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
+
+const FULL = { decodes: [], host: true, unixSocket: true, tls: true, upgrade: true, http2: true };
+
+function transportOf(send: Answer, capabilities: Transport["capabilities"] = FULL): Transport {
+  return { name: "fake", capabilities, send };
+}
+
+function respond(status = 200, text = "ok"): UpstreamResponse {
+  const body = new BytesBody(new TextEncoder().encode(text));
+  return { status, statusText: "", headers: [], body };
+}
+
+/** An attempt that ends only when it is stopped. */
+const hang: Answer = (_, scope) => new Promise((_resolve, fail) => scope.onAbort({ fail }));
+
+/** Returns an upstream that responds after a time, unless the attempt is stopped before. */
+function answerAfter(milliseconds: number): Answer {
+  return async (_, scope) => {
+    let stop: ((error: Error) => void) | undefined;
+    scope.onAbort({ fail: (error) => stop?.(error) });
+    await new Promise((resolve, reject) => {
+      stop = reject;
+      setTimeout(resolve, milliseconds);
+    });
+    return respond();
+  };
+}
+
+const HOSTS = ["http://a.test", "http://b.test"];
+
+interface Setup {
+  target: Balancer;
+  ask: (init?: RequestInit, path?: string) => Promise<Response>;
+  sent: UpstreamRequest[];
+}
+
+function setUp(
+  answer: Answer,
+  options: Partial<CreateProxyOptions> = {},
+  balancing: BalanceOptions = {},
+  hosts: readonly (string | { url: string; socketPath: string })[] = HOSTS,
+): Setup {
+  const target = balance(hosts, { policy: "round_robin", ...balancing });
+  const sent: UpstreamRequest[] = [];
+  const transport = transportOf((request, scope) => {
+    sent.push(request);
+    return answer(request, scope);
+  });
+  const proxy = createProxy({ transport, ...options, target });
+  const ask: Setup["ask"] = (init, path = "/") =>
+    proxy.fetch(new Request(`http://proxy.test${path}`, init));
+  return { target, ask, sent };
+}
+
+/** Whether no place is taken: neither in the sum, nor at an upstream. */
+function expectIdle(target: Balancer): void {
+  expect(target.active).toBe(0);
+  expect(target.states().map(({ active }) => active)).toEqual(target.states().map(() => 0));
+}
+
+const ok: Answer = async () => respond();
+
+describe("a place is given back", () => {
+  test.each<[string, Partial<CreateProxyOptions>, RequestInit?, string?]>([
+    ["onRequest responds", { onRequest: () => new Response("own") }],
+    [
+      "onRequest throws",
+      {
+        onRequest: () => {
+          throw new Error("oops");
+        },
+      },
+    ],
+    ["onRequest sets a wrong path", { onRequest: (draft) => void (draft.path = "no path") }],
+    [
+      "pathRewrite throws",
+      {
+        pathRewrite: () => {
+          throw new Error("oops");
+        },
+      },
+    ],
+    ["pathRewrite leaves the base path", { pathRewrite: () => "/../x" }],
+    ["the body is above bodyLimit", { bodyLimit: 1 }, { method: "POST", body: "too much" }],
+    [
+      "an interceptor responds",
+      { interceptors: { request: [() => () => Promise.resolve(respond())] } },
+    ],
+    [
+      "an interceptor throws",
+      { interceptors: { request: [() => () => Promise.reject(new Error("oops"))] } },
+    ],
+    ["onResponse responds", { onResponse: () => new Response("own") }],
+    [
+      "onResponse throws",
+      {
+        onResponse: () => {
+          throw new Error("oops");
+        },
+      },
+    ],
+    [
+      "the proxy answers OPTIONS itself",
+      {},
+      { method: "OPTIONS", headers: { "max-forwards": "0" } },
+    ],
+    ["the response is one to HEAD", {}, { method: "HEAD" }],
+  ])("if %s", async (_, options, init, path) => {
+    const { target, ask } = setUp(ok, options);
+    await ask(init, path).then(
+      (response) => response.text(),
+      () => {},
+    );
+    expectIdle(target);
+  });
+
+  test("with an error that does not blame the client, who is still there", async () => {
+    const results: Result[] = [];
+    const target: Upstreams = {
+      choose,
+      pick: () => "http://a.test",
+      report: (result) => void results.push(result),
+    };
+    const onRequest = (): Response => new Response("own");
+    const proxy = createProxy({ target, transport: transportOf(ok), onRequest });
+    await proxy.fetch(new Request("http://proxy.test/"));
+    expect(results).toHaveLength(1);
+    const error = { code: "http_request_error", message: "the request was not sent" };
+    expect(results[0]).toMatchObject({ isSent: false, isOver: true, status: undefined, error });
+  });
+
+  test("if the transport cannot reach the upstream", async () => {
+    const transport = transportOf(ok, { ...FULL, unixSocket: false });
+    const socket = { url: "http://c.test", socketPath: "/c" };
+    expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");
+    // One that is added later is found by the first request to it.
+    const { target, ask } = setUp(ok, { transport }, { policy: "first" });
+    target.add(socket);
+    await Promise.all(HOSTS.map((each) => target.remove(each)));
+    await expect(ask()).rejects.toThrow("unix sockets");
+    expectIdle(target);
+  });
+
+  test("if the client leaves before the response, and while it reads it", async () => {
+    const { target, ask } = setUp(hang);
+    const leaving = new AbortController();
+    const asked = ask({ signal: leaving.signal });
+    expect(target.active).toBe(1);
+    leaving.abort();
+    expect((await asked).status).toBe(499);
+    expectIdle(target);
+    const endless = setUp(async () => ({
+      ...respond(),
+      body: new StreamBody(new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(9)) })),
+    }));
+    const response = await endless.ask();
+    expect(endless.target.active).toBe(1);
+    await response.body?.cancel();
+    expectIdle(endless.target);
+  });
+
+  test("if a redirect is followed", async () => {
+    const { target, ask, sent } = setUp(
+      async ({ path }) =>
+        path === "/" ? { ...respond(302), headers: ["Location", "/next"] } : respond(),
+      { followRedirects: true },
+    );
+    expect(await (await ask()).text()).toBe("ok");
+    expect(sent.map(({ path }) => path)).toEqual(["/", "/next"]);
+    expectIdle(target);
+  });
+
+  test("by each of two requests that an interceptor makes of one", async () => {
+    const twice: Interceptor = (next) => async (request, scope) => {
+      const first = await next(request, scope);
+      first.body?.cancel();
+      return next(request, scope.again());
+    };
+    const { target, ask, sent } = setUp(ok, { interceptors: { request: [twice] } });
+    expect(await (await ask()).text()).toBe("ok");
+    expect(sent.map(({ upstream }) => upstream.origin)).toEqual(HOSTS);
+    expectIdle(target);
+  });
+
+  test("if the upstream switches protocols, when the tunnel is closed", async () => {
+    let closed = 0;
+    const tunnel = {
+      attach() {},
+      write: () => true,
+      pause() {},
+      resume() {},
+      end() {},
+      destroy: () => void closed++,
+    };
+    const switched: UpstreamResponse = {
+      status: 101,
+      statusText: "",
+      headers: ["Connection", "Upgrade", "Upgrade", "websocket"],
+      body: null,
+      tunnel,
+    };
+    const { target, ask } = setUp(async () => switched, {
+      onResponse: () => new Response("own"),
+    });
+    const headers = { connection: "Upgrade", upgrade: "websocket" };
+    await (await ask({ headers })).text();
+    expectIdle(target);
+  });
+
+  test("not even picked if a target of the app's has no `choose`", async () => {
+    const target = { pick: () => "http://a.test" } as unknown as Upstreams;
+    const fix = "needs `choose` of fetchway/upstreams";
+    expect(() => createProxy({ target })).toThrow(fix);
+    const proxy = createProxy({ target: () => target });
+    await expect(proxy.fetch(new Request("http://proxy.test/"))).rejects.toThrow(fix);
+  });
+
+  test("if a policy of the app's names an upstream with another base path", async () => {
+    const results: Result[] = [];
+    const target: Upstreams = {
+      choose,
+      pick: (_, tried) => (tried.length === 0 ? "http://a.test" : "http://a.test/base"),
+      report: (result) => void results.push(result),
+    };
+    const transport = transportOf(() => Promise.reject(new ProxyError("connection_refused")));
+    const proxy = createProxy({ target, transport });
+    await expect(proxy.fetch(new Request("http://proxy.test/"))).rejects.toThrow("base path");
+    expect(results.map(({ isOver }) => isOver)).toEqual([true, true]);
+  });
+});
+
+describe("requests that wait", () => {
+  test("do not wait any more if their client leaves", async () => {
+    const { target, ask, sent } = setUp(hang, {}, { maxRequests: 1, maxQueue: 2 }, [
+      "http://a.test",
+    ]);
+    const first = new AbortController();
+    const running = ask({ signal: first.signal });
+    const leaving = new AbortController();
+    const left = [1, 2].map(() => ask({ signal: leaving.signal }));
+    leaving.abort();
+    for (const each of left) expect((await each).status).toBe(499);
+    // They are out of the queue at once, with their timers.
+    expect(target.waiting).toBe(0);
+    const second = new AbortController();
+    const waiting = [1, 2].map(() => ask({ signal: second.signal }));
+    expect((await ask()).status).toBe(503);
+    first.abort();
+    await running;
+    await until(() => sent.length === 2, "the next request");
+    second.abort();
+    await Promise.all(waiting);
+    expectIdle(target);
+  });
+
+  test("for another upstream, because an attempt is slow, do not wait when that one has answered", async () => {
+    const gates = new Map<string, () => void>();
+    const { target, ask } = setUp(
+      async ({ method }, scope) => {
+        await new Promise<void>((resolve, fail) => {
+          gates.set(method, resolve);
+          scope.onAbort({ fail });
+        });
+        return respond();
+      },
+      { attemptTimeout: 10 },
+      { maxRequests: 1 },
+    );
+    // A POST is not sent again, so it keeps its upstream.
+    const busy = ask({ method: "POST", body: "x" });
+    await until(() => gates.has("POST"), "the first request");
+    const slow = ask();
+    await until(() => target.waiting === 1, "the wait for the other upstream");
+    gates.get("GET")?.();
+    expect(await (await slow).text()).toBe("ok");
+    expect([target.waiting, target.active]).toEqual([0, 1]);
+    gates.get("POST")?.();
+    await (await busy).text();
+    expectIdle(target);
+  });
+
+  test("get 503 if their upstream is removed", async () => {
+    const { target, ask } = setUp(hang, {}, { maxRequests: 1 }, ["http://a.test"]);
+    const leaving = new AbortController();
+    const running = ask({ signal: leaving.signal });
+    const waiting = ask();
+    const removing = target.remove("http://a.test");
+    expect((await waiting).status).toBe(503);
+    leaving.abort();
+    await running;
+    await removing;
+    expect(target.states()).toEqual([]);
+  });
+
+  test("are sent to another upstream after a failed attempt", async () => {
+    const gate: { open?: () => void } = {};
+    const { target, ask } = setUp(
+      async ({ upstream, path }) => {
+        if (path === "/hold") await new Promise<void>((resolve) => (gate.open = resolve));
+        else if (upstream.host === "b.test") throw new ProxyError("connection_refused");
+        return respond();
+      },
+      {},
+      { maxRequests: 1 },
+    );
+    const held = ask({}, "/hold");
+    const failed = ask({}, "/");
+    await until(() => gate.open !== undefined, "the first request");
+    gate.open?.();
+    expect(await (await held).text()).toBe("ok");
+    expect(await (await failed).text()).toBe("ok");
+    expectIdle(target);
+  });
+
+  test("do not wait for each other's upstream", async () => {
+    const { target, ask } = setUp(
+      async () => {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        return respond(500);
+      },
+      { retry: { statusCodes: [500] } },
+      { maxRequests: 1, outliers: false },
+    );
+    const responses = await Promise.all([ask(), ask()]);
+    expect(responses.map(({ status }) => status)).toEqual([500, 500]);
+    for (const response of responses) await response.text();
+    expectIdle(target);
+  });
+
+  test("fail with the exception of a policy", async () => {
+    let isBroken = false;
+    const pick = (able: readonly { active: number }[]) => {
+      if (isBroken) throw new Error("policy");
+      return able[0] as never;
+    };
+    const { ask } = setUp(hang, {}, { maxRequests: 1, policy: { pick } }, ["http://a.test"]);
+    const leaving = new AbortController();
+    const running = ask({ signal: leaving.signal });
+    const waiting = ask();
+    isBroken = true;
+    leaving.abort();
+    expect((await running).status).toBe(499);
+    await expect(waiting).rejects.toThrow("policy");
+  });
+});
+
+describe("what clients cause ejects no upstream", () => {
+  const balancing = { outliers: { consecutiveFailures: 1 } };
+
+  /** Reads the request's body, and never responds. */
+  const readAndHang: Answer = async ({ body }, scope) => {
+    void body?.pipeTo({ write: () => true, onDrain() {}, end() {}, fail() {} });
+    return hang({} as UpstreamRequest, scope);
+  };
+
+  test("uploads that are never completed", async () => {
+    const { target, ask } = setUp(readAndHang, { timeout: 30 }, balancing);
+    const body = new ReadableStream({ start: (to) => to.enqueue(new Uint8Array(9)) });
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    expect((await ask(init)).status).toBe(504);
+    expect(target.states().map(({ state }) => state)).toEqual(["up", "up"]);
+    expectIdle(target);
+  });
+
+  test.each([
+    ["an upload that is never completed", true, false],
+    ["a request without a body", false, true],
+  ])(
+    "a target of the app's gets the error that the client gets: %s",
+    async (_, hasBody, isUploaded) => {
+      const results: Result[] = [];
+      const target: Upstreams = {
+        choose,
+        pick: () => "http://a.test",
+        report: (result) => void results.push(result),
+      };
+      const proxy = createProxy({
+        target,
+        transport: transportOf(hang),
+        timeout: 30,
+        retry: false,
+      });
+      const body = new ReadableStream({ start: (to) => to.enqueue(new Uint8Array(9)) });
+      const init = hasBody ? ({ method: "POST", body, duplex: "half" } as RequestInit) : {};
+      const { status } = await proxy.fetch(new Request("http://proxy.test/", init));
+      expect(status).toBe(504);
+      expect(results).toHaveLength(1);
+      expect(results[0]).toMatchObject({
+        isUploaded,
+        error: { code: "http_response_timeout", status: 504 },
+      });
+    },
+  );
+
+  test("but an upstream that hangs after the whole upload is ejected", async () => {
+    const { target, ask } = setUp(readAndHang, { timeout: 30 }, balancing);
+    const body = new ReadableStream({
+      start(to) {
+        to.enqueue(new Uint8Array(9));
+        setTimeout(() => to.close(), 5);
+      },
+    });
+    expect((await ask({ method: "POST", body, duplex: "half" } as RequestInit)).status).toBe(504);
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("requests that the transport refuses", async () => {
+    const { target, ask } = setUp(
+      () => Promise.reject(new ProxyError("http_request_error", { status: 501 })),
+      {},
+      balancing,
+    );
+    expect((await ask()).status).toBe(501);
+    expect(target.states()[0]?.state).toBe("up");
+  });
+
+  test("exceptions of the app", async () => {
+    const { target, ask } = setUp(
+      ok,
+      { interceptors: { attempt: [() => () => Promise.reject(new TypeError("oops"))] } },
+      balancing,
+    );
+    await ask().catch(() => {});
+    expect(target.states()[0]?.state).toBe("up");
+    expectIdle(target);
+  });
+});
+
+describe("attempts", () => {
+  const SENT = ["connection_terminated", "tls_protocol_error", "tls_alert_received"] as const;
+  const UNSENT = ["connection_refused", "connection_timeout", "dns_error", "tls_certificate_error"];
+  const failing =
+    (code: string): Answer =>
+    async ({ upstream }) => {
+      if (upstream.host === "a.test") throw new ProxyError(code as "connection_refused");
+      return respond();
+    };
+  const post = { method: "POST", body: "x" };
+
+  test.each(SENT)("after %s, only a request that may be repeated is sent again", async (code) => {
+    const { ask } = setUp(failing(code), {}, { policy: "first" });
+    expect((await ask()).status).toBe(200);
+    expect((await ask(post)).status).toBe(502);
+  });
+
+  test.each(UNSENT)("after %s, every request is sent to another upstream", async (code) => {
+    const { ask } = setUp(failing(code), {}, { policy: "first" });
+    expect((await ask()).status).toBe(200);
+    expect((await ask(post)).status).toBe(200);
+  });
+
+  test("have the Host of their own upstream, and Location of the one that answers is rewritten", async () => {
+    const { ask, sent } = setUp(
+      async ({ upstream }) => {
+        if (upstream.host === "a.test") throw new ProxyError("connection_refused");
+        const headers = ["Location", "http://b.test/new", "Content-Location", "http://a.test/old"];
+        return { ...respond(302), headers };
+      },
+      {},
+      { policy: "first" },
+    );
+    const response = await ask({ headers: { cookie: "session=1" } });
+    expect(sent.map(({ upstream, host }) => host ?? upstream.host)).toEqual(["a.test", "b.test"]);
+    for (const { headers } of sent) {
+      expect(headers.join()).not.toMatch(/[ab]\.test/);
+      expect(headers).toContain("session=1");
+    }
+    expect(response.headers.get("location")).toBe("/new");
+    // The proxy sets no cookie to find the upstream again.
+    expect(response.headers.get("set-cookie")).toBeNull();
+  });
+
+  test("are no more than retry allows", async () => {
+    const { ask, sent } = setUp(async () => respond(500), {
+      retry: { attempts: 1, statusCodes: [500] },
+    });
+    expect((await ask()).status).toBe(500);
+    expect(sent.map(({ upstream }) => upstream.origin)).toEqual(HOSTS);
+  });
+
+  test("the last one has no attemptTimeout", async () => {
+    const slow = answerAfter(80);
+    for (const target of ["http://a.test", balance(HOSTS)]) {
+      let attempts = 0;
+      const transport = transportOf((request, scope) => {
+        attempts++;
+        return slow(request, scope);
+      });
+      const proxy = createProxy({ target, transport, attemptTimeout: 30 });
+      expect((await proxy.fetch(new Request("http://proxy.test/"))).status).toBe(200);
+      expect(attempts).toBe(2);
+    }
+  });
+
+  test("one that hangs is kept if the retry budget is used up, or no upstream is left", async () => {
+    const slow = answerAfter(60);
+    const options = { attemptTimeout: 20 };
+    const spent = setUp(slow, options, { retryBudget: { ratio: 0, perSecond: 0 } });
+    expect((await spent.ask()).status).toBe(200);
+    expect(spent.sent).toHaveLength(1);
+    const single = setUp(slow, options, {}, ["http://a.test"]);
+    expect((await single.ask()).status).toBe(200);
+    expect(single.sent).toHaveLength(1);
+    expectIdle(single.target);
+  });
+
+  test("wait for `delay`, and give their place back if the client leaves meanwhile", async () => {
+    const { target, ask, sent } = setUp(
+      () => Promise.reject(new ProxyError("connection_refused")),
+      { retry: { delay: 60_000 } },
+    );
+    const leaving = new AbortController();
+    const asked = ask({ signal: leaving.signal });
+    await until(() => target.states()[1]?.active === 1, "the place of the second attempt");
+    leaving.abort();
+    expect((await asked).status).toBe(499);
+    expect(sent).toHaveLength(1);
+    expectIdle(target);
+  });
+});

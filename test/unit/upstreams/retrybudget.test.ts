@@ -1,0 +1,53 @@
+/** The budget of retries on a clock that the test sets. */
+import { expect, test } from "vitest";
+import { RetryBudget, type RetryBudgetOptions } from "../../../src/upstreams/retrybudget.ts";
+
+/** A budget without the reserve of each second, and its clock. */
+function setUp(options: RetryBudgetOptions = {}): { clock: { now: number }; budget: RetryBudget } {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  return { clock, budget: new RetryBudget(chance, { perSecond: 0, ...options }) };
+}
+
+function depositMany(budget: RetryBudget, count: number): void {
+  for (let i = 0; i < count; i++) budget.deposit();
+}
+
+/** Returns the number of retries that are allowed now. */
+function drain(budget: RetryBudget): number {
+  let allowed = 0;
+  while (budget.withdraw()) allowed++;
+  return allowed;
+}
+
+test.each([
+  [0, 100],
+  [5_000, 60],
+  [10_000, 36],
+  [20_000, 13],
+  [60_000, 0],
+])("after a quiet time of %i ms, %i of 100 retries are left", (quiet, left) => {
+  const { clock, budget } = setUp();
+  depositMany(budget, 501);
+  clock.now += quiet;
+  expect(drain(budget)).toBe(left);
+});
+
+test("the credit of many requests in a row is that of their time", () => {
+  const { clock, budget } = setUp({ ratio: 0.1 });
+  for (let i = 0; i < 10_000; i++) {
+    clock.now++;
+    budget.deposit();
+  }
+  // A steady rate of 1,000 requests a second, after one time constant: 1,000 × (1 − 1/e).
+  expect(drain(budget)).toBe(632);
+});
+
+test("the reserve of each second does not add up", () => {
+  const { clock, budget } = setUp({ perSecond: 10 });
+  expect(drain(budget)).toBe(10);
+  clock.now += 500;
+  expect(drain(budget)).toBe(5);
+  clock.now += 60_000;
+  expect(drain(budget)).toBe(10);
+});

@@ -1,0 +1,338 @@
+import { poolClosed } from "../../../src/transport/closing.ts";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../../../src/error.ts";
+import type { Tunnel, TunnelHandler } from "../../../src/transport/tunnel.ts";
+import { FrameReader } from "../../../src/websocket/frames.ts";
+import { type ClientSocket, Relay, relayLimits } from "../../../src/websocket/relay.ts";
+import { rfc } from "../../conformance/rfc.ts";
+
+/** A frame of the upstream's, which is not masked. */
+function frame(opcode: number, payload: string | number[]): Uint8Array {
+  const bytes = typeof payload === "string" ? new TextEncoder().encode(payload) : payload;
+  return Uint8Array.from([0x80 | opcode, bytes.length, ...bytes]);
+}
+
+/** Takes the mask off a frame, and reads it as the upstream would. */
+function readMasked(bytes: Uint8Array): unknown[] {
+  const size = (bytes[1] as number) & 0x7f;
+  const at = size < 126 ? 2 : size === 126 ? 4 : 10;
+  const mask = bytes.subarray(at, at + 4);
+  const payload = bytes.slice(at + 4).map((byte, i) => byte ^ (mask[i % 4] as number));
+  const plain = Uint8Array.from([...bytes.subarray(0, at), ...payload]);
+  plain[1] = (plain[1] as number) & 0x7f;
+  const events: unknown[] = [];
+  const reader = new FrameReader(
+    {
+      onMessage: (data) => events.push(typeof data === "string" ? data : [...data]),
+      onPing: () => events.push("ping"),
+      onPong: (data) => events.push("pong", [...data]),
+      onCloseFrame: (code, reason) => events.push("close", code, reason),
+      onViolation: (code) => events.push("violation", code),
+    },
+    1 << 24,
+  );
+  reader.feed(plain);
+  return events;
+}
+
+class FakeTunnel implements Tunnel {
+  handler: TunnelHandler | undefined;
+  readonly calls: unknown[] = [];
+  hasRoom = true;
+  attach(handler: TunnelHandler): void {
+    this.handler = handler;
+  }
+  write(bytes: Uint8Array): boolean {
+    this.calls.push(...readMasked(bytes));
+    return this.hasRoom;
+  }
+  pause(): void {
+    this.calls.push("pause");
+  }
+  resume(): void {
+    this.calls.push("resume");
+  }
+  end(): void {
+    this.calls.push("end");
+  }
+  destroy(): void {
+    this.calls.push("destroy");
+    this.handler?.onClose();
+  }
+}
+
+class FakeClient implements ClientSocket {
+  readonly calls: unknown[] = [];
+  buffered = 0;
+  send(data: string | Uint8Array): void {
+    this.calls.push(typeof data === "string" ? data : [...data]);
+  }
+  bufferedAmount(): number {
+    return this.buffered;
+  }
+  close(code: number | undefined, reason: string): void {
+    this.calls.push("close", code, reason);
+  }
+  terminate(): void {
+    this.calls.push("terminate");
+  }
+  pause(): void {
+    this.calls.push("pause");
+  }
+  resume(): void {
+    this.calls.push("resume");
+  }
+}
+
+let client: FakeClient;
+let tunnel: FakeTunnel;
+let relay: Relay;
+const onEnd = vi.fn();
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  onEnd.mockClear();
+  client = new FakeClient();
+  tunnel = new FakeTunnel();
+  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, highWaterMark: 100, maxWaiting: 300 });
+});
+
+afterEach(() => {
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+/** Ends a relay whose client is gone, so that no timer is left. */
+function close(): void {
+  tunnel.handler?.onClose();
+}
+
+describe("messages", () => {
+  test("texts and bytes pass in both directions", () => {
+    relay.onClientMessage("hello");
+    relay.onClientMessage(Uint8Array.of(1, 2));
+    tunnel.handler?.onData(frame(1, "hi"));
+    tunnel.handler?.onData(frame(2, [3, 4]));
+    expect(tunnel.calls).toEqual(["hello", [1, 2]]);
+    expect(client.calls).toEqual(["hi", [3, 4]]);
+  });
+
+  test("a ping of the upstream is answered here", () => {
+    rfc("6455-5.5.2-pong");
+    tunnel.handler?.onData(frame(9, [7]));
+    expect(tunnel.calls).toEqual(["pong", [7]]);
+    expect(client.calls).toEqual([]);
+  });
+});
+
+describe("when the proxy is closed", () => {
+  test("the client is told that the proxy goes away (RFC 6455 §7.4.1)", () => {
+    tunnel.handler?.onClose(poolClosed());
+    expect(client.calls).toEqual(["close", 1001, ""]);
+    relay.onClientClose(1001, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("another error with the same code and `retryAfter` is a failure, such as that of a target without an upstream", () => {
+    tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
+    expect(client.calls).toEqual(["terminate"]);
+  });
+
+  test("a client that its upstream has closed already is not told again", () => {
+    tunnel.handler?.onData(frame(8, [0x03, 0xe8]));
+    tunnel.handler?.onClose(poolClosed());
+    expect(client.calls).toEqual(["close", 1000, ""]);
+  });
+});
+
+describe("backpressure", () => {
+  test("a slow client makes the upstream wait until the server says that it has taken all", () => {
+    client.buffered = 101;
+    tunnel.handler?.onData(frame(1, "a"));
+    expect(tunnel.calls).toEqual(["pause"]);
+    relay.onClientDrain();
+    expect(tunnel.calls).toEqual(["pause"]);
+    client.buffered = 0;
+    relay.onClientDrain();
+    expect(tunnel.calls).toEqual(["pause", "resume"]);
+    vi.runAllTimers();
+  });
+
+  test("where the server does not say so, the relay looks itself", () => {
+    client.buffered = 101;
+    tunnel.handler?.onData(frame(1, "a"));
+    vi.advanceTimersByTime(100);
+    expect(tunnel.calls).toEqual(["pause"]);
+    client.buffered = 0;
+    vi.advanceTimersByTime(20);
+    expect(tunnel.calls).toEqual(["pause", "resume"]);
+  });
+
+  test("a slow upstream makes the client wait", () => {
+    tunnel.hasRoom = false;
+    relay.onClientMessage("a");
+    relay.onClientMessage("b");
+    expect(client.calls).toEqual(["pause"]);
+    tunnel.handler?.onDrain();
+    expect(client.calls).toEqual(["pause", "resume"]);
+  });
+
+  test("of the pings of an upstream that does not read, only the last one is answered", () => {
+    tunnel.hasRoom = false;
+    for (const payload of [1, 2, 3]) tunnel.handler?.onData(frame(9, [payload]));
+    expect(tunnel.calls).toEqual(["pong", [1]]);
+    expect(client.calls).toEqual(["pause"]);
+    tunnel.hasRoom = true;
+    tunnel.handler?.onDrain();
+    expect(tunnel.calls).toEqual(["pong", [1], "pong", [3]]);
+    expect(client.calls).toEqual(["pause", "resume"]);
+    tunnel.handler?.onData(frame(9, [4]));
+    expect(tunnel.calls.slice(4)).toEqual(["pong", [4]]);
+  });
+
+  test("a client that cannot be made to wait is closed with 1013 when too much waits", () => {
+    rfc("6455-5.5.1-close-answered");
+    tunnel.hasRoom = false;
+    for (let i = 0; i < 4; i++) relay.onClientMessage("x".repeat(100));
+    expect(client.calls.slice(-3)).toEqual(["close", 1013, "the upstream reads too slowly"]);
+    expect(tunnel.calls).toContain(1013);
+    relay.onClientMessage("more");
+    expect(tunnel.calls).not.toContain("more");
+    // The close frame is on its way to the upstream: a reset could overtake it.
+    relay.onClientClose(1006, "");
+    expect(tunnel.calls).not.toContain("destroy");
+    close();
+  });
+});
+
+test("a message of the client that is too large closes both sides", () => {
+  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, maxMessage: 4 });
+  relay.onClientMessage("four");
+  relay.onClientMessage(new Uint8Array(5));
+  expect(client.calls.slice(0, 2)).toEqual(["close", 1009]);
+  expect(tunnel.calls).toEqual(["four", "close", 1001, "a message of the client is too large"]);
+  close();
+});
+
+describe("closing", () => {
+  test("the client's code and reason reach the upstream, and its answer ends the relay", () => {
+    relay.onClientClose(4001, "bye");
+    expect(tunnel.calls).toEqual(["close", 4001, "bye", "resume"]);
+    tunnel.handler?.onData(frame(8, [0x0f, 0xa1]));
+    expect(tunnel.calls.at(-1)).toBe("end");
+    expect(onEnd).not.toHaveBeenCalled();
+    close();
+    expect(onEnd).toHaveBeenCalledOnce();
+    expect(client.calls).toEqual([]);
+  });
+
+  test("the upstream's code and reason reach the client, and are answered", () => {
+    rfc("6455-5.5.1-close-answered");
+    tunnel.handler?.onData(frame(8, [0x03, 0xe9, 0x62]));
+    expect(client.calls).toEqual(["close", 1001, "b"]);
+    expect(tunnel.calls).toEqual(["close", 1001, "", "end"]);
+    close();
+    expect(client.calls).not.toContain("terminate");
+    relay.onClientClose(1001, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("a close without a code has none on the other side", () => {
+    rfc("6455-7.4.1-reserved-codes");
+    relay.onClientClose(1005, "");
+    expect(tunnel.calls).toEqual(["close", undefined, "", "resume"]);
+    close();
+  });
+
+  test("a client that goes without a close frame closes the upstream's connection", () => {
+    rfc("6455-7.4.1-reserved-codes");
+    relay.onClientClose(1006, "");
+    expect(tunnel.calls).toEqual(["destroy"]);
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("an upstream that goes without a close frame ends the client's connection", () => {
+    close();
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("an upstream that breaks the protocol gets its code, and the client 1014", () => {
+    rfc("6455-7.1.7-fail");
+    tunnel.handler?.onData(frame(3, ""));
+    expect(client.calls).toEqual(["close", 1014, ""]);
+    expect(tunnel.calls.slice(0, 2)).toEqual(["close", 1002]);
+    close();
+  });
+
+  test("an upstream that ends its stream, and does not read what waits for it, is left after a while", () => {
+    tunnel.handler?.onEnd();
+    expect(tunnel.calls).toEqual(["end"]);
+    vi.advanceTimersByTime(relayLimits.closeTimeout - 1);
+    expect(client.calls).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("an upstream that goes without a close frame leaves the client the time to take the last messages", () => {
+    for (const takes of [true, false]) {
+      client = new FakeClient();
+      relay = new Relay(client, tunnel, onEnd, relayLimits);
+      client.buffered = 50;
+      tunnel.handler?.onClose();
+      vi.advanceTimersByTime(relayLimits.closeTimeout - 100);
+      expect(client.calls).toEqual([]);
+      if (takes) client.buffered = 0;
+      vi.advanceTimersByTime(takes ? 20 : 200);
+      expect(client.calls).toEqual(["terminate"]);
+      relay.onClientClose(1006, "");
+    }
+    client = new FakeClient();
+    relay = new Relay(client, tunnel, onEnd, relayLimits);
+    client.buffered = 50;
+    tunnel.handler?.onClose(new Error("reset"));
+    expect(client.calls).toEqual(["terminate"]);
+    relay.onClientClose(1006, "");
+  });
+
+  test("without a limit, an upstream may take any time to close", () => {
+    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
+    relay.onClientClose(1000, "");
+    tunnel.handler?.onEnd();
+    vi.advanceTimersByTime(10 * relayLimits.closeTimeout);
+    expect(tunnel.calls).not.toContain("destroy");
+    close();
+  });
+
+  test("an upstream that does not answer a close frame is left after a while", () => {
+    relay.onClientClose(1000, "");
+    vi.advanceTimersByTime(relayLimits.closeTimeout);
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+});
+
+describe("silence", () => {
+  test("of both sides closes them; what either sends or pings begins the limit again", () => {
+    const limits = { ...relayLimits, idleTimeout: 1_000 };
+    relay = new Relay(client, tunnel, onEnd, limits);
+    vi.advanceTimersByTime(900);
+    relay.onClientMessage("a");
+    vi.advanceTimersByTime(900);
+    tunnel.handler?.onData(frame(9, []));
+    vi.advanceTimersByTime(900);
+    relay.onActivity();
+    vi.advanceTimersByTime(900);
+    expect(client.calls).toEqual([]);
+    vi.advanceTimersByTime(200);
+    expect(client.calls).toEqual(["close", 1001, "silent for too long"]);
+    expect(tunnel.calls.slice(-3)).toEqual(["close", 1001, "silent for too long"]);
+    relay.onClientClose(1001, "");
+    close();
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+});

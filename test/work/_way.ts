@@ -1,0 +1,64 @@
+/**
+ * Finds the files of src/ and runtimes/ that take part when an h3 handler proxies a request, after warm-up.
+ *
+ *     npm run way                  # prints the files and the functions of each
+ *     node test/work/_way.ts node       # in a handler of another server: node, srvx, h3, hono
+ */
+import { readFileSync } from "node:fs";
+import {
+  type Ask,
+  type Files,
+  get,
+  postInPieces,
+  startWork,
+  type WorkHost,
+  workHosts,
+} from "./_work.ts";
+
+export type WayName = "GET" | "streaming POST";
+
+/**
+ * The requests for which the number of these files is limited, each with its limit. One of the files is `http1/pool.ts`,
+ * which HTTP/1.1 and HTTP/2 share.
+ */
+export const ways: Readonly<Record<WayName, { ask: Ask; most: number }>> = {
+  GET: { ask: get, most: 21 },
+  "streaming POST": { ask: postInPieces, most: 27 },
+};
+
+/** Sends each request to a host, and returns the files whose functions it calls. */
+export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> {
+  const worker = await startWork(host, "way");
+  try {
+    return {
+      GET: await worker.way(ways.GET.ask),
+      "streaming POST": await worker.way(ways["streaming POST"].ask),
+    };
+  } finally {
+    await worker.stop();
+  }
+}
+
+/**
+ * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`; undefined
+ * without such a section.
+ */
+export function readDocumentedWay(): string[] | undefined {
+  const text = readFileSync(new URL("../../CONTRIBUTING.md", import.meta.url), "utf8");
+  const section = text.split(/^(?=##+ )/m).find((part) => /^##+ .*request's way/i.test(part));
+  if (section === undefined) return undefined;
+  return [...new Set(section.match(/\b(?:src|runtimes)\/[\w./-]+\.ts\b/g))];
+}
+
+if (import.meta.main) {
+  const host = process.argv[2] ?? "h3";
+  if (!workHosts.includes(host as WorkHost)) {
+    throw new TypeError(`There is no host ${host}: use ${workHosts.join(", ")}`);
+  }
+  for (const [name, files] of Object.entries(await findWays(host as WorkHost))) {
+    const entries = Object.entries(files);
+    const count = entries.flatMap(([, functions]) => functions).length;
+    console.log(`${name}, ${host}: ${entries.length} files, ${count} functions`);
+    for (const [file, functions] of entries) console.log(`  ${file}: ${functions.join(" ")}`);
+  }
+}

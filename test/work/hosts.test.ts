@@ -1,0 +1,88 @@
+/**
+ * Whether each host uses the fast paths of the proxy. These depend on undocumented properties of servers: if one
+ * disappears, the proxy uses the slow path, which also works, so that only these tests notice.
+ */
+import { rmSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { copyPathOf, readLinkedExample } from "../project/_example.ts";
+import {
+  get,
+  getInPieces,
+  getLarge,
+  post,
+  postInPieces,
+  startWork,
+  type Work,
+  type Worker,
+} from "./_work.ts";
+
+/** Returns the counts of web API objects, which only a slow path creates for a request. */
+function webObjects(work: Work): Work {
+  const names = new Set("Headers Request Response ReadableStream URL AbortController".split(" "));
+  return Object.fromEntries(
+    Object.entries(work).filter(([kind, count]) => names.has(kind) && count > 0),
+  );
+}
+
+describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
+  let worker: Worker;
+  beforeAll(async () => {
+    worker = await startWork(host, "paths");
+  });
+  afterAll(() => worker.stop());
+
+  // Hono's server writes the response itself, and does not let the proxy's response write itself to Node's.
+  const response = host === "hono" ? "built" : "lazy";
+  const raw = { headers: "raw", address: "127.0.0.1", response };
+
+  test("a request is read from Node's request object, and the response writes itself to Node's", async () => {
+    expect(await worker.path(get)).toEqual({ ...raw, body: "none" });
+    expect(await worker.path(getInPieces)).toEqual({ ...raw, body: "none" });
+  });
+
+  test("a request body is read from Node's request object", async () => {
+    expect(await worker.path(post)).toEqual({ ...raw, body: "raw" });
+    expect(await worker.path(postInPieces)).toEqual({ ...raw, body: "raw" });
+  });
+});
+
+/** A copy of the example of a transport over `node:http`; the matrix has compiled the example itself. */
+const copy = process.env["HOST_FILES"] === undefined ? copyPathOf("transport") : undefined;
+beforeAll(() => copy && writeFileSync(copy, readLinkedExample("transport")));
+afterAll(() => copy && rmSync(copy));
+const custom = `../examples/${copy === undefined ? "transport/index" : basename(copy, ".ts")}`;
+
+/** The transports: Fetchway's own, and the custom one. */
+const transports: [name: string, module: string][] = [
+  ["its own client", ""],
+  ["a custom transport", custom],
+];
+
+describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
+  test.each(transports)("creates no web API object, with %s", async (_, transport) => {
+    const worker = await startWork(host, "counts", transport);
+    try {
+      for (const ask of [get, post, getInPieces, postInPieces]) {
+        expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
+      }
+    } finally {
+      await worker.stop();
+    }
+  });
+});
+
+test("hono: creates a stream for a body that is large or still arriving, and no other web API object", async () => {
+  const worker = await startWork("hono", "counts");
+  try {
+    for (const ask of [get, post, postInPieces]) {
+      expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
+    }
+    // A large body writes itself. The server would copy bytes, and they would keep their memory.
+    for (const ask of [getInPieces, getLarge]) {
+      expect(webObjects(await worker.count(ask)), ask.name).toEqual({ ReadableStream: 1 });
+    }
+  } finally {
+    await worker.stop();
+  }
+});
