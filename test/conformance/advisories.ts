@@ -106,12 +106,9 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
       "CVE-2026-21714, CVE-2026-48937":
         "HTTP/2 clients that overflow their windows leave no session in the command.",
     }),
-    {
-      ids: ["CVE-2026-88012"],
-      says: "Slow bodies can hold every upstream connection: there is no minimum rate for bodies yet.",
-      untested: "not tested yet",
-    },
     ...group({
+      "CVE-2026-88012":
+        "Clients that are too slow do not hold every upstream connection: while others wait, a minimum rate ends some of them.",
       "CVE-2025-24010":
         "Pages of other sites cannot reach the status page, nor Vite's server through the plugin.",
     }),

@@ -3,7 +3,6 @@
  * names an advisory needs no call.
  */
 import { globSync, readFileSync } from "node:fs";
-import { basename } from "node:path";
 import type { TestName } from "../suite/_suite.ts";
 import { ADVISORY_ID } from "./advisories.ts";
 import { type RequirementId, requirements } from "./requirements.ts";
@@ -11,7 +10,10 @@ import { type RequirementId, requirements } from "./requirements.ts";
 const TESTS = new URL("../", import.meta.url);
 
 /** The tests of this file and of what is made with it, whose sources have markers in texts. */
-const OWN: ReadonlySet<string> = new Set(["conformance.test.ts", "advisories.test.ts"]);
+const OWN: ReadonlySet<string> = new Set([
+  "project/conformance.test.ts",
+  "project/advisories.test.ts",
+]);
 
 /** A test with a marker, which says that it checks a requirement, or what an advisory describes. */
 export interface Marked<Id extends string = RequirementId> {
@@ -118,7 +120,7 @@ export function advisoriesIn(file: string, source: string): Marked<string>[] {
 function readTests<T>(read: (file: string, source: string) => T[]): T[] {
   const files = globSync(["**/*.test.ts", "suite/*.ts"], { cwd: TESTS }).toSorted();
   return files
-    .filter((file) => !OWN.has(basename(file)))
+    .filter((file) => !OWN.has(file))
     .flatMap((file) => read(file, readFileSync(new URL(file, TESTS), "utf8")));
 }
 

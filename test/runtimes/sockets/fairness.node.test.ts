@@ -7,6 +7,7 @@ import {
 } from "node:http2";
 import { Readable } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
+import { advisory } from "../../conformance/advisory.ts";
 import type { NodeProxy } from "../../../runtimes/node.ts";
 import { ProxyError } from "../../../src/error.ts";
 import type { RequestEnd } from "../../../src/options/observationoptions.ts";
@@ -122,6 +123,7 @@ async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
 
 describe("clients that are too slow, while others wait", () => {
   test("of responses: some connections are closed, and the others are answered", async () => {
+    advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
@@ -140,6 +142,7 @@ describe("clients that are too slow, while others wait", () => {
   }, 30_000);
 
   test("of uploads: some get 408, and the others are answered", async () => {
+    advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
