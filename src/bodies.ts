@@ -1,7 +1,7 @@
 /**
  * Interceptors that change the text or the JSON of response bodies: `fetchway/bodies`.
  *
- * Without them, the proxy passes bodies on as they are, with their content coding.
+ * Without them, the proxy passes bodies on unchanged, with their content coding.
  * @module
  */
 import { BytesBody } from "./body/bytes.ts";
@@ -28,26 +28,26 @@ import type { Interceptor } from "./transport/port.ts";
 
 export type { Interceptor } from "./transport/port.ts";
 
-/** What a function that changes a body knows of the response. The fields are a copy: change fields in `onResponse`. */
+/** The response, as a function that changes its body gets it. The fields are a copy: change fields in `onResponse`. */
 export interface ResponseHead {
   /** The status code. */
   readonly status: number;
-  /** The header fields, as the upstream has sent them. */
+  /** The header fields that the upstream has sent. */
   readonly headers: Headers;
 }
 
-/** What a function that changes a body knows of the request. */
+/** The request to the upstream, as a function that changes the response body gets it. */
 export interface RequestHead {
-  /** The method, as it goes to the upstream. */
+  /** The method that is sent to the upstream. */
   readonly method: string;
-  /** The path and query, as they go to the upstream. */
+  /** The path and query that are sent to the upstream. */
   readonly path: string;
-  /** The header fields, as they go to the upstream. */
+  /** The header fields that are sent to the upstream. */
   readonly headers: Headers;
 }
 
 /**
- * Returns the new body, or undefined to leave the response as it is, with its content coding and its fields.
+ * Returns the new body, or undefined to leave the response unchanged, with its content coding and its fields.
  * @typeParam Body a string, or what `JSON.parse` returns
  */
 export type ChangeBody<Body> = (
@@ -59,15 +59,15 @@ export type ChangeBody<Body> = (
 /** Options of `transformText` and `transformJson`. */
 export interface TransformOptions {
   /**
-   * The media types of the responses to change; `*` stands for any characters. Other responses pass unchanged, and so do
-   * event streams, partial responses (206), and responses without a body.
+   * The media types of the responses to change; `*` matches any characters. Other responses pass unchanged, and so do event
+   * streams, partial responses (206), and responses without a body.
    * @default text/* , JSON, XML and JavaScript for `transformText`; JSON for `transformJson`
    * @example ["text/html"]
    */
   types?: readonly string[];
   /**
-   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings: the proxy keeps that
-   * much in memory for each response.
+   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings: the proxy keeps up to this
+   * number in memory for each response.
    * @default 1048576
    */
   maxBytes?: number;
@@ -77,15 +77,15 @@ export interface TransformOptions {
    */
   tooLarge?: "refuse" | "pass";
   /**
-   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, because it has more
-   * than 5 of them, or because it is not in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
-   * `"pass"` passes it on unchanged.
+   * What to do with a body that cannot be read: `"refuse"` responds with 502, and `"pass"` passes it on unchanged. A body
+   * cannot be read if the runtime cannot undo its content coding, if it has more than 5 content codings, if it is not in its
+   * charset (UTF-8 unless `Content-Type` names another one), or if it is not JSON.
    * @default "refuse"
    */
   unreadable?: "refuse" | "pass";
   /**
-   * Whether requests for a part (`Range`) reach the upstream. The parts pass unchanged, so they do not fit to a body that
-   * was changed. `false` drops `Range`, and the client gets the whole body.
+   * Whether requests for a part (`Range`) reach the upstream. The parts pass unchanged, so they do not match a body that was
+   * changed. `false` drops `Range`, and the client gets the whole body.
    * @default false
    */
   ranges?: boolean;
@@ -129,7 +129,7 @@ const TEXT_TYPES = [
  *
  * The request asks the upstream only for content codings that the runtime can undo. A response is collected before it is
  * changed, up to `maxBytes`.
- * @param change returns the new text, or undefined to leave the response as it is
+ * @param change returns the new text, or undefined to leave the response unchanged
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts
@@ -153,7 +153,7 @@ export function transformText(
 /**
  * Returns an interceptor that changes the JSON of responses, as `transformText` does with text. A number that JavaScript
  * cannot represent exactly changes, such as a whole number above 2^53.
- * @param change returns the new value, or undefined to leave the response as it is
+ * @param change returns the new value, or undefined to leave the response unchanged
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts
@@ -264,7 +264,7 @@ function valuesOf(list: HeaderList, lower: string): string | undefined {
   return values.length === 0 ? undefined : values.join(", ");
 }
 
-/** Whether a response has a media type that is to be changed, and is one whole message. */
+/** Whether a response is complete, and has one of the media types to change. */
 function isChangeable({ status, headers }: UpstreamResponse, typePattern: RegExp): boolean {
   const isWhole = status >= 200 && status !== 204 && status !== 205 && status !== 206;
   const type = getHeader(headers, "content-type")?.split(";", 1)[0]?.trim().toLowerCase();
@@ -296,16 +296,16 @@ function weakenEtag(headers: HeaderList): HeaderList {
 }
 
 /**
- * Makes the `ETag` of a 304 weak if the client has asked with the weak one, which it got with a changed body. A 304 has no
- * `Content-Type` that would tell.
+ * Makes the `ETag` of a 304 weak if the client's `If-None-Match` has the weak one, which the client got with a changed body.
+ * A 304 has no `Content-Type` that would show whether its body is changed.
  */
 function weakenRevalidated(
   response: UpstreamResponse,
   { headers }: UpstreamRequest,
 ): UpstreamResponse {
   const etag = getHeader(response.headers, "etag") ?? "";
-  const asked = valuesOf(headers, "if-none-match") ?? "";
-  if (etag === "" || !asked.includes(`W/${etag}`)) return response;
+  const condition = valuesOf(headers, "if-none-match") ?? "";
+  if (etag === "" || !condition.includes(`W/${etag}`)) return response;
   return { ...response, headers: weakenEtag(response.headers) };
 }
 
@@ -384,19 +384,19 @@ function isDecodedByRuntime({ hints }: UpstreamResponse, encoding: string): bool
 }
 
 /**
- * Passes a response on that cannot be changed, or refuses it.
- * @param what the end of a sentence that begins with "the body of the response"
+ * Passes on or refuses a response that cannot be changed, as the option says.
+ * @param what the end of a sentence that begins with "the response body"
  */
 function settleChange(
-  wish: "refuse" | "pass",
+  reaction: "refuse" | "pass",
   response: UpstreamResponse,
   what: string,
   cause?: unknown,
 ): UpstreamResponse {
-  if (wish === "pass") return response;
+  if (reaction === "pass") return response;
   response.body?.cancel();
   throw new ProxyError("http_protocol_error", {
-    message: `the body of the response ${what}, so that it cannot be changed`,
+    message: `the response body ${what}, so it cannot be changed`,
     ...(cause === undefined ? {} : { cause }),
   });
 }
@@ -411,14 +411,14 @@ async function collectOrFail(held: HeldBody): Promise<Uint8Array | undefined> {
   }
 }
 
-/** @throws UnreadableError for bytes that do not have the codings */
+/** @throws UnreadableError for bytes that are not in the codings */
 async function decodeOrFail(
   encoded: Uint8Array,
   codings: readonly string[],
-  most: number,
+  maxBytes: number,
 ): Promise<Uint8Array | undefined> {
   try {
-    return await decodeBytes(encoded, codings, most);
+    return await decodeBytes(encoded, codings, maxBytes);
   } catch (thrown) {
     throw new UnreadableError(`is not in the coding ${codings.join(", ")}`, { cause: thrown });
   }
@@ -436,7 +436,7 @@ function readText(decoded: Uint8Array, type = ""): string {
   }
 }
 
-/** Returns the fields with a `Content-Type` that says UTF-8, if it says another charset. */
+/** Returns the fields with the charset UTF-8 in `Content-Type`, if `Content-Type` names another charset. */
 function toUtf8(headers: HeaderList): HeaderList {
   const type = getHeader(headers, "content-type") ?? "";
   const charset = CHARSET.exec(type)?.[1]?.toLowerCase() ?? "utf-8";

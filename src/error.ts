@@ -65,7 +65,7 @@ export interface ProxyErrorInit {
    */
   stale?: boolean;
   /**
-   * Whether the upstream has said that it did not process the request (RFC 9113 §8.7), so that a request with any method
+   * Whether the upstream has reported that it did not process the request (RFC 9113 §8.7), so that a request with any method
    * may be sent again.
    */
   unprocessed?: boolean;
@@ -88,7 +88,7 @@ export class ProxyError extends Error {
   readonly status: number;
   /** Whether a reused connection was closed before the first byte of the response. */
   readonly stale: boolean;
-  /** Whether the upstream has said that it did not process the request. */
+  /** Whether the upstream has reported that it did not process the request. */
   readonly unprocessed: boolean;
   /** The seconds after which the client should try again; undefined if that is not known. */
   readonly retryAfter: number | undefined;
@@ -134,7 +134,7 @@ export function methodNotAllowed(method: string): ProxyError {
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
-    message: `${method} cannot be sent from here`,
+    message: `the transport cannot send ${method}`,
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * The error of a programmer's mistake, such as a bad option. If a transport rejects with it, the call rejects with it too;
- * all other errors of a transport become responses.
+ * The error for a mistake in the app's code, such as a bad option. If a transport rejects with it, the call rejects with it
+ * too; all other errors of a transport become responses.
  */
 export class MisuseError extends TypeError {}
 
@@ -10,8 +10,8 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns a text that a user has written without what may be the credentials of a URL: all between its scheme, or its
- * beginning, and the last `@`. The text need not be a URL, because a mistake in it may be the reason for the message.
+ * Returns a text that a user has written, without what may be the credentials of a URL: everything between its scheme (or
+ * its beginning) and the last `@`. The text may be no valid URL, because a mistake in it may be the reason for the message.
  */
 export function cutCredentials(text: string): string {
   const at = text.lastIndexOf("@");
@@ -21,14 +21,14 @@ export function cutCredentials(text: string): string {
   return `${text.slice(0, start)}…${text.slice(at)}`;
 }
 
-/** Returns what a user has written for a message: as JSON, and without credentials. */
+/** Quotes a user's input for a message: as JSON, and without credentials. */
 export function quoteInput(value: unknown): string {
   return typeof value === "string"
     ? JSON.stringify(cutCredentials(value))
     : cutCredentials(JSON.stringify(value) ?? String(value));
 }
 
-/** Whether a function of the app has returned a promise. Those of other libraries need not be of the class `Promise`. */
+/** Whether a value is a promise. A promise of another library need not be an instance of `Promise`. */
 export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
   return typeof (returned as { then?: unknown } | null | undefined)?.then === "function";
 }
@@ -38,14 +38,14 @@ export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseL
  * true whatever it resolves to.
  * @throws TypeError that names the option
  */
-export function atOnce<T>(answer: T, option: string): T {
-  if (!isPromise(answer)) return answer;
-  answer.then(undefined, () => {});
-  throw badOption(option, "answer at once, not with a promise");
+export function refusePromise<T>(result: T, option: string): T {
+  if (!isPromise(result)) return result;
+  result.then(undefined, () => {});
+  throw badOption(option, "return the value itself, not a promise");
 }
 
-/** Makes the error of an interceptor that sends two requests with one scope. */
+/** Makes the error for an interceptor that sends two requests with one scope. */
 export function scopeEnded(): MisuseError {
-  const fix = "a scope is good for one attempt; send another with `next(request, scope.again())`";
+  const fix = "a scope serves one attempt; send another with `next(request, scope.again())`";
   return badOption("interceptors", fix);
 }

@@ -7,7 +7,7 @@ import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
-import { atOnce, badOption, isPromise } from "./misuse.ts";
+import { badOption, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
 import { mirrorDefaults } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -23,15 +23,15 @@ import type { Send } from "./transport/scope.ts";
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
 
-/** What a runtime contributes to the plans of its proxies, beside its transport. */
+/** The parts of a plan that a runtime contributes, besides its transport. */
 export interface RuntimeParts {
   /** The transport to apps in this process; without it, they are called through the transport to the network. */
   inProcess?: Transport;
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
-  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
+  /** Explains what to write instead of names that are not options; it takes precedence over the core. */
   explainOption?: Explain;
-  /** Says how a server of this runtime hands over upgrades, for the error of a server that does not. */
+  /** Explains how a server of this runtime hands over upgrades, for the error where a server does not. */
   upgradeHint?: string;
 }
 
@@ -246,9 +246,9 @@ function compileMirror(
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
 
 /** Accepts a single address only: a value that the app took from a header field may be a list of addresses. */
-function compileAddress(tell: ClientAddress): ClientAddress {
+function compileAddress(clientAddress: ClientAddress): ClientAddress {
   return (request, context) => {
-    const address = atOnce(tell(request, context), "clientAddress");
+    const address = refusePromise(clientAddress(request, context), "clientAddress");
     const isOne = typeof address === "string" && /^[\w.:%[\]-]+$/.test(address);
     return isOne ? unmapAddress(address) : undefined;
   };
@@ -288,10 +288,10 @@ export function compileRewrite({
 function readPath(returned: unknown, given: string): string {
   if (returned === undefined || returned === null) return given;
   if (typeof returned === "string") return withSlash(returned);
-  throw badOption("pathRewrite", "return a path, or nothing to leave it as it is");
+  throw badOption("pathRewrite", "return a path, or nothing to leave it unchanged");
 }
 
-/** A rule such as `{ "^/api": "" }` may take the slash at the beginning with it. */
+/** Adds the slash at the beginning, which a rule such as `{ "^/api": "" }` removes. */
 function withSlash(path: string): string {
   return path.startsWith("/") ? path : `/${path}`;
 }

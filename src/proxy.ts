@@ -20,14 +20,14 @@ import { type Target } from "./upstreams/upstreams.ts";
 export interface Runtime extends RuntimeParts {
   /**
    * Reads a web `Request` into the form that the core uses.
-   * @param rules say who the client is, where requests wait
+   * @param rules the options that identify the client of a waiting request
    */
   read(request: Request, context: Context, rules: ClientRules): Incoming;
   /** Makes the runtime's own transport. */
   createTransport(pool?: PoolOptions): Transport;
   /** Makes the `Response` that the server sends to the client. */
   respond: Respond;
-  /** Says how to proxy the request in a value that is not a `Request`, if the runtime knows such values. */
+  /** Explains how to proxy a value that is not a `Request`, if the runtime recognizes the value. */
   explainRequest?(passed: unknown): string | undefined;
 }
 
@@ -118,13 +118,13 @@ export interface ExplainedField {
   /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
   readonly reason: string;
   /**
-   * The option that decides: without it, the outcome would be another. Where more than one rule has the same effect, the
-   * reason names the options.
+   * The option that causes the outcome: without it, the outcome would be different. If several rules have the same effect,
+   * the reason names their options.
    */
   readonly option?: string | undefined;
 }
 
-/** What would become of a request. */
+/** The outcome that a request would have. */
 export interface Explanation {
   /** The request that an upstream would get; undefined if none would get one. */
   readonly request: UpstreamRequest | undefined;
@@ -132,20 +132,21 @@ export interface Explanation {
   readonly response: Response | undefined;
   /** Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined where a hook responds. */
   readonly error: unknown;
-  /** The steps by which the path has become that of the upstream request; empty if it is as it came. */
+  /** The steps that change the client's path into the path of the upstream request; empty if it is not changed. */
   readonly path: readonly string[];
   /** The header fields of the request in their order, with those that Fetchway's own client writes. */
   readonly fields: readonly ExplainedField[];
-  /** The fields of the client that are not forwarded as they came. */
+  /** The client's fields that are not forwarded unchanged. */
   readonly dropped: readonly ExplainedField[];
 }
 
-/** The member of proxies on runtimes where connections, and so requests on the wire, are Fetchway's own. */
+/** The member of proxies on runtimes where Fetchway's own client writes the requests. */
 export interface ExplainingProxy {
   /**
-   * Explains what would become of a request, field by field, without sending it. The request passes everything that it would
-   * pass on its way to the upstream: routes of a target, rewrites, `onRequest`, interceptors; not `onResponse`, `onRequestEnd`
-   * and mirrors. Nothing is counted, and its body is cancelled. The promise rejects in the same cases as that of `fetch`.
+   * Explains how a request would be forwarded, field by field, without sending it. The request passes the same steps as on
+   * its way to the upstream: routes of a target, rewrites, `onRequest` and interceptors, but not `onResponse`,
+   * `onRequestEnd` and mirrors. Nothing is counted, and its body is cancelled. The promise rejects in the same cases as that
+   * of `fetch`.
    * @param context the second argument that the server passes with the request
    * @example
    * ```ts
@@ -201,8 +202,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 }
 
 /**
- * Makes the `createProxy` of a runtime. It is apart from `bindProxyFetch`, so that a bundle has only what it imports.
- * @param extend makes the members that proxies have on this runtime alone, such as a handler for its servers
+ * Makes the `createProxy` of a runtime. It is a function of its own, so that a bundle contains only what an app imports.
+ * @param extend makes the members that proxies have only on this runtime, such as a handler for its servers
  */
 export function bindCreateProxy<OwnProxy extends Proxy>(
   runtime: Runtime,
@@ -229,9 +230,9 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
     throw badOption("pool", "use an object such as { maxSockets: 50 }");
   }
   if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
-    throw badOption("pool", "leave it out: `transport` and `fetch` have connections of their own");
+    throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
   }
-  // The option of requests is the limit of health checks as well.
+  // Health checks use the transport's own limit, so set the option of requests there as well.
   const connectTimeout = options.connectTimeout ?? pool?.connectTimeout;
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
@@ -275,7 +276,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   };
 }
 
-/** Lets work for a request outlast its response, where the server passes a function for it. */
+/** Lets work for a request outlast its response, where the server passes `waitUntil`. */
 function outlastResponse(incoming: Incoming, execution: ExecutionContext | undefined): void {
   if (typeof execution?.waitUntil !== "function") return;
   incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
@@ -300,7 +301,7 @@ function assertRequest(request: unknown, call: string, runtime: Runtime): void {
   throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);
 }
 
-/** Says how to get the web `Request` from the value that a framework passes to its handlers. */
+/** Explains how to get the web `Request` from the value that a framework passes to its handlers. */
 function findRequest(passed: unknown): string | undefined {
   const { req, request, raw } = (passed ?? {}) as Record<string, unknown>;
   if (isRequest(req)) return "pass event.req";

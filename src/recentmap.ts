@@ -1,16 +1,16 @@
 /**
- * A map that keeps the keys that were used last. It has two generations: when the younger one is full, it becomes the older
- * one, whose keys are dropped unless they have been used since. A lookup among recent keys is one lookup in a `Map`, and
- * allocates nothing; a `Map` whose keys move to its end with each use would be rebuilt again and again.
+ * A map that keeps the most recently used keys. It has two generations: when the younger one is full, it becomes the older
+ * one, and the former older one is dropped. A key that is found in the older one moves to the younger one. A recent key
+ * costs one lookup in a `Map`, and no memory; moving each used key to the end of one `Map` would rebuild that `Map` often.
  */
 export class RecentMap<Key, Value extends {}> {
-  readonly #least: number;
+  readonly #capacity: number;
   #younger: Map<Key, Value> = new Map();
   #older: Map<Key, Value> = new Map();
 
-  /** @param least the number of keys that are kept at least; there are at most twice as many */
-  constructor(least: number) {
-    this.#least = least;
+  /** @param capacity the number of keys in one generation: the map has at most twice as many keys */
+  constructor(capacity: number) {
+    this.#capacity = capacity;
   }
 
   get(key: Key): Value | undefined {
@@ -22,7 +22,7 @@ export class RecentMap<Key, Value extends {}> {
   }
 
   set(key: Key, value: Value): void {
-    if (this.#younger.size >= this.#least) {
+    if (this.#younger.size >= this.#capacity) {
       this.#older = this.#younger;
       this.#younger = new Map();
     }

@@ -1,6 +1,6 @@
 /**
- * What an app in front of a proxy needs to read a request as the proxy reads it: `fetchway/requests`. A router that compares
- * another path, or another host, than the proxy forwards protects nothing.
+ * Functions with which an app in front of a proxy reads a request as the proxy does: `fetchway/requests`. A router that
+ * compares another path or host than the proxy forwards protects nothing.
  * @module
  */
 export { TOKEN } from "./fields/token.ts";

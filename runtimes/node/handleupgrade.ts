@@ -60,7 +60,7 @@ class UpgradeIncoming extends MessageIncoming {
     this.#turn = turn;
     this.upgrade = upgrade;
     // The server has stopped parsing: the body of a request that asks for another protocol is not readable.
-    this.fault = this.body === null ? undefined : badRequest("body beside Upgrade");
+    this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
   }
 
   watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {

@@ -10,7 +10,7 @@ export class BytesBody implements BodySource {
   /** The trailer fields; undefined for none. */
   readonly trailers: HeaderList | undefined;
 
-  /** Makes a body of these bytes, which must not change any more. */
+  /** Makes a body of these bytes, which must not change afterwards. */
   constructor(bytes: Uint8Array, trailers?: HeaderList) {
     this.replay = bytes;
     this.trailers = trailers;
@@ -21,7 +21,7 @@ export class BytesBody implements BodySource {
     return this.replay.byteLength;
   }
 
-  /** The number of bytes that have arrived, which is all of them. */
+  /** The number of bytes that have arrived: all bytes of the body. */
   get buffered(): number {
     return this.replay.byteLength;
   }

@@ -112,8 +112,8 @@ function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReade
 }
 
 /**
- * Returns a chunk of a stream as bytes. Text is encoded as UTF-8, because servers such as Bun's and Node's do so, and
- * apps rely on that.
+ * Returns a chunk of a stream as bytes. Text is encoded as UTF-8, because the servers of Bun and Node do so, and apps
+ * rely on that.
  * @throws TypeError for any other chunk: if the chunk were left out, the body would look complete and be wrong
  */
 function toBytes(chunk: unknown): Uint8Array {
@@ -122,10 +122,10 @@ function toBytes(chunk: unknown): Uint8Array {
   throw notBytes();
 }
 
-/** Returns the error of a stream of something else. */
+/** Returns the error for a stream with a chunk that is not bytes. */
 export function notBytes(): TypeError {
   return new TypeError(
-    "fetchway: a body's stream gives chunks that are not bytes; use Uint8Array, " +
+    "fetchway: the stream of a body contains chunks that are not bytes; use Uint8Array, " +
       "or body.pipeThrough(new TextEncoderStream()) for strings",
   );
 }

@@ -10,23 +10,29 @@ const FORMATS: Readonly<Record<string, string>> = {
   zstd: "zstd",
 };
 
-/** The codings to ask an upstream for. Not `deflate`: some servers send it without the zlib header (RFC 9110 §8.4.1.2). */
+/**
+ * The codings that replace `*` in `Accept-Encoding`. `deflate` is missing, because some servers send it without the zlib
+ * header (RFC 9110 §8.4.1.2).
+ */
 const REQUESTED = ["gzip", "br", "zstd"];
 
-/** The number of codings of one body that are undone: a sender applies one, and a list of thousands blocks the event loop. */
+/**
+ * The maximum number of content codings that are undone for one body. Senders apply one; a list of thousands would block
+ * the event loop.
+ */
 export const MAX_CODINGS = 5;
 
 /**
- * Length of the pieces in bytes in which a decoder gets a body. Deno's decoder expands all bytes of a write before it
- * passes any on; gzip expands these to at most 4 MiB (1032 : 1).
+ * The maximum number of bytes that a decoder gets at a time. Deno's decoder decodes all of them before it returns the
+ * first result; gzip expands this number to at most 4 MiB (1032 : 1).
  */
-const PIECE = 4096;
+const DECODER_CHUNK_SIZE = 4096;
 
 const MIB = 1_048_576;
 
 /**
- * 4 MiB of zeros in formats that expand without such a limit: 16 MiB need some ten bytes of brotli, 128 KiB need four of
- * zstd (RFC 7932 §9.2, RFC 8878 §3.1.1.2).
+ * 4 MiB of zeros in the formats that have no such limit: about ten bytes of brotli can expand to 16 MiB, and four bytes
+ * of zstd to 128 KiB (RFC 7932 §9.2, RFC 8878 §3.1.1.2).
  */
 const BOMBS: Readonly<Record<string, readonly number[]>> = {
   brotli: [155, 255, 255, 63, 248, 39, 0, 226, 177, 64, 32, 247, 254, 7],
@@ -36,12 +42,13 @@ const BOMBS: Readonly<Record<string, readonly number[]>> = {
   ),
 };
 
-/** The codings that the runtime can undo; undefined before the first request, because Workers start faster then. */
+/** The codings that the runtime can undo. They are tested with the first request, so that Workers start faster. */
 let decodable: ReadonlySet<string> | undefined;
 
 /** Returns the codings that the runtime can undo with bounded memory: gzip and deflate everywhere, br and zstd on some. */
 export async function findDecodable(): Promise<ReadonlySet<string>> {
-  // No promise is shared: on Workers, one that belongs to a request of a client that has left may never settle.
+  // Do not share a promise between requests: on Workers, a promise of a request whose client has disconnected may never
+  // settle.
   return (decodable ??= await filterFormats());
 }
 
@@ -51,12 +58,12 @@ async function filterFormats(): Promise<ReadonlySet<string>> {
   return new Set(codings.filter((_, i) => areBounded[i]));
 }
 
-/** Whether the runtime has a decoder of the format, and it passes on what it has decoded before it decodes all. */
+/** Whether the runtime has a decoder for the format that returns its first result before it has decoded its whole input. */
 async function isBounded(format: string): Promise<boolean> {
   const bomb = BOMBS[format];
   if (bomb === undefined) return true;
   try {
-    const reader = decodePieces(Uint8Array.from(bomb), format).getReader();
+    const reader = decodeSlowly(Uint8Array.from(bomb), format).getReader();
     const { value } = await reader.read();
     await reader.cancel();
     return value !== undefined && value.byteLength <= MIB;
@@ -66,20 +73,20 @@ async function isBounded(format: string): Promise<boolean> {
   }
 }
 
-/** Returns what the decoder of a format makes of bytes, and gives it a piece only when its output has been read. */
-function decodePieces(bytes: Uint8Array, format: string): ReadableStream<Uint8Array> {
+/** Decodes bytes. The decoder gets a chunk only when its output for the chunk before has been read. */
+function decodeSlowly(bytes: Uint8Array, format: string): ReadableStream<Uint8Array> {
   let at = 0;
-  const pieces = new ReadableStream<Uint8Array<ArrayBuffer>>(
+  const input = new ReadableStream<Uint8Array<ArrayBuffer>>(
     {
       pull(controller) {
         if (at >= bytes.byteLength) return controller.close();
-        // A copy: a decoder that is cancelled may still read it while the body passes on unchanged.
-        controller.enqueue(copyBytes(bytes.subarray(at, (at += PIECE))));
+        // Pass a copy: a decoder that was cancelled may still read it while the original bytes are sent to the client.
+        controller.enqueue(copyBytes(bytes.subarray(at, (at += DECODER_CHUNK_SIZE))));
       },
     },
     { highWaterMark: 0 },
   );
-  return pieces.pipeThrough(new DecompressionStream(format as CompressionFormat));
+  return input.pipeThrough(new DecompressionStream(format as CompressionFormat));
 }
 
 /** Returns the codings in a value of `Content-Encoding`, in the order in which they were applied. */
@@ -89,10 +96,10 @@ export function readCodings(value: string): string[] {
 }
 
 /**
- * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo. It never asks for more than the
- * client does, because a response that is not changed reaches the client as it is.
+ * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo. It contains only codings that
+ * the client accepts, because a response that is not changed reaches the client still encoded.
  * @param value the client's value; undefined for none
- * @param decodableCodings those that the runtime can undo
+ * @param decodableCodings the codings that the runtime can undo
  */
 export function narrowAcceptEncoding(
   value: string | undefined,
@@ -102,7 +109,7 @@ export function narrowAcceptEncoding(
   const names = members.map((member) => codingNameOf(member));
   const narrowed = members.flatMap((member, i) => {
     const name = names[i] as string;
-    // The changed body has the coding `identity`, whatever the client thinks of it.
+    // The changed body is sent as `identity`, even if the client does not accept that.
     if (name === "identity" || name === "") return [];
     if (name !== "*") return decodableCodings.has(name) ? [member] : [];
     const others = REQUESTED.filter(
@@ -118,30 +125,30 @@ function codingNameOf(member: string): string {
 }
 
 /**
- * Undoes the content codings of a body, one after the other, so that the limit bounds what each of them yields.
+ * Undoes the content codings of a body, one after the other, so that the limit applies to the result of each.
  * @param codings the codings in the order in which they were applied, all of which the runtime can undo
- * @param most the maximum length in bytes of what each coding yields: a few kilobytes may expand to gigabytes
+ * @param maxBytes the maximum length of each result: a few kilobytes may expand to gigabytes
  * @returns undefined for a longer result
- * @throws what the runtime throws for bytes that do not have the coding
+ * @throws the runtime's own error for bytes that are not in the coding
  */
 export async function decodeBytes(
   bytes: Uint8Array,
   codings: readonly string[],
-  most: number,
+  maxBytes: number,
 ): Promise<Uint8Array | undefined> {
   let decoded = bytes;
   for (const coding of codings.toReversed()) {
     if (decoded.byteLength === 0) return decoded;
-    const yielded = await readUpTo(most, decodePieces(decoded, FORMATS[coding] ?? ""));
-    if (yielded === undefined) return undefined;
-    decoded = yielded;
+    const result = await readUpTo(maxBytes, decodeSlowly(decoded, FORMATS[coding] ?? ""));
+    if (result === undefined) return undefined;
+    decoded = result;
   }
   return decoded;
 }
 
-/** Reads a stream to its end; returns undefined if it is longer than so many bytes. */
+/** Reads a stream to its end; returns undefined if it is longer than `maxBytes`. */
 async function readUpTo(
-  most: number,
+  maxBytes: number,
   stream: ReadableStream<Uint8Array>,
 ): Promise<Uint8Array | undefined> {
   const reader = stream.getReader();
@@ -151,7 +158,7 @@ async function readUpTo(
     const { value, done } = await reader.read();
     if (done) return concat(chunks);
     length += value.byteLength;
-    if (length > most) {
+    if (length > maxBytes) {
       await reader.cancel();
       return undefined;
     }

@@ -4,8 +4,8 @@ import { type BodySource, pipe, type Sink, type StreamOptions } from "./source.t
 import { toWebStream } from "./web.ts";
 
 /**
- * Collects the chunks of a body up to a limit. If the body is longer, it is still whole: taken as a body, this object
- * writes the chunks that it has collected, and passes the other chunks on as they arrive.
+ * Collects the chunks of a body up to a limit. If the body is longer, no byte of it is lost: this object is then a body
+ * that first writes the chunks that it has collected, and passes the other chunks on as they arrive.
  *
  *     source → write() → chunks in memory            while `collect()` is pending
  *     source → write() → the sink of `pipeTo(sink)`  afterwards, with the backpressure of that sink
@@ -16,11 +16,11 @@ export class HeldBody implements BodySource, Sink {
   readonly #chunks: Uint8Array[] = [];
   #size = 0;
   #sink: Sink | undefined;
-  /** Tells the source that there is room again, while it waits for that. */
+  /** The callback of the source, while it waits for room; undefined while it does not wait. */
   #onDrain: (() => void) | undefined;
   #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
   #reject: ((reason: unknown) => void) | undefined;
-  /** Ends the sink in the way in which the source has ended; undefined until then. */
+  /** Ends or fails a sink, as the source has done; undefined until the source ends. */
   #finish: ((sink: Sink) => void) | undefined;
   #isCancelled = false;
 
@@ -75,7 +75,7 @@ export class HeldBody implements BodySource, Sink {
 
   // ── the body ──
 
-  /** Returns undefined always: the body is longer than what may be kept in memory. */
+  /** Always returns undefined: the body is longer than what may be kept in memory. */
   whole(): undefined {}
 
   pipeTo(sink: Sink): void {

@@ -12,7 +12,7 @@ export function tooLarge(limit: number): ProxyError {
   });
 }
 
-/** What a limited body needs of the scope of its exchange. */
+/** The part of an exchange's scope that a limited body uses. */
 interface Abortable {
   abort(reason: unknown): void;
 }

@@ -1,24 +1,24 @@
 /**
  * The memory of chunks: which code may keep a chunk, and for how long.
  *
- * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe, but slow. So a sink
+ * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. Copying every chunk would be safe, but slow. So a sink
  * says in `Sink.memory` what it does with its chunks. The source then passes the chunk itself if that chunk has the
- * property in the last column, and else a copy that has it:
+ * property in the last column, and otherwise a copy that has it:
  *
  * | `memory`     | the sink                                           | the chunk that the source passes                |
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
  * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
- * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
+ * | `"borrowed"` | reads the bytes, and does not report when          | never changes, and may share its ArrayBuffer    |
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
  * |              | sent; no other code sees them                      | `release`                                       |
  *
  * The bytes that `BodySource.whole()` returns belong to the caller, unless the body has them in `replay` as well: no code
  * may then change them.
  *
- * More words:
+ * Further terms:
  *
- * - *Shared* memory holds the bytes of one read, which several chunks are views of. A `ReadMemory` knows which chunks lie in
- *   such memory, or in memory that is freed.
+ * - *Shared* memory holds the bytes of one read, and several chunks are views of it. A `ReadMemory` knows which chunks lie
+ *   in shared memory, or in memory that is freed.
  * - A socket says with each read whether its reader *may keep* the memory. If so, the reader uses it for one chunk. It copies
  *   the other chunks of the read, so that each chunk has an ArrayBuffer of its own.
  * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
@@ -28,17 +28,17 @@
 export type Ownership = "owned" | "borrowed" | "returned";
 
 /**
- * Called once when a sink does not need a chunk any more.
+ * Called once when a sink no longer needs a chunk.
  * @param error why the memory of the chunk must be left alone: the chunk was not sent, and the system may still read it, or
  * other code may keep it
  */
 export type Release = (error?: Error | null) => void;
 
-/** A transport's memory that is freed, or in which not every chunk has an ArrayBuffer of its own. */
+/** The memory into which a transport reads chunks, where they share an ArrayBuffer, or are freed after use. */
 export interface ReadMemory {
   /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
-  /** Returns the bytes of a chunk in memory of their own, which may be the chunk itself. */
+  /** Returns the bytes of a chunk in an ArrayBuffer of their own. This may be the chunk itself. */
   copyOut(chunk: Uint8Array): Uint8Array;
   /**
    * Frees the memory of a chunk, which no code may read afterwards. Undefined if the transport neither frees nor changes the
@@ -58,7 +58,7 @@ export const sharedMemory: ReadMemory = {
 
 const encoder = new TextEncoder();
 
-/** Returns a text in UTF-8. */
+/** Encodes a text in UTF-8. */
 export function encodeText(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(text);
 }

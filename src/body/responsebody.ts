@@ -22,13 +22,13 @@ export interface Inlet {
   cancel(reason: ProxyError): void;
 }
 
-/** What a response body needs of the scope of its attempt. */
+/** The part of an attempt's scope that a response body uses. */
 export interface BodyScope {
-  /** A chunk has arrived. */
+  /** Reports that a chunk has arrived. */
   touch(): void;
   /** Pauses or resumes the idle timeout: the client takes no chunks, or takes them again. */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
-  /** The body has ended. */
+  /** Reports that the body has ended. */
   end(): void;
 }
 
@@ -46,9 +46,9 @@ export class ResponseBody implements BodySource {
   readonly length: number | undefined;
   /** The number of bytes that have arrived, but were not taken yet. */
   buffered = 0;
-  /** The reason why the body has failed; undefined as long as it has not failed. */
+  /** The reason why the body has failed; undefined if it has not failed. */
   error: ProxyError | undefined;
-  /** Whether the transport was told to pause. */
+  /** Whether the transport is paused. */
   isPaused = false;
   readonly #scope: BodyScope;
   readonly #inlet: Inlet;
@@ -68,10 +68,10 @@ export class ResponseBody implements BodySource {
 
   /**
    * Makes the body of a response whose headers have arrived.
-   * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
+   * @param inlet the transport's side, which is called when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param readMemory tells which chunks share an ArrayBuffer, or are freed after use; undefined if each chunk has an
-   * ArrayBuffer of its own, which is not freed. `sharedMemory` is for clients whose chunks are views of larger buffers
+   * @param readMemory identifies the chunks that share an ArrayBuffer, or are freed after use; undefined if each chunk has
+   * an ArrayBuffer of its own, which is not freed. `sharedMemory` is for clients whose chunks are views of larger buffers
    */
   constructor(scope: BodyScope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
     this.#scope = scope;
@@ -130,13 +130,13 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
-  /** Returns those of the names in `Trailer` that trailer fields may have. */
+  /** Returns the names in a value of `Trailer` that trailer fields may have; undefined for none. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }
 
   /**
-   * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   * Returns all bytes if all of them have arrived, and otherwise undefined; after undefined, the body can still be taken.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined {
@@ -211,7 +211,7 @@ export class ResponseBody implements BodySource {
     return bytes;
   }
 
-  /** Writes a chunk to a sink: the chunk itself if its memory allows what `sink.memory` says, and else a copy. */
+  /** Writes a chunk to a sink: the chunk itself if its memory allows what `sink.memory` says, and otherwise a copy. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
     const readMemory = this.#readMemory;
     if (readMemory === undefined || !readMemory.has(chunk)) return sink.write(chunk);

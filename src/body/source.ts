@@ -31,13 +31,13 @@ export const HIGH_WATER_MARK = 65_536;
  */
 export interface Sink {
   /**
-   * Whether nothing has been read from the sink so far: the app may have dropped the response, so that it is never read.
-   * Left out by a sink that writes to a connection, which always takes what is written.
+   * Whether nothing has been read from the sink so far: the app may have dropped the response, and never read it. Left out
+   * by a sink that writes to a connection, where no app can drop the response.
    */
   readonly isUnread?: boolean;
   /**
-   * The number of bytes that were written and still wait for the receiver, which decreases while the receiver takes them.
-   * Left out where only whole chunks are known to be taken.
+   * The number of bytes that were written and that the receiver has not taken yet. Left out where the sink learns only
+   * that a whole chunk has been taken.
    */
   readonly unsent?: number;
   /**
@@ -46,7 +46,7 @@ export interface Sink {
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
   write(chunk: Uint8Array, release?: Release): boolean;
-  /** Calls the callback once, when there is room again. A callback costs less than a promise for each wait would. */
+  /** Calls the callback once, when there is room again. A callback costs less than a promise for each wait. */
   onDrain(callback: () => void): void;
   /** Sends the head of the message without waiting for the first chunk, because no chunk has arrived yet. */
   flush?(): void;
@@ -61,7 +61,7 @@ export interface Sink {
    *
    * - `"owned"`: the sink keeps, changes or transfers the ArrayBuffer, or passes it to other code. So the ArrayBuffer
    *   must not hold other bytes.
-   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. So the bytes must never
+   * - `"borrowed"`: the sink only reads the bytes, and does not report when they are sent. So the bytes must never
    *   change. The ArrayBuffer may hold other bytes as well.
    * - `"returned"`: like `"borrowed"`, but no other code can see the chunk, and the sink calls `release` when the chunk
    *   has been sent.
@@ -102,18 +102,18 @@ export interface WholeOptions {
  */
 export interface BodySource {
   /**
-   * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   * Returns all bytes if all of them have arrived, and otherwise undefined; after undefined, the body can still be taken.
    *
-   * The bytes belong to the caller, unless it has asked for borrowed ones, or `replay` has them: the caller must then not
-   * change or transfer them, because they may be sent again.
+   * The bytes belong to the caller, unless the caller has asked for borrowed bytes, or `replay` holds them: the caller must
+   * then not change or transfer them, because they may be sent again.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined;
   /**
-   * Writes the body to a sink, with backpressure, and tells the sink of the end or the failure.
+   * Writes the body to a sink, with backpressure, and then ends or fails the sink.
    *
    * A source may return a promise that is resolved at the end. If `pipeTo` throws, or the promise rejects, the caller
-   * tells the sink of the failure.
+   * fails the sink.
    */
   pipeTo(sink: Sink): void | Promise<void>;
   /** Returns the body as a web stream. */
@@ -130,7 +130,7 @@ export interface BodySource {
   measure?(): Promise<BodySource | null>;
   /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
   readonly awaitsContinue?: boolean;
-  /** Whether no code has begun to take the body, or has cancelled it. An attempt that fails before leaves it to another one. */
+  /** Whether no code has begun to take the body, or has cancelled it: another attempt can still send it. */
   readonly isUntouched?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
@@ -138,26 +138,25 @@ export interface BodySource {
   readonly length?: number | undefined;
   /** The number of bytes that have arrived, but were not taken yet; undefined if the source does not know. */
   readonly buffered?: number | undefined;
-  /** The reason why the body has failed; undefined as long as it has not failed. */
+  /** The reason why the body has failed; undefined if it has not failed. */
   readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended; undefined for none. */
   readonly trailers?: HeaderList | undefined;
   /**
    * @internal Makes the body drop trailer fields with these names, and those that the message's `Connection` nominates. The
-   * core calls it before the body is taken. Bodies that never have trailer fields do not need it.
+   * core calls it before the body is taken. Left out by bodies that never have trailer fields.
    */
   restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
   /**
-   * @internal Returns those of the announced names (`Trailer`) that this body's trailer fields may have; undefined for none.
-   * Bodies that never have trailer fields do not need it: bundles with such bodies alone leave out the list of names.
+   * @internal Returns the announced names (`Trailer`) that this body's trailer fields may have; undefined for none. Left out
+   * by bodies that never have trailer fields: a bundle with no other bodies then leaves out the list of forbidden names.
    */
   announceTrailers?(names: string): string | undefined;
 }
 
 /**
- * Writes a body to a sink, and tells the sink of the failure if `pipeTo` throws or rejects. `pipeTo` throws if the body
- * is taken twice, and may throw in a body that an interceptor has made. On Node, a rejection without a handler would
- * end the process.
+ * Writes a body to a sink, and fails the sink if `pipeTo` throws or rejects. `pipeTo` throws if the body is taken twice,
+ * and may throw in a body that an interceptor has made. On Node, a rejection without a handler would end the process.
  */
 export function pipe(body: BodySource, sink: Sink): void {
   try {
@@ -186,16 +185,16 @@ export function alreadyTaken(): TypeError {
   );
 }
 
-/** The parts of a request that tell whether its body may go unread. */
+/** The parts of a request that decide whether its body may go unread. */
 interface MethodAndBody {
   readonly method: string;
   readonly body: BodySource | null;
 }
 
 /**
- * Whether a request has a body that its upstream may not read, and may take for the next request on the connection: "content
- * received in a GET request has no generally defined semantics" (RFC 9110 §9.3.1), and neither has that of HEAD and DELETE. It is
- * sent with `Connection: close`, after which a server processes nothing more (RFC 9112 §9.6), and it is sent once.
+ * Whether an upstream may leave the body of a request unread, and take it for the next request on the connection: "content
+ * received in a GET request has no generally defined semantics" (RFC 9110 §9.3.1), and the same holds for HEAD and DELETE.
+ * Such a request is sent only once, with `Connection: close`, after which a server processes nothing more (RFC 9112 §9.6).
  */
 export function mayGoUnread({ method, body }: MethodAndBody): boolean {
   return body !== null && (method === "GET" || method === "HEAD" || method === "DELETE");

@@ -30,7 +30,7 @@ export class StreamBody implements BodySource {
     this.length = length;
   }
 
-  /** Returns undefined always: a stream does not tell whether its bytes have arrived. */
+  /** Always returns undefined: a stream does not show whether its bytes have arrived. */
   whole(): undefined {}
 
   /** Returns the stream itself, or a stream around it if an option is set. */
@@ -42,7 +42,7 @@ export class StreamBody implements BodySource {
     return isAsIs ? this.#stream : toWebStream(this, options);
   }
 
-  /** Reads the stream and writes its chunks to a sink. It waits before a chunk until the sink has room. */
+  /** Reads the stream and writes its chunks to a sink. Before each further chunk, it waits until the sink has room. */
   async pipeTo(sink: Sink): Promise<void> {
     if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
     this.isUntouched = false;
@@ -74,7 +74,7 @@ export class StreamBody implements BodySource {
     }
   }
 
-  /** Writes a chunk. Returns undefined if the next chunk can be read now, else a promise that resolves when it can. */
+  /** Writes a chunk. Returns undefined if the next chunk can be read now, or a promise that resolves when it can. */
   #write(chunk: Uint8Array, sink: Sink, reader: ChunkReader): Promise<void> | undefined {
     const isKept = this.replay !== undefined;
     if (isKept || sink.memory !== "returned" || !reader.reuses) {

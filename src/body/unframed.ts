@@ -6,17 +6,17 @@ import type { BodySource } from "./source.ts";
 import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
-const MOST_BYTES = 1_048_576;
+const MAX_BYTES = 1_048_576;
 /** The number of chunks at which a body is streamed: each chunk costs memory in addition to its bytes. */
-const MOST_CHUNKS = 1024;
+const MAX_CHUNKS = 1024;
 /**
  * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
  * counted, because each lets one turn of the event loop pass, however long that takes, and Node needs up to two turns
  * for each part of a `Blob`.
  */
-const SILENT_TIMERS = 3;
+const MAX_SILENT_TIMERS = 3;
 /** The number of timers that fire before the body is streamed, even if every turn brings a chunk. */
-const MOST_TIMERS = 12;
+const MAX_TIMERS = 12;
 
 type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
@@ -25,7 +25,7 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
  * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
  * has no body (RFC 9112 §6.3).
  *
- * A `Request` does not tell the length of the value that it was constructed from. But the stream of a string, of bytes,
+ * A `Request` does not expose the length of the value that it was constructed from. But the stream of a string, of bytes,
  * of a `Blob` or of a form ends within a few turns of the event loop. A body that ends in that time is sent with its
  * length, and can be sent again.
  */
@@ -41,7 +41,7 @@ export class UnframedBody extends StreamBody {
 
   /**
    * Waits for the first chunk without a time limit, and then for the end, but only a few turns of the event loop.
-   * @returns `null` for an empty body, the bytes of a body that has ended, else a stream of the whole body
+   * @returns `null` for an empty body, the bytes of a body that has ended, and otherwise a stream of the whole body
    * @throws ProxyError for a body that failed
    * @throws TypeError for a chunk that is not bytes
    */
@@ -57,8 +57,8 @@ export class UnframedBody extends StreamBody {
         const { byteLength } = next.value;
         if (byteLength > 0) chunks.push(next.value);
         size += byteLength;
-        const isTooMuch = chunks.length > 1 && size > MOST_BYTES;
-        if (isTooMuch || chunks.length >= MOST_CHUNKS) return resumeBody(chunks, reader);
+        const isTooMuch = chunks.length > 1 && size > MAX_BYTES;
+        if (isTooMuch || chunks.length >= MAX_CHUNKS) return resumeBody(chunks, reader);
         const pending = readNext(reader);
         next = chunks.length === 0 ? await pending : await turns.wait(pending);
         if (next === undefined) return resumeBody(chunks, reader, pending);
@@ -96,7 +96,7 @@ class TurnTimer {
   #tick(): void {
     this.#fired++;
     this.#silent++;
-    if (this.#silent >= SILENT_TIMERS || this.#fired >= MOST_TIMERS) this.#giveUp?.();
+    if (this.#silent >= MAX_SILENT_TIMERS || this.#fired >= MAX_TIMERS) this.#giveUp?.();
     else this.#timer = setTimeout(() => this.#tick());
   }
 }

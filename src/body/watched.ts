@@ -4,12 +4,12 @@ import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
-/** Called when a body was taken, or with the reason why it broke off. */
+/** Called when a body has been taken to its end, or with the reason why it broke off. */
 type OnEnd = (reason?: unknown) => void;
 /** Called with the number of bytes that were taken so far. */
 type OnBytes = (bytes: number) => void;
 
-/** A body that tells when it is over, and how many bytes of it were taken. */
+/** A body that reports when it is over, and how many bytes of it were taken. */
 export class WatchedBody extends PassBody {
   readonly #onEnd: OnEnd;
   readonly #onBytes: OnBytes | undefined;

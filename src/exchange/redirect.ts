@@ -1,7 +1,7 @@
 import { replayOf } from "../body/replay.ts";
 import { mayGoUnread } from "../body/source.ts";
 import { getHeader, NameSet, toHeaders, withoutNames, type HeaderList } from "../fields/headers.ts";
-import { atOnce } from "../misuse.ts";
+import { refusePromise } from "../misuse.ts";
 import { parseReference } from "../response/location.ts";
 import { parseTarget } from "../target/target.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
@@ -16,7 +16,7 @@ export function compileRedirectPolicy(
 ): RedirectPolicy {
   if (targets === "same-origin") return (from, to) => from.origin === to.origin;
   if (targets === "any") return (from, to) => from.protocol === "http:" || to.protocol === "https:";
-  return (_, to) => atOnce(targets(to), "redirectTargets");
+  return (_, to) => refusePromise(targets(to), "redirectTargets");
 }
 
 /** Fields that describe the content, and are dropped together with it (Fetch standard: request-body-header name). */

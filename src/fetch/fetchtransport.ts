@@ -25,7 +25,7 @@ import { toResponseStream } from "./responsestream.ts";
 /** The runtime's `fetch`, or a function with the same interface. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
 
-/** A `fetch` function that sends requests, and how it differs from others. */
+/** A `fetch` function that sends requests, and its differences from the standard. */
 export interface FetchClient extends StreamClient {
   readonly name: string;
   readonly capabilities: Capabilities;
@@ -54,8 +54,8 @@ export interface FetchClient extends StreamClient {
    */
   readonly watchesBodies?: boolean;
   /**
-   * Whether the body of a response without a URL was not decoded: an app has constructed it. A function in place of `fetch` decodes
-   * each body, also if it returns a copy of the response, which has no URL either.
+   * Whether a response without a URL was constructed by an app, so that its body was not decoded. It is not set for a
+   * function in place of `fetch`, which may return a copy of a decoded response: a copy has no URL either.
    */
   readonly constructsResponses?: boolean;
   /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */
@@ -106,7 +106,7 @@ export function createFetchTransport(client: FetchClient): Transport {
       scope.onAbort({ fail: stop });
       try {
         client.prepare?.(request);
-        // No URL leads to `OPTIONS *`.
+        // No URL can express the request target of `OPTIONS *`.
         if (request.path === "*") throw unsendable("OPTIONS *");
         const init = toInit(request, attempt);
         const isRaw = client.rawBodies !== undefined && scope.mayAbort(false);
@@ -166,8 +166,7 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
 }
 
 /**
- * Refuses field values with control characters: Bun's `fetch` sends them as they are, and other `fetch` functions
- * throw.
+ * Refuses field values with control characters: Bun's `fetch` sends them unchanged, and other `fetch` functions throw.
  * @throws ProxyError that names the field
  */
 function checkValues(list: HeaderList): void {
@@ -195,7 +194,7 @@ function toUpstreamResponse(
     const hints = { fields: { headers: response.headers, list: headers } };
     return { status, statusText, headers, body: null, webSocket, hints };
   }
-  // Read the URL last: it is a new string.
+  // Read `url` last, because each read creates a string.
   const isDecoded =
     wasDecoded(client.capabilities.decodes, headers) &&
     !(client.constructsResponses === true && response.url === "");

@@ -45,16 +45,16 @@ export interface FetchAttempt<Client extends StreamClient = StreamClient> {
   readonly scope: Scope;
   /** Aborts the fetch. */
   readonly controller: AbortController;
-  /** Whether `fetch` was given a stream of the proxy's that has not ended yet; pipes do not count. */
+  /** Whether `fetch` has a stream that the proxy made and that has not ended yet; pipes do not count. */
   isUploading: boolean;
   /** Whether the promise of `fetch` is settled. */
   isSettled: boolean;
 }
 
 /**
- * Returns a request body as a stream for `fetch`. A small stream that the runtime can send is returned as it is.
- * Otherwise, each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes,
- * such as workerd, would end the body as if it were complete.
+ * Returns a request body as a stream for `fetch`. A small stream that the runtime can send is returned unchanged.
+ * Otherwise, each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some
+ * runtimes, such as workerd, would end the body as if it were complete.
  * @param length the length that the request declares; undefined if it declares none
  */
 export function toRequestStream(
@@ -69,8 +69,8 @@ export function toRequestStream(
   if (length !== undefined && length <= SMALL_BODY && isKnown) return stream;
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
-    // `fetch` may reject with an error of its own, so the scope keeps this one. After the response headers, the promise
-    // of `fetch` is settled, and cannot report the error.
+    // `fetch` may reject with another error, so the scope keeps this one. After the response headers, the promise of
+    // `fetch` is settled, and cannot report the error.
     scope.abort(error);
     controller.abort(error);
     return error;
@@ -119,8 +119,8 @@ export function toRequestStream(
 
 /**
  * Stops the request body if it was not read to its end, by aborting the fetch. It is called when the response is
- * complete, or when there will be no response. Without it, no code would cancel a stream that an app's function was
- * given and does not read.
+ * complete, or when there will be no response. Without it, no code would cancel a stream that an app has received but does
+ * not read.
  */
 export function stopRequestStream({ isUploading, controller }: FetchAttempt): void {
   if (!isUploading) return;
@@ -202,7 +202,7 @@ async function pumpRequest(
     }
     if (next.done) return await sink.close();
   } catch (thrown) {
-    // Either the source or the pipe has failed: tell both.
+    // Either the source or the pipe has failed: stop both.
     await Promise.allSettled([source.cancel(thrown), sink.abort(thrown)]);
     return;
   }
@@ -216,8 +216,8 @@ async function pumpRequest(
   try {
     await stream.pipeTo(writable, { preventAbort: true });
   } catch (thrown) {
-    // workerd gives the same error whether the client or the upstream is gone. `preventAbort` has left the pipe open, so that
-    // `fetch` settles only if the upstream is gone or has responded, and keeps waiting for the body if the client is gone.
+    // workerd throws the same error whether the client or the upstream has disconnected. `preventAbort` has left the pipe
+    // open: `fetch` settles if the upstream has disconnected or responded, and otherwise keeps waiting for the body.
     await new Promise((resolve) => setTimeout(resolve, REPORT_TIME));
     if (!attempt.isSettled) fail(thrown);
     await writable.abort(thrown).catch(() => {});

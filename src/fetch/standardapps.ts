@@ -2,7 +2,7 @@ import type { Transport } from "../transport/port.ts";
 import { STANDARD } from "./fetchtransport.ts";
 import { createInProcessTransport } from "./inprocess.ts";
 
-/** The transport to apps on runtimes that call apps as the Fetch standard says: all but workerd. */
+/** The transport to apps on runtimes that call apps with a standard `Request`: all but workerd. */
 export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport(
   () => ({ receive: holdToLength }),
   STANDARD,

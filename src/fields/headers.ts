@@ -9,16 +9,16 @@ export type HeaderList = string[];
 /**
  * A set of field names with a fast lookup: it compares the lengths first, and allocates nothing.
  *
- * All characters but letters and digits equal `-`, because CGI-like upstreams cannot distinguish `X_Forwarded_For` or
- * `X.Forwarded.For` from `X-Forwarded-For` (CVE-2026-30851, CVE-2026-88011).
+ * Every character that is not a letter or a digit matches `-`, because CGI-like upstreams cannot distinguish
+ * `X_Forwarded_For` or `X.Forwarded.For` from `X-Forwarded-For` (CVE-2026-30851, CVE-2026-88011).
  */
 export class NameSet {
   readonly #byLength: (readonly string[])[];
   readonly #prefixes: readonly string[];
 
   /**
-   * @param base a set; this set contains all its names as well
-   * @param prefixes what other names in the set begin with, in lower case, such as `x-forwarded-`
+   * @param base another set, whose names this set contains as well
+   * @param prefixes beginnings of further names in the set, in lower case, such as `x-forwarded-`
    */
   constructor(names: Iterable<string>, base?: NameSet, prefixes: readonly string[] = []) {
     this.#byLength = base === undefined ? [] : base.#byLength.slice();
@@ -48,7 +48,7 @@ export class NameSet {
 const HYPHEN = 0x2d;
 
 /**
- * Whether a name begins with a text once it is folded as `foldName` does.
+ * Whether a name, folded as by `foldName`, begins with a text.
  * @param folded the text, not longer than the name
  */
 function foldsTo(name: string, folded: string): boolean {
@@ -68,8 +68,8 @@ function isLetterOrDigit(code: number): boolean {
 }
 
 /**
- * Whether a field has this name. Most names differ in their length or their first letter, and none is copied, as
- * `toLowerCase` would.
+ * Whether a field has this name, in any letter case. Most names differ in their length or first letter, so comparing
+ * characters is cheaper than `toLowerCase`, which copies the name.
  * @param lower the name in lower case
  */
 export function isName(name: string, lower: string): boolean {
@@ -82,14 +82,14 @@ export function isName(name: string, lower: string): boolean {
   return true;
 }
 
-/** Returns a name as a CGI-like upstream may read it: in lower case, with `-` for all other characters than letters and digits. */
+/** Returns a name as a CGI-like upstream may read it: in lower case, with `-` for all characters but letters and digits. */
 export function foldName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "-");
 }
 
 /**
- * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and
- * `te` are removed as hop-by-hop fields, and `""` is an empty member of the list.
+ * Options of `Connection` for which `withoutNominated` drops no field: `close` is not the name of a field, `keep-alive`,
+ * `upgrade` and `te` are dropped as hop-by-hop fields, and `""` is an empty member of the list.
  */
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 
@@ -127,7 +127,7 @@ export function withoutNames(list: HeaderList, names: NameSet): HeaderList {
   return left;
 }
 
-/** Returns a list with one field of this name in place of all fields of this name. */
+/** Returns a list in which one field with this value replaces all fields of this name. */
 export function setHeader(headers: HeaderList, name: string, value: string): HeaderList {
   return [...deleteHeader(headers, name), name, value];
 }

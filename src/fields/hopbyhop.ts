@@ -16,9 +16,10 @@ export const HOP_BY_HOP: readonly string[] = [
   "upgrade",
 ];
 
-/** Fields that are not forwarded, although an app may set them, and `forwardHeaders` may make an exception. */
+/** Dropped fields of the client that an app may still set, or forward with the option `forwardHeaders`. */
 const REQUEST_REFUSED: readonly string[] = [
-  // CGI-like upstreams take it for the variable HTTP_PROXY, the proxy of their own requests (httpoxy, CVE-2016-5385).
+  // CGI-like upstreams store it in the variable HTTP_PROXY, which sets a proxy for their own requests (httpoxy,
+  // CVE-2016-5385).
   "proxy",
   // It is meant for this proxy (RFC 9110 §11.7.2).
   "proxy-authorization",
@@ -33,7 +34,7 @@ export const REQUEST_DROPPED: readonly string[] = [
   ...REQUEST_REFUSED,
 ];
 
-/** Fields of a request that follow from its connection, body and target. No option and no hook sets them. */
+/** Fields of a request that are derived from its connection, body and target. No option and no hook sets them. */
 export const REQUEST_DERIVED: NameSet = new NameSet(
   REQUEST_DROPPED.filter((name) => !REQUEST_REFUSED.includes(name)),
 );

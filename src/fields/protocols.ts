@@ -1,8 +1,8 @@
 import { getHeaders, type HeaderList, trimOws } from "./headers.ts";
 
 /**
- * Returns the first protocol of an `Upgrade` field that is carried. A protocol may have a version (`name/version`), which
- * counts only where the version is named in `carried` as well.
+ * Returns the first protocol in an `Upgrade` field that is carried. A protocol with a version (`name/version`) is also
+ * carried if `carried` contains only its name.
  */
 export function chooseProtocol(upgrade: string, carried: readonly string[]): string | undefined {
   for (const offer of upgrade.toLowerCase().split(",")) {

@@ -89,7 +89,7 @@ export function cleanTrailerNames(value: string, dropped?: NameSet): string | un
   return left.length === 0 ? undefined : left.join(", ");
 }
 
-/** Returns the announcement of trailer fields that have arrived. */
+/** Returns the value of `Trailer` that announces these trailer fields. */
 export function namesOf(trailers: HeaderList): string {
   return [...new Set(trailers.filter((_, i) => i % 2 === 0))].join(", ");
 }

@@ -6,14 +6,14 @@ import type { ResolvedAddress, FoundAddresses } from "./connector.ts";
  */
 const WORTH_A_CONNECTION = 8;
 /**
- * The maximum number of requests by which an address counts as behind the most used one. Without this maximum, an address
- * that was unused for long would get all requests until it has caught up.
+ * The maximum number of requests by which an address lags behind the most used one. Otherwise, an address that was unused
+ * for a long time would get all requests until it has caught up.
  */
 const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 
 /** Balances requests over the IP addresses of one host name. */
 export class AddressBalancer {
-  /** The number of addresses; 0 if no name was resolved. It is a field, not a getter, because each request reads it. */
+  /** The number of addresses; 0 if no name was resolved. A field instead of a getter, because each request reads it. */
   size = 0;
   /** The number of requests by address. */
   readonly #counts: Map<string, number> = new Map();

@@ -25,9 +25,9 @@ const CONTINUE_TIMEOUT = 1_000;
 const OWN_MEMORY: ChunkMemory = {};
 
 /**
- * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection, the pool calls
- * `join` with it, and `send` once it is established, and the connection calls `onHead`, `onChunk` and `onEnd` with the response. `fail` may be called at
- * any time.
+ * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection, the pool calls `join`
+ * with it, and `send` when it is established, and the connection calls `onHead`, `onChunk` and `onEnd` with the response.
+ * `fail` may be called at any time.
  */
 export class Attempt implements Job, Inlet {
   readonly newConnection: boolean;
@@ -118,7 +118,7 @@ export class Attempt implements Job, Inlet {
     return this.place && this.#pool?.explainWait(this.place.since);
   }
 
-  // ── the client that the request counts for, while others wait ──
+  // ── the claim: the client that the request counts for, while other requests wait ──
 
   get clientKey(): string | undefined {
     return this.#scope.client.clientKey;
@@ -296,10 +296,10 @@ export function assertHead({ method, path, upstream, host, headers }: HeadStart)
 const VERSION_AND_HOST = " HTTP/1.1\r\nHost: ";
 
 /**
- * Returns the head of a request that `assertHead` has accepted. Each character is written as a byte at once: the strings
- * between would take several times the memory of the head.
+ * Returns the head of a request that `assertHead` has accepted. Each character is written directly as a byte: intermediate
+ * strings would take several times the memory of the head.
  * @param end the fields that are known only when the request is sent: see `writeHeadEnd`
- * @param room the number of bytes to leave unset behind the head, for a body
+ * @param room the number of bytes to leave unset after the head, for a body
  */
 export function writeHead(
   codec: Codec,
@@ -340,10 +340,9 @@ const CLOSE = "Connection: close\r\n\r\n";
 type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
 
 /**
- * Returns the rest of a head: the message framing, what the request says about trailer fields, and whether the connection
- * is to stay open.
+ * Returns the rest of a head: the message framing, the fields about trailers, and whether the connection should stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
- * @param request the parts of the request that end at this connection: trailer fields, and the protocol to switch to
+ * @param request the parts of the request that are only for this connection: trailers, and the protocol to switch to
  */
 export function writeHeadEnd(
   method: string,
@@ -382,7 +381,7 @@ export function writeWhole(
 ): void {
   connection.markRequestComplete();
   const length = body?.byteLength ?? 0;
-  // A small body is copied behind the head, and so sent in the same write.
+  // A small body is copied after the head, so that both are sent in one write.
   const room = length <= SMALL ? length : 0;
   const head = writeHead(connection.codec, request, end, room);
   if (body !== undefined && room > 0) head.set(body, head.byteLength - room);

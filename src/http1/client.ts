@@ -35,7 +35,7 @@ const MAX_POOLS = 1000;
 /** Milliseconds between removals of unused pools. */
 const EVICTION_INTERVAL = 60_000;
 
-/** Calls `attempt.begin(pool)` later. */
+/** Schedules a call of `attempt.begin(pool)`; see `ClientParts.schedule`. */
 export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
 
 /** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
@@ -52,7 +52,7 @@ export type SharedPool = Pool & {
   send(...attempt: AttemptArguments): void;
 };
 
-/** What an HTTP/2 client shares with the HTTP/1.1 client of the same transport. */
+/** The parts of the HTTP/1.1 client that an HTTP/2 client of the same transport uses. */
 export interface SharedParts extends PoolParts {
   readonly beginLater: BeginLater | undefined;
   /**
@@ -80,8 +80,8 @@ export interface ClientParts {
   readonly codec: Codec;
   /**
    * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
-   * connections the upstream has closed. A GET or HEAD without a body begins at once. If `schedule` is not set, every
-   * attempt begins at once.
+   * connections the upstream has closed. A GET or HEAD without a body begins immediately. If `schedule` is not set, every
+   * attempt begins immediately.
    */
   readonly schedule?: BeginLater;
   /** Which chunks of bodies are freed once they are sent; none by default. */
@@ -139,7 +139,7 @@ export class HttpTransport implements Transport {
 
   #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     const client = this.#http2;
-    // To load a module takes a while, even if it is loaded already.
+    // Do not import the client again: an `import()` takes time even if the module is loaded.
     if (client === undefined) return this.#loadAndSend(request, scope);
     return new Promise((resolve, reject) => {
       this.#http2PoolFor(request.upstream, client).send(request, scope, resolve, reject);
@@ -224,7 +224,7 @@ export class HttpTransport implements Transport {
     return pool;
   }
 
-  /** Returns the pool of all upstreams with an equal destination. Its kind follows from `destination.http2`. */
+  /** Returns the pool of all upstreams with an equal destination. `destination.http2` determines the kind of the pool. */
   #findPool<P extends Pool>(destination: Destination, create: () => P): P {
     const { origin, socketPath, address, tls, http2 = false } = destination;
     // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).

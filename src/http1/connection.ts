@@ -9,19 +9,19 @@ import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parse
 import type { IdleItem, PooledConnection } from "./pool.ts";
 import type { QueuedJob } from "./queue.ts";
 
-/** What a connection carries at present: an attempt to send a request, or the tunnel that the attempt has opened. */
+/** The attempt that uses a connection, or the tunnel that the attempt has opened. */
 export interface Carried extends Claim {
   /** Whether reading is paused because the client is slow to take the bytes. The connection then does not time out. */
   readonly isPaused: boolean;
-  /** Stops it, however far it has come. */
+  /** Stops the attempt or the tunnel at any stage. */
   fail(thrown: unknown): void;
-  /** An interim response (1xx) has arrived. */
+  /** Called with each interim response (1xx). */
   onInterim?(status: number, headers: HeaderList): void;
-  /** The response headers have arrived. */
+  /** Called when the response headers have arrived. */
   onHead(head: ResponseHead): void;
-  /** A chunk of the response body has arrived, in memory that belongs to the receiver. */
+  /** Called with each chunk of the response body, in memory that belongs to the receiver. */
   onChunk(chunk: Uint8Array): void;
-  /** The response has ended; for a tunnel, the upstream has closed its direction. */
+  /** Called when the response has ended or, for a tunnel, when the upstream has closed its direction. */
   onEnd(trailers?: HeaderList): void;
 }
 
@@ -29,11 +29,11 @@ export interface Carried extends Claim {
 export interface Job extends Carried, QueuedJob {
   /** Whether the request needs a new connection. */
   readonly newConnection: boolean;
-  /** The protocol to which the connection is to be switched; undefined for an ordinary request. */
+  /** The protocol to switch the connection to; undefined for an ordinary request. */
   readonly upgrade: string | undefined;
   /** Milliseconds to open a connection for the job, 0 for no limit; undefined for the limit of the pool. */
   readonly connectTimeout: number | undefined;
-  /** Stops the job, however far it has come. */
+  /** Stops the job at any stage. */
   fail(thrown: unknown): void;
   /** Takes a connection, which belongs to the job until the response has ended. It may not be established yet. */
   join(connection: Connection): void;
@@ -43,15 +43,15 @@ export interface Job extends Carried, QueuedJob {
 
 /** The methods of a pool that its connections call. */
 export interface ConnectionOwner {
-  /** The connection is established. */
+  /** Called when the connection is established. */
   onOpen(connection: Connection): void;
-  /** The connection has become a tunnel. */
+  /** Called when the connection has become a tunnel. */
   onSwitch(connection: Connection): void;
-  /** The response has ended, and the connection can carry another request. */
+  /** Called when the response has ended, and the connection can carry another request. */
   onFree(connection: Connection): void;
-  /** No byte was sent or received for as long as the option `timeout` allows. */
+  /** Called when no byte was sent or received for the time of the option `timeout`. */
   onSilence(connection: Connection): void;
-  /** The connection is closed, or could not be established. */
+  /** Called when the connection is closed, or could not be established. */
   onClose(connection: Connection): void;
 }
 
@@ -91,7 +91,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
   readonly #owner: ConnectionOwner;
-  /** Whether connecting was cancelled or has failed. A socket that the connector delivers afterwards is closed at once. */
+  /** Whether connecting was cancelled or has failed. A socket that the connector delivers afterwards is closed immediately. */
   #isCancelled = false;
   #cancelConnecting: (() => void) | undefined;
   readonly #timeout: number;
@@ -159,8 +159,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   // ── the request ──
 
   /**
-   * Gives the connection to a job, which sends its request once the connection is established. Until then, its request body is
-   * not read, so that it can go elsewhere.
+   * Gives the connection to a job, which sends its request when the connection is established. The request body is not read
+   * before, so that the request can still be sent elsewhere.
    */
   take(job: Job): void {
     this.job = job;
@@ -266,7 +266,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     const { byteOffset, byteLength } = read;
     const isLast = chunk.byteOffset + chunk.byteLength === byteOffset + byteLength;
     const isPart = byteLength > HIGH_WATER_MARK && chunk.byteLength * 2 < byteLength;
-    // The ArrayBuffer is looked at last: Bun makes it when code asks for it.
+    // Read `read.buffer` last: Bun creates the ArrayBuffer only when code reads that property.
     if (!this.#mayKeep || !isLast || isPart || byteLength !== read.buffer.byteLength) {
       return this.#copy(chunk);
     }
@@ -343,7 +343,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.end();
   }
 
-  /** Closes the connection so that the upstream does not take it for an orderly end. */
+  /** Closes the connection, if possible so that the upstream does not take it for a regular end. */
   reset(): void {
     this.socket?.reset();
   }
@@ -356,14 +356,14 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.#cancelConnecting = undefined;
   }
 
-  /** The upstream has closed its direction of the connection, which may mark the end of the response body. */
+  /** Called when the upstream has closed its direction of the connection, which may be the end of the response body. */
   onHalfClose(): void {
     if (this.#parser.isSwitched) this.socket?.confirmEnd(() => this.job?.onEnd(), true);
     else if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
     else this.#finish();
   }
 
-  /** Fails what the connection carries at present. */
+  /** Fails the request or the tunnel that uses the connection at present. */
   fail(thrown: unknown): void {
     this.job?.fail(thrown);
   }

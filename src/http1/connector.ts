@@ -27,7 +27,7 @@ export interface ResolvedAddress {
 
 /** The result of a lookup of a host name. */
 export interface FoundAddresses {
-  /** The addresses that work, as far as is known. Each lookup returns them rotated by one. */
+  /** The addresses to which no connection has failed lately. Each lookup returns them rotated by one. */
   readonly good: readonly ResolvedAddress[];
   /** The addresses to which a connection has failed lately. They are tried last. */
   readonly down: readonly ResolvedAddress[];
@@ -44,26 +44,26 @@ export interface NameUser {
 /** The object whose methods a socket calls. They replace events, so that a request adds and removes no listener. */
 export interface SocketHandler {
   /**
-   * The socket has read bytes.
-   * @param mayKeep whether the handler may keep the memory of the bytes, if the ArrayBuffer is as long as the bytes; false if the
-   * socket reads into it again, or other code sees it. True by default
+   * Called with the bytes of each read.
+   * @param mayKeep whether the handler may keep the memory of the bytes, if the ArrayBuffer is as long as the bytes; false
+   * if the socket reads into it again, or other code sees it. True by default
    */
   onData(bytes: Uint8Array, mayKeep?: boolean): void;
-  /** The upstream has closed its direction of the connection. */
+  /** Called when the upstream has closed its direction of the connection. */
   onHalfClose(): void;
-  /** The socket has room again after a `write` that returned false. */
+  /** Called when the socket has room again after a `write` that returned false. */
   onDrain(): void;
-  /** The connection has failed; `onClose` follows. */
+  /** Called when the connection has failed; `onClose` follows. */
   onError(error: unknown): void;
-  /** The connection is closed; nothing follows. */
+  /** Called last, when the connection is closed. */
   onClose(): void;
-  /** No byte was sent or received for the time that `setTimeout` was given. */
+  /** Called when no byte was sent or received for the time that was set by `setTimeout`. */
   onTimeout(): void;
 }
 
 /** An established connection to an upstream, including TLS. It has the members that the HTTP/1.1 transport needs. */
 export interface Socket {
-  /** The upstream's IP address, where the runtime tells it. */
+  /** The upstream's IP address; undefined where the runtime does not expose it. */
   readonly remoteAddress: string | undefined;
   /** The protocol that TLS has negotiated (ALPN), such as `h2`; undefined if it has negotiated none. */
   readonly protocol?: string | undefined;
@@ -98,9 +98,9 @@ export interface Socket {
   confirmEnd(done: () => void, isTunnel?: boolean): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes the connection at once, where the runtime can so that the upstream does not take it for an orderly end. */
+  /** Closes the connection immediately, if possible so that the upstream does not take it for a regular end. */
   reset(): void;
-  /** Closes the connection at once, in both directions. */
+  /** Closes the connection immediately, in both directions. */
   destroy(): void;
 }
 
@@ -123,8 +123,8 @@ export interface Connector {
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
   /**
-   * Looks up the name of a destination in the background, whenever its addresses have expired, for as long as the pool is
-   * used; does nothing where the connector has not looked up the name. A pool calls it with each connection that it opens.
+   * Looks up the name of a destination in the background whenever its addresses expire, while the pool is used; does nothing
+   * where the connector has not looked up the name. A pool calls it with each connection that it opens.
    */
   watch?(destination: Destination, user: NameUser): void;
   /**
@@ -133,7 +133,7 @@ export interface Connector {
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
   /**
-   * Checks the names of TLS options; left out by a connector that takes any.
+   * Checks the names of TLS options; left out by a connector that accepts any.
    * @throws TypeError that names an option that it does not know
    */
   checkTls?(tls: TlsOptions): void;

@@ -4,26 +4,26 @@ import { startBackgroundTimer } from "../transport/timers.ts";
 const INTERVAL = 100;
 
 /**
- * Closes the idle connections above a limit that were not needed for a while.
+ * Closes idle connections above a limit if they were not needed for a while.
  *
- * Responses end in bursts. A pool that closed all connections above the limit at once would close after each burst what
- * the next burst opens again.
+ * Responses end in bursts. If a pool closed all connections above the limit immediately, each burst would open again the
+ * connections that were closed after the burst before.
  */
 export class IdleTrimmer {
   /** Whether the number of idle connections is being watched, because it was above the limit. */
   isWatching = false;
   readonly #limit: number;
   readonly #closeOldest: (count: number) => number;
-  /** The lowest number of idle connections since the watching began. */
+  /** The lowest number of idle connections since `isWatching` became true. */
   #fewest = 0;
 
-  /** @param closeOldest closes this number of the connections that are idle longest, and returns how many are left */
+  /** @param closeOldest closes this number of connections, those that have been idle longest, and returns how many remain */
   constructor(limit: number, closeOldest: (count: number) => number) {
     this.#limit = limit;
     this.#closeOldest = closeOldest;
   }
 
-  /** Takes the number of idle connections. Needs calls only while it is above the limit, or `isWatching` is true. */
+  /** Records the number of idle connections. The pool need call it only above the limit, or while `isWatching` is true. */
   update(count: number): void {
     this.#fewest = Math.min(this.#fewest, count);
     if (count <= this.#limit || this.isWatching) return;

@@ -31,7 +31,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
   /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.isClosed) return job.fail(poolClosed());
-    const idle = needsOwn(job) ? undefined : this.#takeIdle();
+    const idle = needsNewConnection(job) ? undefined : this.#takeIdle();
     if (idle !== undefined || this.makeRoom()) return this.#send(job, idle);
     this.counters.version++;
     this.queue.push(job);
@@ -41,13 +41,13 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   onFree(connection: Connection): void {
     this.counters.version++;
-    // The turn of the next request depends on the places that are left.
+    // Give the place back first: which request comes next depends on the places that each address has.
     if (connection.account !== undefined) this.queue.end(connection);
     const next = this.queue.length > 0 ? this.queue.shift() : undefined;
     // The upstream's `Keep-Alive` field may shorten the time, but not lengthen it.
     if (next === undefined)
       return this.addIdle(connection, connection.keepAliveTimeout - KEEP_ALIVE_MARGIN);
-    const isUsable = !this.isTooOld(connection, performance.now()) && !needsOwn(next);
+    const isUsable = !this.isTooOld(connection, performance.now()) && !needsNewConnection(next);
     if (!isUsable) this.discard(connection);
     this.#send(next, isUsable ? connection : undefined);
   }
@@ -153,6 +153,6 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 }
 
 /** Whether a job needs a connection that no other job has used. */
-function needsOwn({ newConnection, upgrade }: Job): boolean {
+function needsNewConnection({ newConnection, upgrade }: Job): boolean {
   return newConnection || upgrade !== undefined;
 }

@@ -15,7 +15,7 @@ export interface ResponseHead {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
-  /** The length of the body in bytes; below 0 if the head does not tell it. */
+  /** The length of the body in bytes; below 0 if the head does not state it. */
   readonly length: number;
   /** Whether the connection can carry another request after this response. */
   readonly isPersistent: boolean;
@@ -25,14 +25,14 @@ export interface ResponseHead {
 
 /** The object to which a parser passes the parts of a response. */
 export interface ResponseHandler {
-  /** An interim response (1xx) has been parsed, except 101. */
+  /** Called with each interim response (1xx), except 101. */
   onInterim?(status: number, headers: HeaderList): void;
-  /** The head of the response has been parsed. */
+  /** Called with the head of the response. */
   onHead(head: ResponseHead): void;
-  /** The parser has found a chunk of the body, which is a view of the bytes that were fed. */
+  /** Called with each chunk of the body, which is a view of the bytes that were passed to `feed`. */
   onChunk(chunk: Uint8Array): void;
   /**
-   * The response has ended.
+   * Called when the response has ended.
    * @param isReusable whether the connection can carry another request: it is persistent, and no byte follows
    * @param trailers the trailer fields; undefined if there are none
    */
@@ -63,7 +63,7 @@ const TRAILERS: LinesKind = {
   name: "trailer section",
   code: "http_protocol_error",
 };
-/** The line in front of each chunk of the chunked coding: its size and its extensions. */
+/** The line before each chunk of the chunked coding: its size and its extensions. */
 const CHUNK_SIZE: LinesKind = {
   name: "chunk size",
   isSection: false,
@@ -77,9 +77,9 @@ const MAX_EXTENSION_BYTES = 16_384;
 const MAX_INTERIM_BYTES = 65_536;
 
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
-/** A status line up to its line end. The parts before the reason phrase have fixed places, so nothing is captured. */
+/** A status line up to its line end. Nothing is captured, because the parts before the reason phrase have fixed positions. */
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n/;
-/** The highest number of digits of a chunk size that is read directly from the bytes: eight make a safe integer. */
+/** The maximum number of digits of a chunk size that is read directly from the bytes: eight always make a safe integer. */
 const MAX_PLAIN_DIGITS = 8;
 /**
  * Control characters, and CR without LF: another parser could take them for a line end, and see other fields. LF without
@@ -93,7 +93,7 @@ const CR = 0x0d;
 const COLON = 0x3a;
 /** In a line without unclear characters, the only characters up to this one are spaces and tabs. */
 const SPACE = 0x20;
-/** The bytes with which every status line begins. */
+/** The first bytes of every status line. */
 const START = Array.from("HTTP/1.", (character) => character.charCodeAt(0));
 
 type Phase =
@@ -109,7 +109,7 @@ type Phase =
   /** The line end after the data of a chunk. */
   | "chunk-end"
   | "trailers"
-  /** The connection has switched to another protocol: the rest are bytes of that protocol. */
+  /** The connection has switched to another protocol: all further bytes belong to that protocol. */
   | "switched";
 
 /**
@@ -124,17 +124,17 @@ export class ResponseParser {
   #isPersistent = false;
   /** The number of bytes still to be read of the body, or of the current chunk's data. */
   #remaining = 0;
-  /** The number of bytes that the chunk extensions still to come may have in all. */
+  /** The total number of bytes that further chunk extensions may have. */
   #extensionBytesLeft = 0;
   /** The number of interim responses that may still arrive. */
   #interimLeft = 0;
-  /** The number of bytes that the interim responses still to come may have in all. */
+  /** The total number of bytes that further interim responses may have. */
   #interimBytesLeft = 0;
   /** The number of bytes of the line end after a chunk that have been read: 0 or 1. */
   #lineEndBytes = 0;
-  /** The number of bytes at the beginning of the present head that were compared with `START`. */
+  /** The number of bytes of the present head that were compared with `START`. */
   #startLength = 0;
-  /** The fields of the last head, which the fields of the next one are compared with. */
+  /** The fields of the last head; `parseFields` reuses their strings for the next head. */
   readonly #lastFields: HeaderList = [];
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
@@ -207,7 +207,7 @@ export class ResponseParser {
   }
 
   #parseHead(bytes: Uint8Array, at: number): number {
-    // Check the first bytes at once: a server of another protocol may now wait for our answer, and never end a head.
+    // Check the first bytes without waiting for the rest: a server of another protocol may never send a whole head.
     if (!this.#lines.isPartial) this.#startLength = 0;
     if (this.#startLength < START.length) this.#checkStart(bytes, at);
     const end = this.#lines.read(bytes, at, HEAD);
@@ -256,7 +256,7 @@ export class ResponseParser {
     });
   }
 
-  /** Passes on bytes of the body, which has a known length, or is the data of a chunk. */
+  /** Passes on bytes of a body of known length, or of the data of a chunk. */
   #parseData(bytes: Uint8Array, at: number): number {
     const end = Math.min(bytes.length, at + this.#remaining);
     this.#remaining -= end - at;
@@ -293,9 +293,9 @@ export class ResponseParser {
   }
 
   /**
-   * Reads the line of a chunk size that is only digits and has arrived in one part, which most are, without making a text
-   * of it.
-   * @returns the index after the line; -1 for any other line, of which nothing is read
+   * Reads the line of a chunk size without making a text of it, if the line has only digits and has arrived in one part, as
+   * most do.
+   * @returns the index after the line; -1 for any other line, which is left unread
    */
   #readPlainSize(bytes: Uint8Array, start: number): number {
     let size = 0;
@@ -350,7 +350,7 @@ class LineReader {
   #buffer: Uint8Array | undefined;
   /** The number of bytes in the buffer. */
   #buffered = 0;
-  /** The index in the last chunk or in the buffer, whichever is read, at which the current line begins. */
+  /** The index at which the current line begins: in the buffer if there is one, and otherwise in the last chunk. */
   #lineStart = 0;
   readonly #codec: Codec;
 
@@ -455,7 +455,9 @@ export function parseHead(
   }
   if (coding !== undefined && length !== undefined) throw malformed("framing");
   if (coding !== undefined && coding !== "chunked" && coding !== "identity") {
-    throw new ProxyError("http_response_transfer_coding", { message: `upstream sent ${coding}` });
+    throw new ProxyError("http_response_transfer_coding", {
+      message: `the upstream sent Transfer-Encoding: ${coding}`,
+    });
   }
   const isBodyless = isHeadRequest || status === 204 || status === 304 || status < 200;
   const framedLength = coding === "chunked" ? CHUNKED : (length ?? UNTIL_CLOSE);
@@ -472,18 +474,18 @@ export function parseHead(
 }
 
 /**
- * The number of fields that are kept for the next head, and the length of the longest head from which they are kept. A
+ * The maximum number of fields that are kept for the next head, and the maximum length of a head whose fields are kept. The
  * string of a field keeps its whole head in memory, so both limit the memory of a connection.
  */
-const MOST_KEPT = 32;
-const LONGEST_KEPT = 2048;
+const MAX_KEPT_FIELDS = 32;
+const MAX_KEPT_HEAD = 2048;
 
 /**
  * Parses field lines, each with its line end, and the empty line after them.
  *
- * The responses on one connection have mostly the same fields in the same order, and many of the same values. So each name
- * and value is compared with the one at the same place in the last head. If they are equal, the string of the last head is
- * used again: it needs no new memory, and the name was checked already.
+ * Responses on one connection mostly have the same fields in the same order, and many equal values. So each name and value
+ * is compared with the one at the same position in the last head. If they are equal, the string of the last head is used
+ * again: it needs no new memory, and the name was checked already.
  * @param lastFields the names and values of the last head, which are replaced by those of this one
  * @throws ProxyError for a line that is not a field, such as a folded line (RFC 9112 §5.2), and for unclear characters
  */
@@ -493,7 +495,7 @@ function parseFields(text: string, from: number, lastFields: HeaderList): Header
   for (let at = from; at < text.length - 2;) {
     const end = text.indexOf("\r\n", at);
     const place = fields.length;
-    const isKept = place < 2 * MOST_KEPT && text.length <= LONGEST_KEPT;
+    const isKept = place < 2 * MAX_KEPT_FIELDS && text.length <= MAX_KEPT_HEAD;
     let name = lastFields[place];
     if (
       name === undefined ||
@@ -556,7 +558,7 @@ function malformed(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
 }
 
-/** Returns the error of an upstream whose first byte is 0: so begins the SETTINGS frame of HTTP/2 (RFC 9113 §4.1). */
+/** Returns the error for an upstream whose first byte is 0, as in a SETTINGS frame of HTTP/2 (RFC 9113 §4.1). */
 function onlyHttp2(): ProxyError {
   return new ProxyError("http_protocol_error", {
     message:

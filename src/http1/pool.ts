@@ -17,9 +17,10 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue, type QueuedJob } from "./queue.ts";
 
 /**
- * A connection takes no further request when this number of lookups in a row have not found its address. A name server that
- * returns a part of many addresses at a time, in turn, leaves each out for a while: up to a third at a time, three never
- * closes a connection. If it picks at random, a connection lasts three TTLs at least. A host that moves is left after three.
+ * A connection takes no further request when this number of lookups in a row have not found its address. Some name servers
+ * return only a part of many addresses at a time, in turn. If each answer has at least a third of them, no connection is
+ * closed for that. If the server picks them at random, a connection lasts at least three TTLs. A host that has moved is left
+ * after three lookups.
  */
 const MAX_ABSENCES = 3;
 
@@ -30,7 +31,7 @@ export interface PoolParts {
   readonly connector: Connector;
 }
 
-/** A connection, as its pool knows it. */
+/** The members of a connection that its pool uses. */
 export interface PooledConnection extends IdleItem {
   readonly openedAt: number;
   /** Milliseconds that it took to establish the connection; undefined until then. */
@@ -45,13 +46,13 @@ export interface PooledConnection extends IdleItem {
   drain(): void;
   /** Makes the connection idle until a time. */
   setIdle(until: number): void;
-  /** Fails what is on the connection, or waits until it is established. */
+  /** Fails the requests that use the connection, or wait until it is established. */
   fail(thrown: unknown): void;
 }
 
 /**
- * The connections to one origin, and the requests that wait for a connection. This class has what does not depend on the
- * protocol: how many connections there are, which of them are idle, and when they are closed.
+ * The connections to one origin, and the requests that wait for a connection. This class manages everything that does not
+ * depend on the protocol: how many connections there are, which of them are idle, and when they are closed.
  */
 export abstract class Pool<
   Connection extends PooledConnection = PooledConnection,
@@ -70,17 +71,17 @@ export abstract class Pool<
   /** The connections that count for `maxSockets`. */
   protected readonly connections: Set<Connection> = new Set();
   /**
-   * The connections that carry a tunnel; only HTTP/1.1 has any. They are not shared and last for long, so they do not
-   * count for `maxSockets`: a few hundred WebSockets would leave no connection for requests. Until the upstream has
-   * switched the protocol, a connection counts: otherwise clients could make the proxy open any number of connections to
-   * an upstream that is slow to respond.
+   * The connections that carry a tunnel; only HTTP/1.1 has any. They do not count for `maxSockets`, because they stay open
+   * for a long time: a few hundred WebSockets would leave no connection for requests. Until the upstream has switched the
+   * protocol, a connection counts: otherwise clients could make the proxy open any number of connections to an upstream
+   * that is slow to respond.
    */
   protected readonly tunnels: Set<Connection> = new Set();
   /** The idle connections, in the order in which they became idle. */
   protected readonly idle: Connection[] = [];
   protected readonly queue: Queue<Job>;
   protected isClosed = false;
-  /** Whether tunnels are closed once the last request has finished. */
+  /** Whether tunnels are closed when the last request has finished. */
   #endsTunnels = false;
   readonly #connector: Connector;
   /** The idle connections of all pools of the transport. */
@@ -117,7 +118,7 @@ export abstract class Pool<
     this.queue.remove(job);
   }
 
-  /** Returns the error of a job that waits for a connection when its time has passed. */
+  /** Returns the error for a job whose time has passed while it waited for a connection. */
   explainWait(since: number): ProxyError {
     return this.queue.explainWait(performance.now() - since);
   }
@@ -142,7 +143,7 @@ export abstract class Pool<
 
   /**
    * Lets running and waiting requests finish, then closes the connections.
-   * @param endsTunnels whether tunnels are closed then, too: no time limit would end them
+   * @param endsTunnels whether tunnels are then closed as well, because no time limit ends them
    */
   close(endsTunnels: boolean = false): Promise<void> {
     this.isClosed = true;
@@ -164,7 +165,7 @@ export abstract class Pool<
     }
   }
 
-  /** A connection is closed, or could not be established. */
+  /** Called when a connection is closed, or could not be established. */
   onClose(connection: Connection): void {
     this.counters[connection.connectDuration === undefined ? "failed" : "closed"]++;
     if (connection.idleUntil <= performance.now()) this.counters.timedOut++;
@@ -218,7 +219,7 @@ export abstract class Pool<
     return connecting;
   }
 
-  /** Counts a connection that is established, and follows the addresses of its name from now on. */
+  /** Counts a connection that is established, and watches the addresses of its host name from now on. */
   protected recordOpened(hasRequest: boolean): void {
     this.counters.countOpened(hasRequest);
     this.#connector.watch?.(this.destination, this);
@@ -267,7 +268,7 @@ export abstract class Pool<
   protected removeIdle(connection: Connection): void {
     const index = this.idle.lastIndexOf(connection);
     if (index < 0) return;
-    // Nearly always, the last connection is taken: `pop` allocates nothing.
+    // In most cases, it is the last connection: unlike `splice`, `pop` allocates nothing.
     if (index === this.idle.length - 1) this.idle.pop();
     else this.idle.splice(index, 1);
     this.#idleList.remove(connection);
@@ -312,7 +313,7 @@ export abstract class Pool<
   }
 }
 
-/** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates none. */
+/** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates nothing. */
 export interface IdleItem {
   /** The item before this one, which became idle earlier. */
   previousIdle: IdleItem | undefined;

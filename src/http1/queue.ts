@@ -30,7 +30,7 @@ export class Queue<T extends QueuedJob> extends AddressQueue<T> {
     this.#limits = limits;
   }
 
-  /** Adds a request. If the queue is full, it fails the request, or the newest one of the address that fills the queue. */
+  /** Adds a request. If the queue is full, either this request fails, or the newest one of the address with the most. */
   push(item: T): void {
     const { maxQueued, queueTimeout } = this.#limits;
     if (this.length >= maxQueued) {
@@ -55,7 +55,7 @@ export class Queue<T extends QueuedJob> extends AddressQueue<T> {
     return this.#refusal(`no connection became free within ${Math.round(waited)} ms`);
   }
 
-  /** Starts the timer, which serves all requests. */
+  /** Starts the timer, which is one for all requests. */
   #expireIn(ms: number): void {
     this.#hasTimer = true;
     startBackgroundTimer(() => this.#expire(), ms);

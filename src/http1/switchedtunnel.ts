@@ -2,21 +2,21 @@ import type { Release } from "../body/memory.ts";
 import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
 import type { Carried, Connection } from "./connection.ts";
 
-/** A tunnel through a connection of the HTTP/1.1 client whose upstream has answered 101. */
+/** A tunnel through a connection of the HTTP/1.1 client, after a 101. */
 export class SwitchedTunnel implements Tunnel, Carried {
-  /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
+  /** Always true, which turns off the pool's `timeout` for silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
   readonly clientKey: string | undefined;
   readonly #connection: Connection;
   readonly #releases: boolean;
   #handler: TunnelHandler | undefined;
-  /** The bytes that arrived before the handler was set: the upstream may send them with its 101. */
+  /** The bytes that arrived before the handler was set: the upstream may send bytes together with its 101. */
   #early: Uint8Array[] = [];
   #hasEnded = false;
   #isClosed = false;
-  /** Why the connection was closed; undefined if it was closed in order. */
+  /** Why the connection was closed; undefined if the upstream had ended the tunnel before. */
   #error: unknown;
-  /** Whether `onDrain` is still to be called. */
+  /** Whether the handler's `onDrain` must still be called. */
   #isWaiting = false;
 
   /**

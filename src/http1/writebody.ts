@@ -8,15 +8,15 @@ import type { Connection } from "./connection.ts";
 /** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
 export const SMALL = 16_384;
 
-/** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
+/** Which chunks are freed when they have been sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {
   /** The memory of response bodies. */
   readonly readMemory?: ReadMemory | undefined;
-  /** Whether no code but the runtime's own sees the bytes that are written to a connection, so that they may be released. */
+  /** Whether only the runtime's own code sees the bytes that are written to a connection, so that they may be released. */
   readonly mayRelease?: (connection: Connection) => boolean;
 }
 
-/** What fails if a body cannot be sent as announced. */
+/** The attempt, which fails if its body cannot be sent as announced. */
 interface Failing {
   fail(thrown: unknown): void;
 }
@@ -88,7 +88,7 @@ export class BodyWriter implements Sink {
     return this.#writeChunk(chunk, "", "", done);
   }
 
-  /** Returns what a connection calls when it has sent a chunk. */
+  /** Returns the callback for a sent chunk: if other code may see the chunk, it releases the chunk with an error. */
   #guard(release: Release): Release {
     const mayRelease = this.#memory.mayRelease?.(this.#connection) === true;
     return mayRelease ? release : (error) => release(error ?? SEEN);
@@ -156,5 +156,5 @@ function writeFields(list: HeaderList): string {
   return lines;
 }
 
-/** The reason why the memory of a chunk is not released. Nobody reports it. */
+/** The reason why the memory of a chunk must not be freed. It is never shown. */
 const SEEN = new Error("other code may keep the chunk");

@@ -1,14 +1,14 @@
 /** Explains what to write instead of an option of another library, or of an option in the wrong place. */
 
-/** Groups of names that are no options, separated by spaces, each with what to write instead. */
+/** Groups of names that are not options, separated by spaces, each with what to write instead. */
 export type ForeignNames = readonly (readonly [names: string, fix: string])[];
 
 /**
- * Names that are no options of `proxyFetch`, because they belong elsewhere or are another library's. All entries have
- * these; Workers get no more, because each name adds to the code that they load.
+ * Names that are not options of `proxyFetch`, because they belong elsewhere or to another library. Every runtime has this
+ * list. Workers have no other, because each name adds to the code that they load.
  */
 const ELSEWHERE: ForeignNames = [
-  ["ws", "WebSockets are tunnelled without one (`upgrades`); on Node, call `proxy.attach(server)`"],
+  ["ws", "WebSockets are tunnelled by default (`upgrades`); on Node, call `proxy.attach(server)`"],
   ["raw target", "write `proxyFetch(request, target)`"],
   ["pool agent httpAgent httpsAgent dispatcher", "the runtime keeps the connections; leave it out"],
   ["customFetch", "write `fetch`"],

@@ -7,11 +7,11 @@ import { checkRange } from "../target/address.ts";
 export type Context = unknown;
 
 /**
- * The options about the fields that tell the upstream about the client, and about which proxies' fields are trusted.
+ * The options about the fields that describe the client to the upstream, and about which proxies' fields are trusted.
  */
 export interface ForwardingOptions {
   /**
-   * Which fields tell the upstream about the client: `true` sets `X-Forwarded-For`, `-Proto`, `-Host` and `-Port`,
+   * Which fields describe the client to the upstream: `true` sets `X-Forwarded-For`, `-Proto`, `-Host` and `-Port`,
    * `"forwarded"` sets `Forwarded`, and `false` sets none of them.
    *
    * Fields with these names in the incoming request are dropped, unless `trustProxy` trusts the peer that sent them.

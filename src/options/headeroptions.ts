@@ -6,9 +6,9 @@ export interface HeaderOptions {
   /**
    * Sets fields of the upstream request; `null` deletes one.
    *
-   * The client's own copy of each field, and its aliases, in which other characters than letters and digits stand for `-`,
-   * never reach the upstream, not even where the value is `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
-   * framing are refused; `host` has an option of its own.
+   * The client's own fields with these names never reach the upstream, not even where the value is `null`. The same holds
+   * for aliases, in which another character, such as `_`, replaces a `-`. This option takes precedence over all others
+   * except `onRequest`. Hop-by-hop fields and those of the message framing are refused; for `Host`, use the option `host`.
    * @example { authorization: "Bearer …", cookie: null }
    */
   headers?: Readonly<Record<string, string | null>>;
@@ -31,7 +31,7 @@ export interface HeaderOptions {
    */
   forwardHeaders?: readonly string[];
   /**
-   * Whether `Host` is the target's; `false` sends the client's.
+   * Whether the upstream gets the target's own `Host`; `false` sends the client's.
    *
    * With `false`, an upstream that trusts `Host` trusts the client. `host` takes precedence over this option.
    * `false` is refused where the transport cannot set `Host`.
@@ -51,7 +51,7 @@ export interface HeaderOptions {
    * with 101. By default, only WebSockets are tunnelled. Any other `Upgrade` is ignored, and the request is forwarded
    * without it; `[]` ignores every `Upgrade`.
    *
-   * The upstream must speak such a protocol or refuse it: the bytes that the client sends after a 101 are neither parsed
+   * The upstream must speak these protocols or refuse them: the bytes that the client sends after a 101 are neither parsed
    * nor limited. If the server does not hand over upgrades (on Node: `proxy.attach(server)`), the client gets 501.
    * @default ["websocket"]
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
@@ -60,9 +60,9 @@ export interface HeaderOptions {
   /**
    * Whether TRACE is forwarded. By default, it gets 405.
    *
-   * The upstream sends the request back in its response, so that the client would read what the proxy has added. A TRACE
-   * therefore gets no field of `headers`, no forwarding field and no query of the target, and fields of the client that may
-   * hold a secret are dropped. Fields that `onRequest` and interceptors add are sent. At `Max-Forwards: 0`, the proxy itself
+   * The upstream sends the request back in its response, where the client can read all that the proxy has added. So the
+   * proxy adds no field of `headers`, no forwarding field and no query of the target to a TRACE, and drops the client's
+   * fields that may hold a secret. Fields that `onRequest` and interceptors add are sent. At `Max-Forwards: 0`, the proxy itself
    * responds. Clients over `fetch` (Workers) cannot send TRACE: it gets 501 there.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.3.8

@@ -15,8 +15,8 @@ export interface RequestDraft {
    * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
    * are set. A field `host` sets the `Host` of the request to the upstream.
    *
-   * If the hook does not look at this member, the fields are sent in the order and case in which the client has sent them, and
-   * a repeated field stays apart; `Headers` joins and sorts them.
+   * If the hook does not read this member, the fields are sent in the order and case in which the client has sent them, and
+   * repeated fields stay separate lines; `Headers` joins and sorts them.
    */
   headers: Headers;
   /**
@@ -52,21 +52,21 @@ export interface HookOptions {
    * already. It only observes the response.
    *
    * With and without this hook, servers on Node send the response to the client, except 100 (Continue), which the proxy
-   * itself uses; other servers cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that is followed. It does not
-   * run where the transport is a `fetch`, which hides interim responses.
+   * itself uses; other servers cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that
+   * is followed. It does not run where the transport is a `fetch`, which hides interim responses.
    * @example (status, headers) => console.log(status, headers.get("link"))
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-15.2
    */
   onInformational?: (status: number, headers: Headers, request: Request) => void | Promise<void>;
   /**
-   * Runs once for each request, when its response or its tunnel is over, and tells what has happened: status, upstream,
-   * attempts, bytes, times, and the error if there was one. It only observes; what it throws, or rejects with, is printed.
+   * Runs once for each request, when its response or its tunnel is over, with a report: status, upstream, attempts, bytes,
+   * times, and the error if there was one. It only observes; an exception or a rejection of the hook is printed.
    * @example ({ method, path, status, timings }) => console.log(method, path, status, timings.total)
    */
   onRequestEnd?: (event: RequestEnd) => void;
   /**
-   * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
-   * error. `error.cause` may name addresses: log it, and do not send it.
+   * Runs when no response of the upstream can be forwarded; if it returns a `Response`, the client gets that instead of the
+   * gateway error. `error.cause` may contain addresses: log it, but do not send it to the client.
    *
    * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the
    * call rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.

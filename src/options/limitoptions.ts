@@ -23,10 +23,9 @@ export interface LimitOptions {
    */
   connectTimeout?: number;
   /**
-   * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply
-   * to `text/event-stream`, nor while the client does not read. A response that the app never begins to read ends with it,
-   * so that its connection is given back. On Workers, it has no default, because the runtime
-   * moves the bodies itself.
+   * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply to
+   * `text/event-stream`, nor while the client does not read. A response that the app never begins to read also fails after
+   * this time, which frees its connection. On Workers, it has no default, because the runtime moves the bodies itself.
    *
    * If this option or `signal` is set on Workers, return the response itself, its `clone()`, or
    * `new Response(body, response)`. If a new response is made from the `headers` only, the runtime encodes an encoded
@@ -48,8 +47,8 @@ export interface LimitOptions {
    */
   dropGetBody?: boolean;
   /**
-   * Milliseconds that a tunnel may be silent in both directions; then it is closed. By default (`0`), the proxy closes no
-   * silent tunnel.
+   * Milliseconds that a tunnel may be silent in both directions; then it is closed. By default (`0`), the proxy never closes
+   * a tunnel because it is silent.
    *
    * A WebSocket may be silent for hours, unless its application sends pings. `timeout` and `idleTimeout` do not apply to
    * tunnels.
@@ -57,14 +56,13 @@ export interface LimitOptions {
    */
   tunnelTimeout?: number;
   /**
-   * Milliseconds for the rest of a tunnel one side of which has closed: bytes that the other side has not read by then are
+   * Milliseconds that a tunnel stays open after one side has closed it: bytes that the other side has not read by then are
    * dropped, and both connections are closed. `0` for no limit.
    *
    * A WebSocket is closed when either side ends its stream, with or without a close frame. With another protocol in
-   * `upgrades`, one direction may end while the other one goes on for hours. Such a tunnel is closed when both sides have
-   * ended, and when a side that has ended takes none of the bytes for it. A tunnel whose sides are both open is never closed
-   * by this option.
-   * On Workers, this option has no effect.
+   * `upgrades`, one direction may end while the other one stays in use for hours. Such a tunnel is closed when both sides
+   * have ended, and when a side that has ended takes none of the bytes for it. A tunnel whose sides are both open is never
+   * closed by this option. On Workers, this option has no effect.
    * @default 20000
    */
   tunnelCloseTimeout?: number;

@@ -42,7 +42,7 @@ export interface MirrorOptions {
 
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
-/** The message about an object is that of a target: one of its options may be wrong. */
+/** For an object, the message is the one of `parseTarget`, because one of its options may be wrong. */
 function checkOrigin(value: unknown): string | undefined {
   try {
     const { basePath, query } = parseTarget(value as TargetAddress);

@@ -4,8 +4,8 @@ import type { Schema } from "../schema/schema.ts";
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
   /**
-   * The time that the request waited for a place at an upstream (`maxRequests`), and the last attempt for a connection; undefined
-   * where the transport does not tell.
+   * The time that the request waited for a place at an upstream (`maxRequests`), plus the time that the last attempt waited
+   * for a connection; undefined where the transport does not report it.
    */
   readonly queue: number | undefined;
   /** The time to establish the connection of the last attempt; undefined for a connection that was reused. */
@@ -16,7 +16,7 @@ export interface RequestTimings {
   readonly total: number;
 }
 
-/** What is known of a request when its response is over. */
+/** The report on a request whose response is over. */
 export interface RequestEnd {
   /** The client's method. */
   readonly method: string;
@@ -26,19 +26,19 @@ export interface RequestEnd {
   readonly route: string | undefined;
   /** The authority that the client has named, such as `shop.example:8080`. */
   readonly authority: string;
-  /** The IP address of the client, where the server tells it. */
+  /** The IP address of the client; undefined where the server does not expose it. */
   readonly clientAddress: string | undefined;
   /**
    * The origin of the upstream of the last attempt, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; undefined if
    * nothing was sent.
    */
   readonly upstream: string | undefined;
-  /** The status of the response to the client: 101 for an upgrade, 499 for a client that disconnected before. */
+  /** The status of the response to the client: 101 for an upgrade, 499 if the client disconnected before the response. */
   readonly status: number;
   /** The protocol of an upgrade, such as `websocket`; undefined for an ordinary response. */
   readonly protocol: string | undefined;
   /**
-   * Why there was no response of the upstream, or why its body was cut off: a `ProxyError`, or the exception of a hook;
+   * Why no response of the upstream was forwarded, or why its body was cut off: a `ProxyError`, or the exception of a hook;
    * undefined if the exchange is complete.
    */
   readonly error: unknown;
@@ -54,7 +54,7 @@ export interface RequestEnd {
   readonly bytesOut: number | undefined;
   /** When the request arrived, in milliseconds since 1970. */
   readonly startedAt: number;
-  /** How long its parts took. */
+  /** How long the parts of the exchange took. */
   readonly timings: RequestTimings;
   /** The client's request. It is made at the first access; its body has been used. */
   readonly request: Request;
@@ -63,8 +63,9 @@ export interface RequestEnd {
 /** The options that make requests visible to browsers and to the tools that trace them. */
 export interface ObservationOptions {
   /**
-   * The name of the route that these requests belong to: `onRequestEnd` tells it as `route`, for metrics that must not have
-   * one series for each path. It goes nowhere else. The command and `fetchway/rules` set it to the pattern of their route.
+   * The name of the route that these requests belong to: `onRequestEnd` reports it as `route`, for metrics that must not
+   * have one series for each path. It has no other effect. The command and `fetchway/rules` set it to the pattern of their
+   * route.
    * @example "/users/:id"
    */
   route?: string;
@@ -73,7 +74,7 @@ export interface ObservationOptions {
    * `upstream-queue` (the wait for a connection), `upstream-connect` (a new connection only) and `upstream-first-byte` (until
    * the response headers arrived). Browsers show them in their network panel.
    *
-   * Every client can read the times. A time that the runtime's client does not tell is left out. An error response of the
+   * Every client can read the times. A time that the runtime's client does not report is left out. An error response of the
    * proxy has none.
    * @default false
    * @see https://www.w3.org/TR/server-timing/
@@ -84,9 +85,9 @@ export interface ObservationOptions {
    * request has no valid one, and drops its `tracestate`.
    *
    * By default, and where the client sends a valid `traceparent`, the proxy passes `traceparent`, `tracestate` and
-   * `baggage` on unchanged. A client that is not trusted can so choose its trace: name these fields in `filterHeaders` to
-   * start a trace for every request. Upstreams that obey the flag record every such request. `onRequest` can replace the
-   * field.
+   * `baggage` on unchanged. This lets an untrusted client choose its trace: name these fields in `filterHeaders` to start a
+   * trace for every request. Upstreams that obey the flag record every request with a new trace. `onRequest` can replace
+   * the field.
    * @default false
    * @see https://www.w3.org/TR/trace-context/
    */

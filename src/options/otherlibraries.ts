@@ -1,6 +1,6 @@
 /**
  * The option names of other proxy libraries, each with what to write here. docs/coming-from.md says more about each. They
- * are apart from the core's own few, because Workers would load them with every start.
+ * are in a separate file from the list of the core, so that Workers do not load them.
  */
 import { findFix, type ForeignNames } from "./foreign.ts";
 
@@ -11,12 +11,12 @@ const POOL = "write `createProxy({ pool: { … } })`, or `transport: createTrans
 const NAMES: ForeignNames = [
   [
     "secure rejectUnauthorized",
-    "certificates are verified; the target `{ url, tls: { rejectUnauthorized: false } }` turns it off",
+    "certificates are verified; the target `{ url, tls: { rejectUnauthorized: false } }` turns that off",
   ],
   ["ssl ca", "write the target as `{ url, tls: { ca, servername, … } }`"],
   ["auth", 'write `headers: { authorization: "Basic " + btoa("user:password") }`'],
   ["proxyTimeout", "it is called `timeout` here"],
-  ["upgradeTimeout", "`timeout` holds for the answer to an upgrade, too"],
+  ["upgradeTimeout", "`timeout` also limits the wait for the response to an upgrade; leave it out"],
   [
     "hostRewrite autoRewrite protocolRewrite internalRewriteLocationHeader",
     "`locationRewrite` keeps redirects under the proxy; `true` is the default, a map replaces prefixes of URLs",
@@ -34,13 +34,13 @@ const NAMES: ForeignNames = [
     "write `pathRewrite`, which may be a function",
   ],
   ["ignorePath", "write `onRequest: (draft) => { draft.path = … }`, which sets the whole path"],
-  ["prependPath", "the path of the `target` goes in front; write a target without one"],
-  ["queryString", "queries are forwarded as they came; `pathRewrite` gets the path with its query"],
+  ["prependPath", "the path of the `target` is always prepended; write a target without a path"],
+  ["queryString", "queries are forwarded unchanged; `pathRewrite` gets the path with its query"],
   ["pathFilter filter routes httpMethods constraints config", CHOOSE],
   ["on configure plugins", "write `onRequest`, `onResponse`, `onError` and `onRequestEnd`"],
   [
     "bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders decorateRequest proxyReqOptDecorator proxyReqBodyDecorator",
-    "write `onRequest`, which changes the request, or answers it with a Response",
+    "write `onRequest`, which changes the request, or responds with its own Response",
   ],
   [
     "selfHandleResponse rewriteHeaders replyOptions userResHeaderDecorator skipToNextHandlerFilter",
@@ -57,7 +57,7 @@ const NAMES: ForeignNames = [
   ],
   ["limit", "it is called `bodyLimit` here, in bytes"],
   ["sendProxyRequest", "write a `transport`, or a `fetch`"],
-  ["logger disableRequestLogging", "write `onRequestEnd`, and log what it tells"],
+  ["logger disableRequestLogging", "write `onRequestEnd`, and log what it reports"],
   ["forward", "write `mirror: { target }`"],
   ["retryMethods", "write `retry: { methods }`"],
   ["retriesCount", "write `retry: { attempts }`"],
@@ -83,7 +83,7 @@ const NAMES: ForeignNames = [
   ["localAddress", "it cannot be chosen; leave it out"],
   [
     "websocket wsUpstream wsClientOptions wsServerOptions wsHooks wsReconnect",
-    "WebSockets are tunnelled without one (`upgrades`), to the same target; on Node, call `proxy.attach(server)`",
+    "WebSockets are tunnelled by default (`upgrades`), to the same target; on Node, call `proxy.attach(server)`",
   ],
   ["rewriteWsOrigin", "write `headers: { origin }`; the upstream then cannot check it"],
   ["proxyPayloads contentTypesToEncode parseReqBody reqAsBuffer reqBodyEncoding", STREAMED],

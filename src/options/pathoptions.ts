@@ -14,8 +14,8 @@ export interface PathOptions {
    * Rewrites path and query before the target's base path is prepended: a map of regular expressions to replacements,
    * which are all applied in order, or a function.
    *
-   * A result without a slash at its beginning gets one, so that `{ "^/api": "" }` makes `/` of `/api`. A function that returns
-   * nothing leaves the path as it is. A result that would leave the target's base path gets 400.
+   * A result without a slash at its beginning gets one: `{ "^/api": "" }` turns `/api` into `/`. A function that returns
+   * nothing leaves the path unchanged. A result that would leave the target's base path gets 400.
    * @example { "^/old/": "/new/" }
    */
   pathRewrite?:

@@ -1,5 +1,5 @@
 /**
- * The checks of pool options, and the errors that name them. Only the runtimes on which a proxy has connections of its own
+ * The checks of pool options, and the errors that name them. Only the runtimes on which a proxy has its own connections
  * import this file, so that other bundles contain no option of a pool.
  */
 import { isRecord } from "../schema/schema.ts";
@@ -31,11 +31,11 @@ export const explainWherePooled: Explain = (name, value) =>
 /** Explains names that are about connections: those of agents, and options of a pool. */
 function explainConnections(name: string, value: unknown): string | undefined {
   if (name === "pool")
-    return "it is createProxy's; pass `transport: createTransport(…)`, made once";
+    return "it is an option of createProxy; pass `transport: createTransport(…)`, made once";
   if (AGENTS.test(name)) {
     return value === false
-      ? `connections are kept here; write ${inPool("keepAlive: false")} for one a request`
-      : `connections are kept without one; write ${inPool("…")} to change how`;
+      ? `connections are reused by default; for a new one for each request, write ${inPool("keepAlive: false")}`
+      : `connections are reused by default; to configure them, write ${inPool("…")}`;
   }
   const ours = findPoolOption(name);
   if (ours === undefined) return undefined;

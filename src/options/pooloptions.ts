@@ -43,7 +43,7 @@ export interface PoolOptions {
    * turns. `Infinity` for no limit.
    *
    * On Node, Bun and Deno, the default is a quarter of the process's limit of open files (`ulimit -n`), and at most 4096;
-   * `stats()` tells it as `maxSockets`. It is 256 where the runtime does not tell the limit: on Windows, and on Deno without
+   * `stats()` reports it as `maxSockets`. It is 256 where the limit cannot be read: on Windows, and on Deno without
    * `--allow-all`.
    * @default 256
    */
@@ -65,11 +65,11 @@ export interface PoolOptions {
    */
   maxTotalFreeSockets?: number;
   /**
-   * Milliseconds that an idle connection is kept: by default less than the 5 s after which Node's servers and others close
-   * it, so that no request is sent while they do.
+   * Milliseconds that an idle connection is kept; the default is below the 5 s after which Node servers and others close it,
+   * so that no request is sent on a connection that is closing.
    *
-   * With a longer time than the upstream's own, some requests meet a connection that the upstream is closing: they are sent
-   * again if they are idempotent, and get 502 otherwise. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
+   * With a longer time than the upstream's own, some requests are sent on a connection that the upstream is closing: they
+   * are sent again if they are idempotent, and get 502 otherwise. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
    * @default 4000
    */
   freeSocketTimeout?: number;
@@ -83,7 +83,7 @@ export interface PoolOptions {
    * Milliseconds after which a connection takes no further request, and closes when its current request is finished.
    * `0` for no limit.
    *
-   * With a limit, connections are opened again from time to time, and so reach instances that were added behind an address.
+   * With a limit, new connections are opened from time to time, which reach instances that were added behind an address.
    * @default 0
    */
   socketTTL?: number;
@@ -111,9 +111,9 @@ export interface PoolOptions {
    * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait for
    * a connection; `0` for no limit. A slower client gets 408, or its connection is closed if the response has begun.
    *
-   * It applies only to addresses that have more than their share of the connections. Only time counts in which the
-   * request waits for its client: not a slow upstream, nor a pause of an event stream, nor a tunnel. The system passes
-   * bytes on in steps, of 64 kB at most: a client near the limit may seem slower than it is for a few seconds.
+   * It applies only to addresses that have more than their share of the connections. Only the time in which a request waits
+   * for its client counts: a slow upstream, a pause of an event stream and a tunnel do not. The system passes bytes on in
+   * steps of at most 64 kB: a client near the limit may seem slower than it is for a few seconds.
    * @default 240
    */
   minRate?: number;
@@ -128,15 +128,15 @@ export interface PoolOptions {
    */
   keepAlive?: boolean;
   /**
-   * Milliseconds of silence on a connection before TCP sends keep-alive probes, which find out that the peer is gone, and
-   * keep load balancers from dropping the connection, some after 4 minutes; `0` sends none.
+   * Milliseconds of silence on a connection before TCP sends keep-alive probes, which detect that the peer is gone, and keep
+   * load balancers from dropping the connection (some do after 4 minutes); `0` sends none.
    *
    * Event streams and tunnels need the probes: an idle connection of the pool is closed before the first one.
    * @default 60000
    */
   keepAliveInitialDelay?: number;
   /**
-   * Whether small writes are sent at once (`TCP_NODELAY`).
+   * Whether small writes are sent immediately (`TCP_NODELAY`).
    * @default true
    */
   noDelay?: boolean;

@@ -16,8 +16,8 @@ import { defaultsOf, type Schema } from "../schema/schema.ts";
 /** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {
   /**
-   * How often a request is sent again at most, wherever it goes. It does not count when a request goes to another upstream
-   * because nothing was sent or processed; each upstream then gets the request once.
+   * Maximum number of times that a request is sent again, to the same or to another upstream. It does not count if nothing
+   * of the request was sent or processed before it goes to another upstream: each upstream then gets the request once.
    */
   attempts?: number;
   /** The methods whose requests may be sent again. */
@@ -48,7 +48,7 @@ export interface RepeatOptions {
    * Follows redirects instead of passing them on to the client: `true` follows up to 5 redirects, a number up to that
    * many.
    *
-   * Methods change as the Fetch standard says. At the first change of origin, `authorization`, `cookie`,
+   * Methods change as the Fetch standard specifies. At the first change of origin, `authorization`, `cookie`,
    * `proxy-authorization`, and the fields that `headers`, `onRequest` or `interceptors.request` set are dropped. The
    * client gets a redirect that is not followed: one above the number, one to a target that `redirectTargets` refuses,
    * one in a loop, or one that needs a request body that was not kept.
@@ -62,8 +62,8 @@ export interface RepeatOptions {
    *
    * With `"any"`, the upstream can make this proxy send requests to any address that the proxy can reach, including
    * metadata services and private networks, but never from `https:` to `http:`. A predicate decides alone about each
-   * redirect, also about one from `https:` to `http:`. This option is refused without `followRedirects`, because it
-   * would do nothing; with `followRedirects: false` it is allowed.
+   * redirect, even from `https:` to `http:`. This option is refused without `followRedirects`, because it would do nothing;
+   * with `followRedirects: false` it is allowed.
    * @default "same-origin"
    * @example (url) => url.protocol === "https:" && url.hostname.endsWith(".example.com")
    */
@@ -87,10 +87,10 @@ export interface RepeatOptions {
    */
   retry?: false | RetryOptions;
   /**
-   * Milliseconds until an attempt that has no response headers is left for another one: on a new connection, or to another
-   * of several upstreams. It applies to requests that `retry` may send again, and not to the last attempt. With several
-   * upstreams, an attempt is left only if the retry budget allows it and another upstream takes the request. The upstream
-   * may carry out both. No limit by default.
+   * Milliseconds until an attempt that has no response headers is abandoned for another one: on a new connection, or to
+   * another of several upstreams. It applies to requests that `retry` may send again, and not to the last attempt. With
+   * several upstreams, an attempt is abandoned only if the retry budget allows it and another upstream takes the request.
+   * Both attempts may be carried out. No limit by default.
    */
   attemptTimeout?: number;
 }

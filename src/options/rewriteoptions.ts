@@ -5,17 +5,17 @@ import { isRecord, type Schema } from "../schema/schema.ts";
 export interface RewriteOptions {
   /**
    * Rewrites the domain in `Set-Cookie`: one domain for all cookies, or a map from old to new domains, in which `"*"`
-   * stands for every other old domain; `""` removes the domain, so that the cookie belongs to the proxy.
+   * means every other old domain; `""` removes the domain, so that the cookie belongs to the proxy.
    *
-   * Letter case and a leading dot are ignored. A cookie without a domain stays as it is.
+   * Letter case and a leading dot are ignored. A cookie without a domain is not changed.
    * @example { "internal.example": "shop.example", "*": "" }
    */
   cookieDomainRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Rewrites the path in `Set-Cookie`: one path for all cookies, or a map from old to new paths, in which `"*"` stands
-   * for every other old path; `""` removes the path.
+   * Rewrites the path in `Set-Cookie`: one path for all cookies, or a map from old to new paths, in which `"*"` means
+   * every other old path; `""` removes the path.
    *
-   * Paths are compared as a whole: `"/internal"` is not `"/internal/x"`. A cookie without a path stays as it is.
+   * Paths are compared as a whole: `"/internal"` does not match `"/internal/x"`. A cookie without a path is not changed.
    * @example { "/internal": "/" }
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
@@ -25,10 +25,10 @@ export interface RewriteOptions {
    * changes none.
    *
    * A URL points into the target if it has the target's origin, or the `Host` that was sent, and the target's base path.
-   * The base path and the query of the target are removed. The prefix of `stripPrefix` is prepended again, and so is what
-   * a framework has removed before (`app.use("/api", …)` of Express, `mount`), where it tells that. Other URLs are not
-   * changed, nor are references that are relative to the path of the request. Changes by `pathRewrite` are not undone: use
-   * a map for these.
+   * The base path and the query of the target are removed. The prefix of `stripPrefix` is prepended again, and so is a
+   * prefix that a framework has removed (`app.use("/api", …)` of Express, `mount`), if the framework exposes it. Other URLs
+   * are not changed, nor are references that are relative to the path of the request. Changes by `pathRewrite` are not
+   * undone: use a map for these.
    * @default true
    * @example { "http://internal:4000/": "https://shop.example/" }
    */
@@ -43,14 +43,14 @@ const prefixes = map(/^[!-~\u0080-\u00ff]+$/);
 export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
   cookieDomainRewrite: {
     kind: either(
-      'use a domain such as "shop.example", "" for none, or a map of domains to such',
+      'use a domain such as "shop.example", "" for none, or a map of old to new domains',
       text(DOMAIN),
       map(DOMAIN),
     ),
   },
   cookiePathRewrite: {
     kind: either(
-      'use a path such as "/", "" for none, or a map of paths to such',
+      'use a path such as "/", "" for none, or a map of old to new paths',
       text(PATH),
       map(PATH),
     ),

@@ -7,38 +7,39 @@ import type { Trust } from "./trust.ts";
  * that the peer, which sent the request, is trusted.
  *
  * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
- * that is not trusted is the client, and the client itself may have written all values on the left of it.
+ * that is not trusted is the client, and the client itself may have written all values to the left of it.
  *
  * A list in `X-Forwarded-Proto`, `-Host` or `-Port` does not say which proxy wrote which value. It stays whole only if all
  * addresses in `X-Forwarded-For` are trusted. Otherwise, and also without `X-Forwarded-For`, only its last value stays,
  * because the peer has written that one.
  *
- * A malformed `Forwarded` is dropped as a whole. So are aliases such as `X_Forwarded_For`: the peer need not know them.
+ * A malformed `Forwarded` is dropped as a whole. So are aliases such as `X_Forwarded_For`, which a trusted peer may pass on
+ * unseen.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all fields in question begin with C, F, T or X. If no string of the list does, it has no such field, and
-  // needs no copy. Values are tested as well, which is simpler than skipping them: one that begins so only causes a copy.
+  // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy. The
+  // test includes values, which is simpler than skipping them: a value that begins with one of these only causes a copy.
   if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
   const forwarded: string[] = [];
-  /** The fields that say which scheme, host and port the client has asked for. */
-  const asked: [name: string, value: string][] = [];
+  /** The fields with the scheme, the host and the port that the client has requested. */
+  const requested: [name: string, value: string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
     const lower = name.toLowerCase();
     if (lower === "x-forwarded-for") forwardedFor.push(value);
     else if (lower === "forwarded") forwarded.push(value);
-    else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) asked.push([name, value]);
+    else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) requested.push([name, value]);
     else if (!isAlias(name, lower)) left.push(name, value);
   }
   const addresses = splitList(forwardedFor.join(","));
   const client = findClient(addresses, trusts);
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client).join(", "));
   const isAllTrusted = addresses.length > 0 && client === undefined;
-  left.push(...(isAllTrusted ? asked : keepLastValues(asked)).flat());
+  left.push(...(isAllTrusted ? requested : keepLastValues(requested)).flat());
 
   const elements = parseForwarded(forwarded.join(","));
   const nodes = elements.map((element) => element.node);
@@ -48,8 +49,9 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
 }
 
 /**
- * Returns the address of the client of a request that a trusted proxy has sent: the last one that is not trusted, or the first
- * one if all are. `X-Forwarded-For` takes precedence over `Forwarded`. Undefined if the fields name none.
+ * Returns the client's address from the forwarding fields of a request that a trusted proxy has sent: the last address that
+ * is not trusted, or the first one if all are trusted; undefined if the fields contain none. `X-Forwarded-For` takes
+ * precedence over `Forwarded`.
  */
 export function findAddress(headers: HeaderList, trusts: Trust): string | undefined {
   const valueOf = (wanted: string): string =>

@@ -8,10 +8,10 @@ import type { RequestRules } from "./outgoing.ts";
 export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">>;
 
 /**
- * Returns the client that a request counts for, where requests wait: its address, or its network of 64 bits in IPv6; undefined
- * if it is not known. Of a request that a trusted proxy has sent, it is the client that the forwarding fields name.
+ * Returns the client that a waiting request counts for: its address, or its network of 64 bits in IPv6; undefined if it is
+ * not known. If a trusted proxy has sent the request, the client is the one that the forwarding fields name.
  *
- * It is looked up only when a request waits, so that `clientAddress` may be called again.
+ * The function is called only when a request waits. It may call the option `clientAddress` a second time.
  */
 export function clientKeyOf(
   incoming: Incoming,

@@ -7,7 +7,7 @@ const PORT = "(?::(?:[0-5]?\\d{0,4}|6(?:[0-4]\\d{3}|5(?:[0-4]\\d\\d|5(?:[0-2]\\d
  * string, which says that the URL has no authority (RFC 9112 §3.2).
  *
  * The pattern excludes three things that the grammar allows: `,`, because a server that joins two `Host` lines joins them
- * by a comma; percent-encoding, because URL parsers decode it, so that the router and the upstream would see two different
+ * with a comma; percent-encoding, because URL parsers decode it, so that the router and the upstream would see two different
  * names; and ports above 65535.
  */
 export const NAME_AND_PORT: RegExp = new RegExp(`^(?:[\\w.~!$&'()*+;=-]+${PORT})?$`);

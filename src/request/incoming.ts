@@ -14,7 +14,7 @@ import { authorityOf, pathOf } from "../target/target.ts";
 /** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
 export type WaitUntil = (promise: Promise<unknown>) => void;
 
-/** An incoming request in the form that the core reads. Some runtimes fill it more cheaply than through a `Request`. */
+/** An incoming request in the form that the core reads. Some runtimes create it at a lower cost than from a `Request`. */
 export interface Incoming extends Client {
   /** The method. */
   readonly method: string;
@@ -32,7 +32,7 @@ export interface Incoming extends Client {
   readonly secure: boolean;
   /** The header fields. */
   readonly headers: HeaderList;
-  /** What only one runtime needs of the request to the upstream. */
+  /** Details of the upstream request that only one runtime needs. */
   readonly hints?: Hints;
   /** The IP address of the client, where it is known. */
   readonly address: string | undefined;
@@ -41,8 +41,8 @@ export interface Incoming extends Client {
   /** Keeps the process running for work that outlasts the response; set where the server passes such a function. */
   waitUntil?: WaitUntil | undefined;
   /**
-   * What a framework has cut off the front of the path before it passed the request on, such as `/api`; `""` if nothing.
-   * It is found out when it is read, which only a response with a reference to a path needs.
+   * The prefix that a framework has removed from the path before it passed the request on, such as `/api`; `""` for none. It
+   * is a getter, because only a response that refers to a path needs it.
    */
   readonly mount?: string;
   /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
@@ -50,8 +50,8 @@ export interface Incoming extends Client {
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
   /**
-   * Changes the header fields of an upgrade, in place, before they are forwarded. A server needs this if it does not hand
-   * out the connection: the proxy then makes a handshake of its own with the upstream.
+   * Changes the header fields of an upgrade, in place, before they are forwarded. A server that does not hand out the
+   * connection needs it, because the proxy then makes its own handshake with the upstream.
    */
   prepareUpgrade?(headers: HeaderList): void;
   /**
@@ -64,8 +64,8 @@ export interface Incoming extends Client {
    */
   completeUpgrade?(response: Response, tunnel: Tunnel, options: TunnelOptions): Response;
   /**
-   * Wraps a tunnel so that it tells when it is closed, and which bytes go through it. Servers that connect no client with a
-   * tunnel do not need this: their bundles leave out the code.
+   * Wraps a tunnel so that it reports when it is closed, and how many bytes go through it. Left out by servers that connect
+   * no client with a tunnel, so that their bundles leave out the code.
    */
   watchTunnel?(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel;
   /** Whether the server shows no body of a GET or HEAD, although the client may have sent one. */

@@ -8,7 +8,8 @@ import type { Incoming } from "./incoming.ts";
 const FIELD = "max-forwards";
 
 /**
- * Counts `Max-Forwards` down by one, in place, for a method for which it has a meaning. 0 stays 0: `respondAsRecipient` answers that request.
+ * Decrements `Max-Forwards` in place. The caller calls it only for methods with which the field has a meaning. 0 stays 0:
+ * `respondAsRecipient` responds to that request.
  * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be counted down
  */
 export function countForwards(headers: HeaderList): void {
@@ -28,8 +29,8 @@ export function countForwards(headers: HeaderList): void {
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 
 /**
- * Returns the fields of a TRACE request that its response may show: without those that may hold a secret, and without what
- * earlier proxies have written, which may show their addresses (RFC 9110 §9.3.8).
+ * Returns the fields of a TRACE request that its response may show: without fields that may hold a secret, and without the
+ * forwarding fields, which may show the addresses of earlier proxies (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {
   return headers.filter((_, i) => {

@@ -1,6 +1,6 @@
 /**
- * Returns what a framework has cut off the front of a path before it passed the request on, as `mount()` does; `""` for
- * nothing. The result has no slash at its end.
+ * Returns the prefix that a framework has removed from a path before it passed the request on, as `mount()` does; `""` for
+ * none. The result has no slash at its end.
  * @param sent the path and query that the client has sent
  * @param path the path and query that the framework has passed on
  */
@@ -8,7 +8,7 @@ export function findMount(sent: string, path: string): string {
   if (sent === path || !sent.startsWith("/")) return "";
   const [whole = ""] = sent.split("?", 1);
   const [rest = ""] = path.split("?", 1);
-  // A mount that is requested without a further path, `/api`, gets `/`.
+  // For a request of the mount itself, such as `/api`, the framework passes on the path `/`.
   if (rest === "/" && !whole.endsWith("/")) return whole;
   const segments = whole.split("/");
   const cut = segments.splice(0, segments.length - rest.split("/").length + 1);
@@ -24,7 +24,7 @@ function decodePath(path: string): string {
   }
 }
 
-/** What h3 has on its requests, also on those that it passes on to a mount, on every runtime. */
+/** A request of h3 on any runtime, including one that h3 passes on to a mount. */
 interface RoutedRequest {
   readonly context?: {
     readonly matchedRoute?: { readonly route?: unknown };
@@ -33,8 +33,8 @@ interface RoutedRequest {
 }
 
 /**
- * Returns what a mount of h3's has cut off; `""` for nothing. h3 tells the route that it has matched, `/api/**`, and the
- * text that the stars stand for. A route that is no mount passes the whole path on.
+ * Returns the prefix that a mount of h3 has removed; `""` for none. h3 exposes the matched route, such as `/api/**`, and
+ * the text that matched the stars. A route that is not a mount passes on the whole path.
  */
 export function findRoutePrefix(request: Request, path: string): string {
   const { matchedRoute, params } = (request as RoutedRequest).context ?? {};

@@ -37,7 +37,7 @@ export interface RequestRules {
   readonly overridden: NameSet | undefined;
   /** The fields of the option `headers`, which are added last. */
   readonly added: HeaderList;
-  /** Which fields tell the upstream about the client. */
+  /** Which fields describe the client to the upstream. */
   readonly forwarded: ForwardedStyle;
   /** The name of this proxy in `Forwarded`. */
   readonly by: string | undefined;
@@ -148,7 +148,7 @@ export function toUpstreamRequest(
 
 /** The header fields of a request that may be forwarded, and the values of fields that the proxy itself evaluates. */
 export interface RequestHead {
-  /** The fields that are left. */
+  /** The fields that may be forwarded. */
   readonly headers: HeaderList;
   /** The value of `Host`. */
   readonly host: string | undefined;
@@ -251,7 +251,7 @@ export function cleanRequestHeaders(
   };
 }
 
-/** Returns the error of a GET or HEAD whose body the server does not show: the upstream would answer another request. */
+/** Returns the error for a GET or HEAD whose body the server hides: without it, the upstream would get another request. */
 function hiddenBody(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -259,7 +259,7 @@ function hiddenBody(method: string): ProxyError {
   });
 }
 
-// ── the fields that tell the upstream about the client and this proxy ──
+// ── the fields that describe the client and this proxy to the upstream ──
 
 /** What this proxy knows about the connection that a request came on. */
 export interface ClientFacts {
@@ -273,7 +273,7 @@ export interface ClientFacts {
   readonly by?: string | undefined;
 }
 
-/** Which fields tell the upstream about the client. */
+/** Which fields describe the client to the upstream. */
 export type ForwardedStyle = "x-forwarded" | "forwarded" | "none";
 
 /**
@@ -304,7 +304,7 @@ export function addForwarded(
   setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
 }
 
-/** Returns the port of an authority; undefined without one. It uses no capture, whose array each request would allocate. */
+/** Returns the port of an authority; undefined without one. A capture group would allocate an array for each request. */
 function portOf(authority: string): string | undefined {
   return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
@@ -322,7 +322,7 @@ function append(headers: HeaderList, name: string, value: string, inbound: boole
 }
 
 /**
- * Adds a field, unless an earlier proxy has set it: the first proxy on the way knows what the client asked for.
+ * Adds a field, unless an earlier proxy has set it: the first proxy on the way knows what the client has requested.
  * @returns the value of the field; the first value if it is a list
  */
 function setUnlessThere(
@@ -339,7 +339,7 @@ function setUnlessThere(
 
 /** Makes the element of `Forwarded` that describes this request (RFC 7239 §4). */
 function toElement({ by, host }: ClientFacts, address = "unknown", proto: string): string {
-  // An IPv6 address stands in brackets, and a value that is not a token in quotes (RFC 7239 §6).
+  // An IPv6 address is enclosed in brackets, and a value that is not a token in quotes (RFC 7239 §6).
   const node = isIPv6(address) ? `"[${address}]"` : quote(address);
   // An identifier that is not an address begins with an underscore (RFC 7239 §6.3).
   const self = by === undefined ? "" : `;by=_${by}`;
@@ -357,7 +357,7 @@ function quote(value: string): string {
 /**
  * Appends this proxy to `Via`, in place.
  * @param version the HTTP version of the incoming request
- * @throws ProxyError 502 if `Via` names this proxy already: the request travels in a loop
+ * @throws ProxyError 502 if `Via` already names this proxy: the request is in a loop
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
  */
 export function addVia(headers: HeaderList, pseudonym: string, version: string): void {

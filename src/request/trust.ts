@@ -1,4 +1,4 @@
-import { atOnce, badOption } from "../misuse.ts";
+import { badOption, refusePromise } from "../misuse.ts";
 import { checkRange, compileRanges, isIPAddress, unmapAddress } from "../target/address.ts";
 
 /** Returns whether an address is trusted; the address is undefined if it is not known. */
@@ -17,7 +17,7 @@ export function compileTrust(
   if (typeof trust === "function") {
     return (text) => {
       if (!isIPAddress(text)) return false;
-      return atOnce(trust(unmapAddress(text)), "trustProxy");
+      return refusePromise(trust(unmapAddress(text)), "trustProxy");
     };
   }
   const isTrusted = compileRanges(trust);
@@ -25,7 +25,7 @@ export function compileTrust(
 }
 
 /**
- * Makes the function that says whether a peer is trusted, as the proxy decides it.
+ * Makes the function by which a proxy with this `trustProxy` decides whether a peer is trusted.
  * @param trust the value of the option `trustProxy`
  * @throws TypeError for an entry that is not an address, a range or the name of ranges
  */

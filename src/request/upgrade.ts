@@ -4,7 +4,7 @@ import { chooseProtocol, nominatesUpgrade } from "../fields/protocols.ts";
 import type { Incoming } from "./incoming.ts";
 
 /**
- * Returns the protocol to which a request asks to switch, if this proxy carries that protocol.
+ * Returns the protocol that a request asks to switch to, if this proxy carries that protocol.
  *
  * Any other protocol is ignored, and the request is forwarded without `Upgrade` (RFC 9110 §7.8): so is `h2c`, which some
  * clients ask for with every first request.
@@ -25,16 +25,16 @@ export function readUpgrade(
   const coding = getHeader(headers, "transfer-encoding");
   const isAsked = protocol !== undefined && mayAsk(protocol, method, length, coding);
   if (!isAsked || !hasEffect(incoming)) return undefined;
-  // A body would stand between the request and the bytes of the new protocol, and servers differ about its end.
+  // A body would precede the bytes of the new protocol, and servers disagree about where it ends.
   if (announcesBody(length, coding)) {
     throw badRequest(
-      `${coding === undefined ? "Content-Length" : "Transfer-Encoding"} beside Upgrade`,
+      `${coding === undefined ? "Content-Length" : "Transfer-Encoding"} with Upgrade`,
     );
   }
   if (incoming.upgrade !== undefined) return protocol;
   throw new ProxyError("http_request_error", {
     status: 501,
-    message: `the request asks to switch to ${protocol}, and the server does not hand such requests over${hint}`,
+    message: `the request asks to switch to ${protocol}, but the server does not hand over upgrades${hint}`,
   });
 }
 

@@ -22,7 +22,7 @@ import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
  * stay in use. If only the upstream's method is HEAD, `Content-Length` is dropped: the client would wait for a body of
  * that length (RFC 9110 §8.6).
  *
- * @param asked the method of the client's request
+ * @param clientMethod the method of the client's request
  * @param request the request to the upstream
  * @param rewrite rewrites references and cookies, if the options ask for it
  * @param client the request of the client
@@ -30,7 +30,7 @@ import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
  */
 export function cleanResponse(
   received: UpstreamResponse,
-  asked: string,
+  clientMethod: string,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
   client?: Mounted,
@@ -57,7 +57,7 @@ export function cleanResponse(
     discardBody(received);
     throw error;
   }
-  const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
+  const bodyless = status === 204 || status === 205 || status === 304 || clientMethod === "HEAD";
   if (bodyless) discardBody(received);
   else if (request.method === "HEAD") headers = withoutNames(headers, CONTENT_LENGTH);
   return {

@@ -20,10 +20,10 @@ const REASON: Record<number, string> = {
   505: "HTTP Version Not Supported",
 };
 
-/** The methods that a 405 has to name (RFC 9110 §15.5.6): which of them the upstream allows is not known. */
+/** The `Allow` that a 405 must have (RFC 9110 §15.5.6). The proxy does not know which of these methods the upstream allows. */
 const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, QUERY";
 
-/** What a 505 has to say: the versions that the server supports (RFC 9110 §15.6.6). */
+/** The text of a 505, which names the versions that the server supports (RFC 9110 §15.6.6). */
 const VERSIONS = "The supported versions are HTTP/1.0 and HTTP/1.1.\n";
 
 /** A token of a structured field (RFC 9651 §3.3.4). */

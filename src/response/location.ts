@@ -16,9 +16,9 @@ export function parseReference(reference: string, base?: string | URL): URL | nu
   return URL.parse(bytes, base);
 }
 
-/** The part of the client's request that tells where a framework has mounted the proxy. */
+/** The part of the client's request that shows where a framework has mounted the proxy. */
 export interface Mounted {
-  /** What a framework has cut off the front of the path; `""` if nothing. */
+  /** The prefix that a framework has removed from the path; `""` for none. */
   readonly mount?: string;
 }
 
@@ -61,8 +61,8 @@ export function compileLocationRewrite(
 }
 
 /**
- * Returns what clients write in front of a path of the target: the mount, then what `stripPrefix` removes. The option may
- * name the mount itself, for requests that do not pass the mount, such as WebSockets.
+ * Returns the prefix of the proxy's paths: the mount, then the prefix that `stripPrefix` removes. The option may contain the
+ * mount itself, for requests that do not pass through the mount, such as WebSockets.
  */
 function joinPrefix(mount: string | undefined, prefix: string): string {
   if (mount === undefined || mount === "") return prefix;

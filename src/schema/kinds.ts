@@ -6,7 +6,7 @@ import { findWrong, isRecord, type Kind, type KindName, type Table } from "./sch
 /**
  * Makes a kind of value from a test.
  * @param fix the text that says what to use instead; it quotes an example where a rule would be longer. A kind that is
- * only a part of `either` needs no `fix`, because `either` has a message of its own.
+ * only a part of `either` needs no `fix`, because `either` has its own message.
  */
 function define<T>(test: (value: unknown) => boolean, fix = "", name?: KindName): Kind<T> {
   return { name, check: (value) => (test(value) ? undefined : fix) };
@@ -74,7 +74,7 @@ export const statusCodes: Kind<readonly number[]> = list(
 export function text(form: RegExp, fix?: string): Kind<string> {
   return define((value) => typeof value === "string" && form.test(value), fix, "text");
 }
-/** One of some texts; for use in `either`. */
+/** One of several fixed texts; for use in `either`. */
 export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
   return { ...define((value) => choices.includes(value as Text)), choices };
 }
@@ -147,7 +147,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
   },
 };
 
-/** An object whose values are texts of this form; for use in `either`. */
+/** An object whose values are texts that match `form`; for use in `either`. */
 export function map(form: RegExp): Kind<Readonly<Record<string, string>>> {
   const test = (value: unknown): boolean =>
     isRecord(value) &&

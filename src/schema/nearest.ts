@@ -30,7 +30,7 @@ function toLetters(name: string): string {
  * (optimal string alignment distance).
  */
 function countEdits(from: string, to: string): number {
-  /** The edits between the first `i` letters of the one and the first `j` letters of the other. */
+  /** The number of edits between the first `i` letters of `from` and the first `j` letters of `to`. */
   const rows: number[][] = [Array.from({ length: to.length + 1 }, (_, j) => j)];
   const editsAt = (i: number, j: number): number => rows[i]?.[j] as number;
   for (let i = 1; i <= from.length; i++) {

@@ -1,16 +1,16 @@
 /**
- * The form in which options are written down. Each group of options has a file with two parts side by side: the
- * interface (type and documentation) and the schema (check, default, other names). The checks of options, the defaults,
- * the command's flags, the tables of docs/ and a part of the tests are made from these.
+ * The types and functions of option schemas. Each group of options has a file with two parts side by side: the interface
+ * (type and documentation) and the schema (check, default, other names). The checks of options, the defaults, the
+ * command's flags, the tables of docs/ and some tests are made from these.
  */
 import { cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";
 
-/** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
+/** Returns what is wrong with a value and how to fix it, or undefined for a valid value. */
 export type Check = (value: unknown) => string | undefined;
 
 /**
- * The name of a kind of value. By this name, the command chooses how to read a flag, and tests choose sample values.
+ * The name of a kind of value. The command uses it to choose how to read a flag, and tests use it to choose sample values.
  */
 export type KindName =
   | "switch"
@@ -37,7 +37,7 @@ export interface Kind<in T> {
   readonly choices?: readonly string[];
   /** The options that an object of this kind may have. */
   readonly members?: Table;
-  /** Returns whether a value has this kind apart from wrong contents. The message is then about the contents. */
+  /** Returns whether only the contents of a value can be wrong. The message of `either` is then about these contents. */
   readonly contains?: (value: unknown) => boolean;
   /** Never set: it makes the compiler compare the type `T` with the type of the option. */
   readonly takes?: (value: T) => void;
@@ -45,7 +45,7 @@ export interface Kind<in T> {
 
 interface Entry<T> {
   readonly kind: Kind<T>;
-  /** The names of the same option in other libraries. If an app uses one of them, the message tells our name. */
+  /** The names of the same option in other libraries. If an app uses one of them, the error message gives our name. */
   readonly aliases?: readonly string[];
 }
 
@@ -60,7 +60,7 @@ export type Schema<Options, Preset extends keyof Options = never> = {
       : { readonly default?: never });
 };
 
-/** A schema whose options are not known to the compiler. */
+/** A schema as a map, without the types of its options. */
 export type Table = Readonly<Record<string, Entry<never> & { readonly default?: unknown }>>;
 
 /** Returns the defaults of a schema. */
@@ -88,7 +88,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }
 
-/** Finds the first wrong option: returns its name for a message, and how to put it right. */
+/** Returns the name of the first wrong option, for a message, and how to fix it; undefined if none is wrong. */
 export function findWrong(
   options: object,
   table: Table,

@@ -29,7 +29,7 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 
 /**
  * The ranges of entries that have been checked. An app that writes its options as a literal at the call passes the same
- * entries with each request; one may also make entries from requests, so that their number is limited.
+ * entries with each request. The number is limited, because another app may make its entries from requests.
  */
 const checked = new RecentMap<string, readonly Range[]>(100);
 
@@ -47,7 +47,7 @@ export function compileRanges(entries: readonly string[]): (text: string) => boo
   };
 }
 
-/** Returns the ranges that an entry stands for; an empty list for a wrong entry. */
+/** Returns the ranges that an entry means; an empty list for a wrong entry. */
 function rangesOf(entry: string): readonly Range[] {
   const texts = NAMED.get(entry) ?? [entry];
   return checked.get(entry) ?? texts.flatMap((text) => parseRange(text) ?? []);
@@ -73,7 +73,7 @@ function checkAddresses(entry: unknown, text: string): string | undefined {
   return `"${text}" is not a range: use "${render(first, address)}/${length}", or "${address}" for that address alone`;
 }
 
-/** Writes an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. A URL writes either. */
+/** Formats an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. `URL` formats both. */
 function render(bits: bigint, like: string): string {
   if (!like.includes(":")) return new URL(`http://${bits & 0xffff_ffffn}`).hostname;
   const words = bits.toString(16).padStart(32, "0").match(/.{4}/g) as string[];
@@ -118,7 +118,7 @@ function parseIPAddress(text: string): Address | undefined {
     return ipv4 === undefined ? undefined : { bits: IPV4 + BigInt(ipv4), zone: "" };
   }
   const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
-  // The parser of URLs has the same rules for an address in brackets, and writes it without dots.
+  // The URL parser has the same rules for an address in brackets, and formats it without dots.
   const url = URL.parse(`http://[${plain}]`);
   if (url === null) return undefined;
   // `::` stands for words of zeros.
@@ -162,8 +162,8 @@ function toDigits(words: string): string {
 }
 
 /**
- * Returns what one client can choose addresses from: an IPv4 address, or an IPv6 network of 64 bits, which is the least that a
- * subscriber has (RFC 6177). Any other text is returned as it is.
+ * Returns the network from which one client can choose its addresses: a single IPv4 address, or an IPv6 network of 64 bits,
+ * the smallest that a subscriber gets (RFC 6177). Any other text is returned unchanged.
  */
 export function networkOf(address: string): string {
   const text = unmapAddress(address);
@@ -171,7 +171,7 @@ export function networkOf(address: string): string {
   return bits === undefined ? text : `${(bits >> 64n).toString(16)}/64`;
 }
 
-/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */
+/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets report it, becomes IPv4. */
 export function unmapAddress(address: string): string {
   return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

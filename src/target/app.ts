@@ -1,6 +1,6 @@
 /**
- * An app in this process, whose `fetch` is called instead of a server: a Worker's service binding, a Durable Object's stub,
- * an h3 or Hono app, or another proxy.
+ * An app in this process: the proxy calls its `fetch` instead of sending the request to a server. It is a Worker's service
+ * binding, a Durable Object's stub, an h3 or Hono app, or another proxy.
  */
 export interface FetchTarget {
   /**
@@ -37,7 +37,7 @@ export function isApp(target: unknown): target is FetchTarget {
  * `"url" in env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So this function ignores an inherited
  * function, and refuses only own properties.
  *
- * @returns whatever an app's own `url` is, which may be no URL
+ * @returns the app's own `url`, which is not checked
  * @throws TypeError for an option that `fetch` excludes
  */
 export function urlOf(app: FetchTarget): string | URL {

@@ -7,7 +7,7 @@ import { type FetchTarget, isApp, urlOf } from "./app.ts";
 
 /**
  * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
- * options of `tls.connect` as well; a name that is no option there is refused.
+ * options of `tls.connect` as well, and refuse a name that is not one of them.
  */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
@@ -49,8 +49,8 @@ export interface TargetOptions {
  * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with a URL and more options, or an app in
  * this process, which is any object with a `fetch` method.
  *
- * A server that is named here has to understand HTTP/1.1, in which a request body of unknown length is sent in chunks, or
- * with the option `http2` HTTP/2.
+ * The server must understand HTTP/1.1, in which a request body of unknown length is sent in chunks, or, with the option
+ * `http2`, HTTP/2.
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.1
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
@@ -75,14 +75,14 @@ export interface Upstream {
   readonly address: string | undefined;
   /** The TLS options for connections to this upstream; undefined for the defaults. */
   readonly tls: TlsOptions | undefined;
-  /** Whether to speak HTTP/2 with this upstream; undefined for what the transport's own option says. */
+  /** Whether to speak HTTP/2 with this upstream; undefined to use the transport's own option. */
   readonly http2: boolean | undefined;
   /** The app in this process that responds instead of a server; undefined for a server. */
   readonly app: FetchTarget | undefined;
 }
 
 const targetSchema: Schema<TargetOptions> = {
-  // `parseUrl` checks it, also where the target is nothing else.
+  // `parseUrl` checks the URL, because a target may also be a URL alone.
   url: { kind: object(() => true, "") },
   socketPath: { kind: text(/[^]/, 'use a path such as "/run/app.sock"') },
   address: { kind: object(isIPAddress, 'use an IP address such as "10.0.0.7"') },
@@ -93,7 +93,7 @@ const targetSchema: Schema<TargetOptions> = {
 /** Parsed targets that were given as strings: most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
-const PARSED_LIMIT = 1000;
+const MAX_PARSED = 1000;
 /** Parsed targets that are apps, or frozen objects, which never change. */
 const parsedObjects = new WeakMap<object, Upstream>();
 
@@ -106,8 +106,8 @@ export function parseTarget(target: TargetAddress): Upstream {
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
-    // Evict only the entry that was added first. It may be in use: then it is parsed once more, in a thousand new ones.
-    if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
+    // Evict only the entry that was added first. If it is still in use, it is parsed again, once per 1000 new targets.
+    if (parsed.size >= MAX_PARSED) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
   return upstream;
@@ -166,7 +166,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   }
   const { address, socketPath } = more;
   if (address !== undefined && socketPath !== undefined) {
-    throw badTarget(from, "leave out `address` beside `socketPath`");
+    throw badTarget(from, "set `address` or `socketPath`, not both");
   }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
@@ -195,7 +195,7 @@ function describeTarget(target: unknown): string {
     : typeof target;
 }
 
-/** What a target may need of a transport. */
+/** The part of a transport that decides which targets it can reach. */
 interface Reaching {
   readonly name: string;
   readonly capabilities: {
@@ -291,7 +291,7 @@ export function isAsterisk(path: string, method: string | undefined): boolean {
   return path === "*" && method === "OPTIONS";
 }
 
-/** Returns the request target of `OPTIONS *`. A target with a base path stands for a part of a server: ask about that. */
+/** Returns the request target of `OPTIONS *`. With a base path, the request asks about that part of the server only. */
 function joinAsterisk({ basePath, query }: Upstream): string {
   if (basePath === "" && query === "") return "*";
   return query === "" ? basePath : `${basePath || "/"}?${query}`;
@@ -320,21 +320,22 @@ export function joinTarget(upstream: Upstream, path: string, method?: string): s
 
 /**
  * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which
- * some end the path: `?`, `#` or NUL. URL parsers remove tabs and line breaks.
+ * some upstreams end the path: `?`, `#` or NUL. URL parsers remove tabs and line breaks.
  */
 // oxlint-disable-next-line no-control-regex
 const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 /** The maximum number of layers of percent-encoding; no legitimate client uses more. */
-const LAYERS = 8;
+const MAX_LAYERS = 8;
 
 /**
- * Returns a path as it is, and as upstreams could read it that decode percent-encoding once, twice and so on, until nothing
- * is left to decode. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are octets, not UTF-8.
+ * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left to
+ * decode: an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are
+ * octets, not UTF-8.
  * @returns undefined for more than eight layers
  */
 export function decodeLayers(path: string): string[] | undefined {
   const layers = [path];
-  for (let reading = path; layers.length <= LAYERS + 1; layers.push(reading)) {
+  for (let reading = path; layers.length <= MAX_LAYERS + 1; layers.push(reading)) {
     const decoded = reading.includes("%")
       ? reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
           String.fromCharCode(Number.parseInt(code, 16)),

@@ -12,13 +12,13 @@ import { startBackgroundTimer } from "./timers.ts";
 /** The key of all clients whose address is not known. */
 const UNKNOWN = "";
 
-/** The longest time in milliseconds between two looks at what waits and runs. */
-const LOOK_INTERVAL = 500;
+/** The maximum time in milliseconds between two checks for slow clients, and for the end of the counting. */
+const MAX_CHECK_INTERVAL = 500;
 
 /**
- * The requests that wait for a limited number of places. The addresses of clients take turns, and each one's requests are
- * served in the order of their arrival. An address that has more than its share of the places comes after the others, so
- * that one with many requests cannot keep the others waiting; alone, it gets all places.
+ * The requests that wait for a limited number of places. The addresses of clients take turns, and the requests of one
+ * address are served in the order of their arrival. An address that has more than its share of the places comes after the
+ * others, so that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
  * The places of each address are counted only while requests of several addresses wait, and for a moment longer: a
  * request that finds a place costs nothing here. Requests count, not connections, so that HTTP/2 brings no advantage.
@@ -36,16 +36,16 @@ export class AddressQueue<T extends Waiting> {
   /** The account whose turn it is. */
   #firstAccount: Account | undefined;
   #lastAccount: Account | undefined;
-  #isLooking = false;
+  #isCheckScheduled = false;
 
   constructor(places: Places, rate: MinimumRate) {
     this.#places = places;
     const { minRate, minRateGrace } = rate;
-    this.#interval = Math.min(LOOK_INTERVAL, Math.ceil(minRateGrace / 10));
+    this.#interval = Math.min(MAX_CHECK_INTERVAL, Math.ceil(minRateGrace / 10));
     if (minRate > 0) this.#slowClients = new SlowClients(rate, this.#interval);
   }
 
-  // ── what waits ──
+  // ── waiting requests ──
 
   /** Adds a request. */
   add(item: T): void {
@@ -56,9 +56,9 @@ export class AddressQueue<T extends Waiting> {
     else (last.place as Place).next = item;
     account.last = item;
     this.length++;
-    if (++account.waiting === 1) this.#line(account);
+    if (++account.waiting === 1) this.#appendTurn(account);
     if (!this.isCounting && this.#firstAccount !== this.#lastAccount) this.#count();
-    if (!this.#isLooking) this.#look();
+    if (!this.#isCheckScheduled) this.#scheduleCheck();
   }
 
   /** Removes a request that waits no longer; does nothing if it did not wait. */
@@ -73,7 +73,7 @@ export class AddressQueue<T extends Waiting> {
     item.place = undefined;
     this.length--;
     if (--account.waiting > 0) return;
-    this.#unline(account);
+    this.#removeTurn(account);
     this.#dropUnused(account);
   }
 
@@ -82,8 +82,8 @@ export class AddressQueue<T extends Waiting> {
     const account = item.place?.account;
     this.remove(item);
     if (account === undefined || account.waiting === 0) return;
-    this.#unline(account);
-    this.#line(account);
+    this.#removeTurn(account);
+    this.#appendTurn(account);
   }
 
   /** Returns the request that comes next. */
@@ -95,7 +95,7 @@ export class AddressQueue<T extends Waiting> {
     return this.#firstAccount?.first as T | undefined;
   }
 
-  /** Returns all requests that wait, those that come next first. A request may be removed when it was returned. */
+  /** Yields all waiting requests in the order in which they are served. The caller may remove a request that it got. */
   *inOrder(): Generator<T> {
     const share = this.#share;
     for (const isOver of [false, true]) {
@@ -110,7 +110,7 @@ export class AddressQueue<T extends Waiting> {
     }
   }
 
-  /** Returns the addresses with requests that wait, in the order of their turns. */
+  /** Yields the addresses with waiting requests, in the order of their turns. */
   *accounts(): Generator<Account> {
     for (let each = this.#firstAccount; each !== undefined;) {
       const following: Account | undefined = each.next;
@@ -120,8 +120,8 @@ export class AddressQueue<T extends Waiting> {
   }
 
   /**
-   * Returns the request that has to leave a full queue for another one: the newest of the address with the most waiting
-   * requests. Undefined if the newcomer itself has to leave, because its address has as many, or one less.
+   * Returns the request to remove from a full queue in favour of a new request: the newest of the address with the most
+   * waiting requests. Undefined if the new request is to be refused, because its address has as many, or one less.
    */
   findSurplus({ clientKey = UNKNOWN }: Claim): T | undefined {
     let most: Account | undefined;
@@ -132,7 +132,7 @@ export class AddressQueue<T extends Waiting> {
     return most !== undefined && most.waiting > own + 1 ? (most.last as T) : undefined;
   }
 
-  // ── what runs ──
+  // ── running requests ──
 
   /** Counts a place that was taken, perhaps from another request. The owner calls it while `isCounting` is true. */
   start(holder: Holder): void {
@@ -178,8 +178,8 @@ export class AddressQueue<T extends Waiting> {
     if (running + waiting === 0 && this.#accounts.get(key) === account) this.#accounts.delete(key);
   }
 
-  /** Lets an account take the last turn. */
-  #line(account: Account): void {
+  /** Gives an account the last turn. */
+  #appendTurn(account: Account): void {
     const last = this.#lastAccount;
     account.previous = last;
     account.next = undefined;
@@ -188,7 +188,7 @@ export class AddressQueue<T extends Waiting> {
     this.#lastAccount = account;
   }
 
-  #unline(account: Account): void {
+  #removeTurn(account: Account): void {
     const { previous, next } = account;
     if (previous === undefined) this.#firstAccount = next;
     else previous.next = next;
@@ -196,14 +196,14 @@ export class AddressQueue<T extends Waiting> {
     else next.previous = previous;
   }
 
-  /** Looks again after a while: whether clients are too slow, and whether the counting can end. */
-  #look(): void {
-    this.#isLooking = true;
+  /** Schedules the next check: whether clients are too slow, and whether the counting can end. */
+  #scheduleCheck(): void {
+    this.#isCheckScheduled = true;
     startBackgroundTimer(() => {
-      this.#isLooking = false;
+      this.#isCheckScheduled = false;
       if (this.length > 0) {
-        this.#lookAtClients();
-        return this.#look();
+        this.#checkClients();
+        return this.#scheduleCheck();
       }
       this.isCounting = false;
       this.#accounts.clear();
@@ -211,11 +211,11 @@ export class AddressQueue<T extends Waiting> {
     }, this.#interval);
   }
 
-  #lookAtClients(): void {
+  #checkClients(): void {
     if (this.#slowClients === undefined) return;
     if (!this.isCounting) this.#count();
     const { length } = this;
-    this.#slowClients.look(
+    this.#slowClients.check(
       this.#places.holders(),
       this.#share,
       (account) => length - account.waiting,

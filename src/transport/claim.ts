@@ -3,22 +3,22 @@ import type { ProxyError } from "../error.ts";
 /** A request that waits for a place, or has one, and the client that it counts for. */
 export interface Claim {
   /**
-   * The address or network of the client; left out for an unknown one, and all unknown ones count as one address. It is
+   * The address or network of the client; undefined if it is not known. All unknown clients count as one address. It is
    * looked up only while requests wait.
    */
   readonly clientKey?: string | undefined;
   /**
-   * The number of bytes that the client has taken, or has sent, so far, if the request waits for its client at present;
-   * undefined if it does not, or if that is not known.
+   * The number of bytes that the client has taken or sent so far, if the request waits for its client at present; undefined
+   * if it does not, or if the number is not known.
    */
   readonly clientBytes?: number | undefined;
   /** Ends the request with this reason, because its client is too slow. */
   endSlow?(reason: ProxyError): void;
 }
 
-/** What has one of the places, such as a connection or a stream. */
+/** An object that has one of the places, such as a connection or a stream. */
 export interface Holder {
-  /** The account for which the place counts; undefined if it was not counted. The queue sets it, also for a place taken again. */
+  /** The account for which the place counts; undefined if it was not counted. Only the queue sets it. */
   account: Account | undefined;
   /** The request that has the place; undefined for none. */
   readonly claim: Claim | undefined;
@@ -28,13 +28,13 @@ export interface Holder {
 export interface Places {
   /** The number of places that are taken, tunnels excluded. */
   readonly taken: number;
-  /** Returns what has the places, and the tunnels. */
+  /** Returns the holders of the places, and the tunnels. */
   holders(): Iterable<Holder>;
 }
 
 /** A request that can wait. */
 export interface Waiting extends Claim {
-  /** Where the request waits; undefined if it does not. The queue sets it. */
+  /** The place in the queue; undefined if the request does not wait. Only the queue sets it. */
   place: Place | undefined;
 }
 
@@ -50,7 +50,7 @@ export interface Place {
 /** The requests of one address: those that wait, as a linked list, and the number of those that run. */
 export class Account {
   readonly key: string;
-  /** The number of places that the address has; right while the queue counts. */
+  /** The number of places that the address has; correct only while the queue counts. */
   running = 0;
   /** The number of requests that wait. */
   waiting = 0;

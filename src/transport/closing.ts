@@ -1,4 +1,4 @@
-/** What all transports share to close their connections. */
+/** The code that all transports share to close their connections. */
 import { ProxyError } from "../error.ts";
 import { milliseconds } from "../schema/kinds.ts";
 
@@ -22,7 +22,7 @@ export function isPoolClosed(error: unknown): boolean {
 }
 
 /**
- * Waits until the connections have closed, and destroys the remaining ones after a time.
+ * Waits until the connections have closed, and destroys the remaining ones after the timeout.
  * @param timeout milliseconds; 0 for no limit
  * @throws TypeError for a timeout that is not whole milliseconds
  */

@@ -4,7 +4,7 @@ import type { HeaderList } from "../fields/headers.ts";
 import type { Upstream } from "../target/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
 
-/** What workerd needs of a message beyond its members. No step of the core reads it; interceptors pass it on. */
+/** Details of a message that only workerd needs. No step of the core reads them; interceptors pass them on. */
 export interface Hints {
   /** The header fields as the runtime's own `Headers`, which keep more than a list can. */
   readonly fields?: OriginalFields;
@@ -32,8 +32,8 @@ export interface UpstreamRequest {
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
   /**
-   * The protocol to which the connection is to be switched. The transport writes it as `Upgrade`, and resolves to a
-   * response with a `tunnel` if the upstream answers 101.
+   * The protocol to switch the connection to. The transport writes it as `Upgrade`, and resolves to a response with a
+   * `tunnel` if the upstream answers 101.
    */
   readonly upgrade?: string | undefined;
   /** Whether the client accepts trailer fields, and the server can send them: the transport then says so in `TE`. */
@@ -44,7 +44,7 @@ export interface UpstreamRequest {
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
   readonly headersBeforeHooks?: HeaderList | undefined;
-  /** What only one runtime needs. */
+  /** Details that only one runtime needs. */
   readonly hints?: Hints | undefined;
 }
 
@@ -58,7 +58,7 @@ export interface UpstreamResponse {
   readonly headers: HeaderList;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
-  /** The connection to the upstream, which has switched protocols. A response with the status 101 has either this or a `webSocket`. */
+  /** The connection to an upstream that has switched protocols. A response with the status 101 has this or a `webSocket`. */
   readonly tunnel?: Tunnel | undefined;
   /** The names of the trailer fields that the upstream announces. */
   readonly trailer?: string | undefined;
@@ -66,13 +66,13 @@ export interface UpstreamResponse {
   readonly webSocket?: HandedSocket | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
-  /** The upstream that responds, where it is not the one that the request was sent to at first. */
+  /** The upstream that has responded, where it is not the one that the request was sent to first. */
   readonly upstream?: Upstream | undefined;
-  /** What only one runtime needs. */
+  /** Details that only one runtime needs. */
   readonly hints?: Hints | undefined;
 }
 
-/** Cancels the body of a request or a response that nothing will read, or closes the connection that has been switched. */
+/** Cancels the body of a request or a response that nothing will read, and closes the connection of a 101. */
 export function discardBody(
   message: Switched & {
     readonly body: BodySource | null;

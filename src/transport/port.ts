@@ -26,13 +26,13 @@ export interface Capabilities {
   readonly unixSocket: boolean;
   /** Whether TLS options (CA, client certificate) can be set. */
   readonly tls: boolean;
-  /** Whether a connection can be switched to another protocol, such as a WebSocket; not if it is left out. */
+  /** Whether a connection can be switched to another protocol, such as a WebSocket; left out for false. */
   readonly upgrade?: boolean;
   /** Whether the IP address to connect to can be chosen; left out for false. */
   readonly address?: boolean;
   /** Whether HTTP/2 can be asked for; left out for false. */
   readonly http2?: boolean;
-  /** Whether timers and connections go on between requests; left out for true. */
+  /** Whether timers and connections continue between requests; left out for true. */
   readonly background?: boolean;
 }
 
@@ -58,13 +58,14 @@ export interface Transport {
    * - `end` when the response body has ended; a `ResponseBody` calls it itself.
    *
    * It may call two more: `interimReceived` passes an interim response (1xx, except 101) on to the client, and the transport
-   * must limit their number; `connectionAssigned` tells `onRequestEnd` which connection carries the request.
+   * must limit their number; `connectionAssigned` reports the connection that carries the request, for `onRequestEnd`.
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a
    * `ResponseBody` into which the transport pushes chunks costs the least on every server.
    *
    * If the attempt ends before the whole request body was read, call `body.cancel()`; otherwise, the client cannot send
-   * its next request on the same connection. But leave a body alone that was not begun: another attempt may send it.
+   * its next request on the same connection. But do not cancel a body that you have not begun to read: another attempt may
+   * send it.
    * @example
    * ```ts
    * // examples/transport/index.ts has all of it.
@@ -98,7 +99,7 @@ export interface Transport {
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**
-   * Checks the TLS options of a target before it is used; left out by a transport that takes any.
+   * Checks the TLS options of a target before it is used; left out by a transport that accepts any.
    * @throws TypeError that names an option that it does not know
    */
   checkTls?(tls: TlsOptions): void;

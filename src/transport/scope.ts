@@ -6,7 +6,7 @@ import type { Upstream } from "../target/target.ts";
 import type { Claim } from "./claim.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./message.ts";
 
-/** What a transport tells of the connection that carries an attempt. */
+/** The facts that a transport reports about the connection of an attempt. */
 export interface ObservedConnection {
   /** Whether the connection has carried an earlier request. */
   readonly isReused: boolean;
@@ -19,7 +19,7 @@ export interface ObservedConnection {
  * needs no extra function.
  */
 export interface Listener {
-  /** The client has disconnected. */
+  /** Called when the client has disconnected. */
   handleEvent(): void;
 }
 
@@ -34,9 +34,9 @@ export interface Client {
   /** Removes a listener. */
   unlisten(listener: Listener): void;
   /**
-   * Passes an interim response (1xx, except 101) on. Undefined where the server cannot send one.
+   * Passes an interim response (1xx, except 101) on to the client. Undefined where the server cannot send one.
    *
-   * What it throws, or rejects with, aborts the exchange.
+   * If it throws or rejects, the exchange is aborted with that reason.
    */
   inform?: ((status: number, headers: HeaderList) => void | Promise<unknown>) | undefined;
 }
@@ -62,11 +62,11 @@ export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamR
 export interface ScopeObserver {
   /** Milliseconds that the request has waited for a place or a connection without being sent. */
   queued: number;
-  /** An attempt begins. Returns the request with a body that is counted. */
+  /** Called when an attempt begins. Returns the request with a body whose bytes are counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
-  /** The transport has a connection for the attempt, which may still have to be established. */
+  /** Called when the transport has a connection for the attempt, which may still have to be established. */
   connectionAssigned(connection: ObservedConnection): void;
-  /** Response headers have arrived. */
+  /** Called when the response headers have arrived. */
   headersReceived(): void;
 }
 
@@ -83,9 +83,9 @@ export interface Lease {
   attempt?: Claim | undefined;
   /** Gives the place back, unless an attempt has taken it. */
   release(): void;
-  /** Removes from the fields of a request, in place, what no upstream must get. */
+  /** Removes the fields from a request, in place, that are only for the balancer, such as its sticky cookie. */
   cut(request: UpstreamRequest): void;
-  /** Adds to the response for the client, in place, what keeps the client at the upstream that has answered. */
+  /** Adds fields to the response, in place, that keep the client at the upstream that has answered. */
   keepClient(response: UpstreamResponse, request: UpstreamRequest): void;
   /** Sends the request to the upstream, and to others if it fails. */
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
@@ -106,7 +106,7 @@ export const MAX_INTERIM = 64;
  * `interimReceived` for each interim response. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
  * after the last one. After `end`, the scope has no timer and no listener.
  *
- * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
+ * A scope serves one attempt: `again()` returns the scope of the next attempt, with the remaining time.
  */
 export class Scope implements Listener {
   #target: AbortTarget | undefined;
@@ -121,8 +121,8 @@ export class Scope implements Listener {
   #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
   /**
-   * The reader of the response body for which the time limit is paused. The pause begins with its first read: no event tells
-   * that an app has dropped a response without reading it.
+   * The reader of the response body for which the time limit is paused. The pause begins with its first read, because no
+   * event reports that an app has dropped a response without reading it.
    */
   reader: { readonly isUnread?: boolean } | undefined;
   #isEnded = false;
@@ -130,7 +130,7 @@ export class Scope implements Listener {
   #error: ProxyError | undefined;
   /** The scope of the next attempt. */
   #next: Scope | undefined;
-  /** @internal What is called with the facts of each attempt; undefined if nothing observes the exchange. */
+  /** @internal The observer of all attempts; undefined if nothing observes the exchange. */
   observer: ScopeObserver | undefined;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
   lease: Lease | undefined;
@@ -190,7 +190,7 @@ export class Scope implements Listener {
     if (!this.#isListening && !this.#isEnded) this.#listen();
   }
 
-  /** Tells which connection carries the attempt, for `onRequestEnd`. */
+  /** Reports the connection that carries the attempt, for `onRequestEnd`. */
   connectionAssigned(connection: ObservedConnection): void {
     this.observer?.connectionAssigned(connection);
   }
@@ -214,7 +214,7 @@ export class Scope implements Listener {
 
   /**
    * Passes an interim response on to the client, without the fields that describe the connection to the upstream. The
-   * transport limits how many there are. It does not report 101, which ends HTTP on a connection.
+   * transport limits their number, and does not pass a 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {
     const client = this.client;
@@ -306,7 +306,7 @@ export class Scope implements Listener {
    * attempt that still runs is aborted: use `fork()` to run two attempts at the same time.
    */
   again(): Scope {
-    // The place stays that of the request to which this scope belongs.
+    // The next attempt keeps the place of this scope's request.
     if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();
@@ -335,7 +335,7 @@ export class Scope implements Listener {
     return new Scope(client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
   }
 
-  /** Stops the present attempt with this reason. The exchange goes on: another attempt may follow. */
+  /** Stops the present attempt with this reason. The exchange continues: another attempt may follow. */
   failAttempt(error: ProxyError): void {
     if (this.#next !== undefined) this.#next.failAttempt(error);
     else this.#target?.fail(error);
@@ -432,7 +432,7 @@ export class Scope implements Listener {
   }
 }
 
-/** Returns a client that passes interim responses on in another way; undefined for not at all. */
+/** Returns the same client with another `inform`; with undefined, it gets no interim responses. */
 export function replaceInform(client: Client, inform: Client["inform"]): Client {
   return {
     listenAfter: client.listenAfter,
@@ -446,8 +446,8 @@ export function replaceInform(client: Client, inform: Client["inform"]): Client 
 }
 
 /**
- * Returns the milliseconds between two checks of a request body's progress. A deadline passes late by this time at most:
- * bytes that are sent right after one check are seen only by the next one.
+ * Returns the milliseconds between two checks of a request body's progress. A deadline passes at most this much too late:
+ * bytes that are sent right after one check are noticed only by the next one.
  */
 function waitForProgress(limit: number): number {
   return Math.min(500, limit / 8);

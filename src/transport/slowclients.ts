@@ -6,54 +6,55 @@ import type { Account, Claim, Holder } from "./claim.ts";
 export interface MinimumRate {
   /** Bytes a second; 0 for no limit. */
   readonly minRate: number;
-  /** Milliseconds for which a client may be slower. */
+  /** Milliseconds for which a client may be slower than `minRate`. */
   readonly minRateGrace: number;
 }
 
-/** What was seen of a request at the last look. */
+/** The progress of a request at the last check. */
 interface Meter {
-  /** The bytes that the client had taken or sent. */
+  /** The number of bytes that the client had taken or sent. */
   readonly bytes: number;
-  /** The bytes that are missing to the minimum rate. */
-  readonly missing: number;
+  /** The number of bytes by which the client was behind the minimum rate. */
+  readonly behind: number;
 }
 
 /** The status of a request whose client is too slow (RFC 9110 §15.5.9). */
 const CLIENT_TOO_SLOW = 408;
 
 /**
- * Ends requests whose clients are so slow that others wait for them without need. It looks at all of them from time to time:
- * a timer for each would cost every request.
+ * Ends requests whose clients are too slow while others wait. It checks all requests at intervals, because a timer for each
+ * would cost every request.
  *
- * A client has to be slower than the minimum rate for the whole of the grace period; what it moves above the rate shortens
- * that time, and is not kept for later. Only looks count: a client can do nothing while the event loop is blocked.
+ * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period. Bytes
+ * above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it is late: a
+ * client can do nothing while the event loop is blocked.
  */
 export class SlowClients {
   readonly #rate: MinimumRate;
   readonly #interval: number;
-  /** The requests that waited for their clients at the last look. */
+  /** The requests that waited for their clients at the last check. */
   #meters: Map<Claim, Meter> = new Map();
 
-  /** @param interval milliseconds between two looks */
+  /** @param interval milliseconds between two checks */
   constructor(rate: MinimumRate, interval: number) {
     this.#rate = rate;
     this.#interval = interval;
   }
 
-  /** Forgets what was seen, because nothing waits. */
+  /** Forgets the progress of all requests, because no request waits any more. */
   forget(): void {
     this.#meters = new Map();
   }
 
   /**
-   * Looks at all requests, and ends those that are too slow: no more of an address than its surplus over its share, and no
-   * more in all than other addresses have waiting requests.
-   * @param countOthers returns the number of requests that wait and are not those of this account
+   * Checks all requests, and ends those that are too slow: at most as many of one address as it has above its share, and
+   * at most as many in total as other addresses have waiting.
+   * @param countOthers returns the number of waiting requests of all other accounts
    */
-  look(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {
+  check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {
     const { minRate, minRateGrace } = this.#rate;
     const due = (minRate * this.#interval) / 1000;
-    const most = (minRate * minRateGrace) / 1000;
+    const maxBehind = (minRate * minRateGrace) / 1000;
     const meters = new Map<Claim, Meter>();
     /** The surplus of each address whose clients are too slow. */
     const surplus = new Map<Account, number>();
@@ -65,12 +66,12 @@ export class SlowClients {
       const bytes = claim.clientBytes;
       if (bytes === undefined) continue;
       const last = this.#meters.get(claim);
-      // The first look begins the time: what the client has done before is not known.
+      // The first check only starts the measurement: the earlier progress of the client is not known.
       const moved = last === undefined ? due : Math.max(0, bytes - last.bytes);
-      const missing = Math.max(0, (last?.missing ?? 0) + due - moved);
-      meters.set(claim, { bytes, missing });
+      const behind = Math.max(0, (last?.behind ?? 0) + due - moved);
+      meters.set(claim, { bytes, behind });
       const left = surplus.get(account) ?? account.running - share;
-      if (missing < most || left <= 0 || ended >= others) continue;
+      if (behind < maxBehind || left <= 0 || ended >= others) continue;
       surplus.set(account, left - 1);
       ended++;
       claim.endSlow?.(tooSlow(minRate));
@@ -88,7 +89,7 @@ export function countTaken(reader: object | undefined, received: number): number
   if (reader === undefined) return undefined;
   let sink: Partial<Sink> & { readonly sink?: Sink } = reader;
   while (sink.sink !== undefined) ({ sink } = sink);
-  // Nothing tells that an app has dropped a response that it has not begun to read.
+  // No event reports that an app has dropped a response that it has not begun to read.
   return sink.isUnread === true ? undefined : received - (sink.unsent ?? 0);
 }
 

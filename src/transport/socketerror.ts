@@ -13,8 +13,8 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOTFOUND: "dns_error",
   EAI_AGAIN: "dns_error",
   EAI_FAIL: "dns_error",
-  // This machine has no descriptor or port left, or this process may open no more. RFC 9209 has no type for that; this one says
-  // the same with a limit of the configuration, has the status 503, and blames no upstream.
+  // This machine has no descriptor or port left, or this process may open no more. RFC 9209 has no type for that. The
+  // closest one is for a configured limit on connections: it has the status 503, and does not blame the upstream.
   EMFILE: "connection_limit_reached",
   ENFILE: "connection_limit_reached",
   EADDRNOTAVAIL: "connection_limit_reached",
@@ -31,13 +31,13 @@ const UNTRUSTED =
   "the upstream's certificate is not accepted: pass its CA as `tls: { ca }` of the target or the pool, " +
   "and the name in the certificate as `tls: { servername }` if it differs from the URL's";
 
-/** The parts of a system error that are read here. One of several addresses has the errors of all of them. */
+/** The parts of a system error that this file reads. `errors` has one error per address, if several were tried. */
 interface FailedConnect {
   readonly code?: string;
   readonly errors?: readonly { readonly code?: string }[];
 }
 
-/** What the errors of some types have beside their cause. */
+/** The messages and further properties of the errors of some types. */
 const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
   tls_certificate_error: { message: UNTRUSTED },
   connection_limit_reached: {
@@ -57,7 +57,8 @@ const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
  * Converts an error of a socket to a `ProxyError`.
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
- * @param isOpen whether the connection had been established: an upstream that then cannot be reached may have the request
+ * @param isOpen whether the connection had been established: the upstream may have received the request before it became
+ * unreachable
  */
 export function toSocketError(
   thrown: unknown,
@@ -83,8 +84,8 @@ function withErrorType(thrown: unknown): ProxyError {
 }
 
 /**
- * Returns the code of a system error. Where all addresses of a name have failed, the answer of an upstream says more than an
- * address of a family that this machine does not have.
+ * Returns the code of a system error. If all addresses of a name have failed, an error from an upstream is preferred to a
+ * local error, such as `EADDRNOTAVAIL` for an address family that this machine lacks.
  */
 function codeOf(thrown: unknown): string {
   const { code = "", errors = [] } = (thrown ?? {}) as FailedConnect;

@@ -15,8 +15,8 @@ export interface PoolStats {
   /** The number of connections that have been switched to another protocol, such as a WebSocket. */
   readonly tunnels: number;
   /**
-   * The maximum number of connections to one origin: the option `maxSockets`, or the default that the runtime has chosen. It is
-   * left out where another program makes the connections.
+   * The maximum number of connections to one origin: the option `maxSockets`, or the default that the runtime has chosen.
+   * Left out where Fetchway does not open the connections itself.
    */
   readonly maxSockets?: number;
   /** A number that increases with every change of the statistics. */
@@ -24,8 +24,8 @@ export interface PoolStats {
   /** The present state of the connections, by origin. */
   readonly origins: Readonly<Record<string, OriginStats>>;
   /**
-   * The state of each upstream, if the proxy's target stands for several, as one of `balance` does. Each call of `stats()` returns a new object,
-   * because these states change without a change of `version`.
+   * The state of each upstream, if the proxy's target has several, as with `balance`. Each call of `stats()` then returns a
+   * new object, because these states change without a change of `version`.
    */
   readonly upstreams?: readonly UpstreamState[];
   /** The number of requests that wait for a place at one of several upstreams (`maxRequests`). */
@@ -50,15 +50,15 @@ export interface UpstreamState {
   readonly name: string;
   /** Its share of the requests at present. */
   readonly weight: number;
-  /** The number of requests that were sent to it and are not over. */
+  /** The number of its requests that are not over. */
   readonly active: number;
   /** The number of requests that wait for this upstream, and for no other. */
   readonly waiting: number;
-  /** The number of attempts that were made at it since it was added; active checks are left out. */
+  /** The number of attempts at it since it was added, without active checks. */
   readonly requests: number;
   /**
-   * How many of them got no response, a status from 500, or a response that broke off. An attempt that fails because of the
-   * client or the proxy does not count.
+   * The number of these attempts that got no response, a status from 500, or a response that broke off. An attempt that
+   * fails because of the client or the proxy does not count.
    */
   readonly failures: number;
   /**

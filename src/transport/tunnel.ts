@@ -2,8 +2,8 @@ import type { Release } from "../body/memory.ts";
 import { ProxyError } from "../error.ts";
 
 /**
- * A WebSocket to an upstream, as a client gives it that hands out no connection. Only the runtime whose client it is can
- * connect it with the client of the proxy.
+ * A WebSocket to an upstream, from an HTTP client that does not expose the connection. Only the runtime to which that HTTP
+ * client belongs can connect it with the proxy's client.
  */
 export interface HandedSocket {
   /** The runtime's own object. */
@@ -12,19 +12,19 @@ export interface HandedSocket {
   destroy(): void;
 }
 
-/** What calls are made on while bytes arrive from the upstream of a tunnel. */
+/** The object that receives the events of a tunnel's upstream side. */
 export interface TunnelHandler {
   /**
-   * Bytes have arrived. They never change, and may share their ArrayBuffer with others.
-   * @param mayFree whether the handler may free their memory, because no other code has seen them. False by default: code that
-   * has a handler of its own in front of another one may keep them
+   * Called when bytes have arrived. They never change, and may share their ArrayBuffer with others.
+   * @param mayFree whether the handler may free their memory, because no other code has seen them. False by default: a
+   * handler that wraps this one may keep them
    */
   onData(bytes: Uint8Array, mayFree?: boolean): void;
-  /** There is room again after a `write` that returned false. */
+  /** Called when there is room again after a `write` that returned false. */
   onDrain(): void;
-  /** The upstream has closed its direction; ours is still open. */
+  /** Called when the upstream has closed its direction; ours is still open. */
   onEnd(): void;
-  /** The connection is closed; nothing follows. `error` is set if it did not close in order. */
+  /** Called last, when the connection is closed. `error` is set if it was not closed properly. */
   onClose(error?: unknown): void;
 }
 
@@ -33,8 +33,8 @@ export interface Tunnel {
   /** Sets the handler, once. Bytes that arrived before are kept for it. */
   attach(handler: TunnelHandler): void;
   /**
-   * Sends bytes, which must not change afterwards, unless it calls `release`.
-   * @param release given where the memory is to be freed. A tunnel calls it only if no other code can see the bytes
+   * Sends bytes, which must not change before `release` is called.
+   * @param release called when the memory of the bytes can be freed. A tunnel never calls it if other code may see the bytes
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
   write(bytes: Uint8Array, release?: Release): boolean;
@@ -45,13 +45,13 @@ export interface Tunnel {
   /** Closes our direction once everything is written. */
   end(): void;
   /**
-   * Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end.
-   * @param reason why the tunnel is closed, if it could not end in order
+   * Closes both directions immediately, if possible so that the upstream does not take it for a regular end.
+   * @param reason why the tunnel is closed, if it did not end regularly
    */
   destroy(reason?: unknown): void;
 }
 
-/** A tunnel that tells when it is closed, and how many bytes went through it in each direction. */
+/** A tunnel that reports when it is closed, and how many bytes went through it in each direction. */
 export class WatchedTunnel implements Tunnel {
   readonly #tunnel: Tunnel;
   readonly #onClose: (error?: unknown) => void;
@@ -99,7 +99,7 @@ export class WatchedTunnel implements Tunnel {
     this.#tunnel.end();
   }
 
-  /** Closes both directions. A tunnel that was never attached tells of its end here only. */
+  /** Closes both directions, and reports that: a tunnel without a handler does not report its end in any other way. */
   destroy(reason?: unknown): void {
     this.#tunnel.destroy();
     this.#onClose(reason);
@@ -108,6 +108,6 @@ export class WatchedTunnel implements Tunnel {
 
 /** Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, in this time. */
 export function unreadEnd(timeout: number): ProxyError {
-  const message = `waited ${timeout} ms for the end of the tunnel`;
+  const message = `the tunnel did not end within ${timeout} ms`;
   return new ProxyError("connection_read_timeout", { message });
 }

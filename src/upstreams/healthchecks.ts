@@ -1,5 +1,5 @@
 import { ProxyError, toProxyError } from "../error.ts";
-import { atOnce } from "../misuse.ts";
+import { refusePromise } from "../misuse.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../target/target.ts";
 import { poolClosed } from "../transport/closing.ts";
 import { Deadline } from "../transport/deadline.ts";
@@ -192,7 +192,7 @@ export class HealthChecks {
     const { status: expected, body: text } = this.#options;
     const isGood =
       typeof expected === "function"
-        ? atOnce(expected(status), "status")
+        ? refusePromise(expected(status), "status")
         : status === expected || (expected === undefined && status >= 200 && status < 300);
     if (!isGood || text === undefined) return isGood;
     return body !== null && contains(body.stream(), text);

@@ -12,21 +12,21 @@ export const CloseCode = { protocolError: 1002, invalidData: 1007, tooLarge: 100
 /** The largest payload of a control frame in bytes (RFC 6455 §5.5). */
 const MAX_CONTROL = 125;
 
-/** Receives what a `FrameReader` reads. */
+/** The object to which a `FrameReader` passes messages and control frames. */
 export interface FrameHandler {
-  /** A whole message has arrived: a string for text, bytes for binary. The bytes belong to the handler. */
+  /** Called with each whole message: a string for text, bytes for binary. The bytes belong to the handler. */
   onMessage(data: string | Uint8Array<ArrayBuffer>): void;
-  /** A ping has arrived; it is to be answered with a pong of the same payload. */
+  /** Called with each ping, which must be answered with a pong of the same payload. */
   onPing(payload: Uint8Array<ArrayBuffer>): void;
-  /** A pong has arrived. */
+  /** Called with each pong. */
   onPong(payload: Uint8Array<ArrayBuffer>): void;
-  /** A close frame has arrived; `code` is undefined if the frame has none. Nothing is read after it. */
+  /** Called with a close frame; `code` is undefined if the frame has none. Nothing is read after it. */
   onCloseFrame(code: number | undefined, reason: string): void;
-  /** The upstream has violated the protocol; the connection is to be closed with this code. Nothing is read after it. */
+  /** Called when the upstream violates the protocol; the connection must be closed with this code. Nothing is read after it. */
   onViolation(code: number, message: string): void;
 }
 
-/** A violation on its way from where it is found to `onViolation`. */
+/** Carries a violation from the code that detects it to `onViolation`. */
 class Violation extends Error {
   readonly code: number;
 
@@ -36,7 +36,7 @@ class Violation extends Error {
   }
 }
 
-/** What the first bytes of a frame say about it. */
+/** The decoded first bytes of a frame. */
 interface FrameHead {
   readonly isFinal: boolean;
   readonly opcode: number;
@@ -47,14 +47,14 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const EMPTY = new Uint8Array(0);
 
 /**
- * Collects bytes whose number a sender announces before it sends them. The memory grows with the bytes that arrive: an
- * announcement alone costs the sender nothing.
+ * Collects a payload whose length the sender announces in advance. The memory grows only with the bytes that arrive, because
+ * a sender can announce any length at no cost.
  */
 class Content {
   length = 0;
   #bytes: Uint8Array<ArrayBuffer> = EMPTY;
 
-  /** @param total the number of bytes that the content will have; infinite if it is not known */
+  /** @param total the number of bytes that the content will have; `Infinity` if it is not known */
   append(part: Uint8Array, total: number): void {
     const needed = this.length + part.byteLength;
     const capacity = this.#bytes.byteLength;
@@ -82,7 +82,7 @@ class Content {
 export class FrameReader {
   readonly #handler: FrameHandler;
   readonly #maxMessage: number;
-  /** The first bytes of a frame whose head is not complete. */
+  /** The first bytes of a frame whose head has not arrived completely. */
   #partialHead: Uint8Array = EMPTY;
   #head: FrameHead | undefined;
   /** The number of bytes of the present frame's payload that are still to come. */
@@ -152,7 +152,7 @@ export class FrameReader {
       }
       this.#messageType = opcode;
     }
-    // Control frames come between the fragments of a message, and are short: the limit is not about them.
+    // The limit does not apply to control frames, which are short and may come between the fragments of a message.
     if (opcode < Opcode.close && this.#message.length + length > this.#maxMessage) {
       throw new Violation(CloseCode.tooLarge, `a message exceeds ${this.#maxMessage} bytes`);
     }
@@ -193,7 +193,7 @@ export class FrameReader {
 
 /**
  * Whether an endpoint may send this code in a close frame (RFC 6455 §7.4): 1004 is reserved, 1005, 1006 and 1015 only
- * ever report that there was no close frame, and codes from 3000 on are the applications'.
+ * ever report that there was no close frame, and codes from 3000 on are for applications.
  */
 export function isCloseCode(code: number): boolean {
   if (code >= 3000) return code <= 4999;
@@ -205,7 +205,7 @@ export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<Arra
   const { byteLength: length } = payload;
   const extended = length < 126 ? 0 : length < 65_536 ? 2 : 8;
   const at = 2 + extended;
-  // The payload begins at a multiple of four bytes, so that it can be masked by words in place of bytes.
+  // The payload begins at a multiple of four bytes, so that it can be masked in words of four bytes.
   const pad = -at & 3;
   const frame = new Uint8Array(new ArrayBuffer(pad + at + 4 + length), pad);
   frame[0] = 0x80 | opcode;
@@ -235,7 +235,7 @@ export function writeClose(code: number | undefined, reason = ""): Uint8Array<Ar
   return writeFrame(Opcode.close, payload.subarray(0, 2 + written));
 }
 
-/** Returns the length of a frame's head in bytes; undefined if too few bytes are there to tell or to read it. */
+/** Returns the length of a frame's head in bytes; undefined if the whole head has not arrived. */
 function headSize(bytes: Uint8Array): number | undefined {
   if (bytes.byteLength < 2) return undefined;
   const short = (bytes[1] as number) & 0x7f;
@@ -251,7 +251,7 @@ function parseFrameHead(bytes: Uint8Array, size: number): FrameHead {
     throw new Violation(CloseCode.protocolError, "a frame has a reserved bit set");
   }
   if ((second & 0x80) !== 0) {
-    throw new Violation(CloseCode.protocolError, "a frame of the upstream is masked");
+    throw new Violation(CloseCode.protocolError, "the upstream sent a masked frame");
   }
   if (opcode > Opcode.pong || (opcode > Opcode.binary && opcode < Opcode.close)) {
     throw new Violation(CloseCode.protocolError, `a frame has the reserved opcode ${opcode}`);

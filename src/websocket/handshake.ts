@@ -1,4 +1,4 @@
-/** The opening handshake of a WebSocket, as a client does it (RFC 6455 §4.1). */
+/** The client side of the opening handshake of a WebSocket (RFC 6455 §4.1). */
 import { ProxyError } from "../error.ts";
 import {
   getHeader,
@@ -13,7 +13,7 @@ import { nominatesUpgrade } from "../fields/protocols.ts";
 
 /** A key is 16 bytes in Base64 (RFC 6455 §4.1). */
 const KEY = /^[+/\dA-Za-z]{21}[AQgw]==$/;
-/** Fields of a 101 that are about the proxy's handshake with the upstream; the server writes its own. */
+/** Fields of a 101 that belong to the proxy's handshake with the upstream; the server writes its own. */
 const OF_HANDSHAKE = /* @__PURE__ */ new NameSet([
   "sec-websocket-accept",
   "sec-websocket-extensions",
@@ -33,12 +33,12 @@ export async function acceptOf(key: string): Promise<string> {
   return toBase64(new Uint8Array(digest));
 }
 
-/** Whether the value of a `Sec-WebSocket-Key` is one that an upstream can answer. */
+/** Whether a value of `Sec-WebSocket-Key` is valid. */
 export function isKey(value: string): boolean {
   return KEY.test(value);
 }
 
-/** Whether the header fields of a GET ask for a WebSocket, and for nothing else. */
+/** Whether the header fields of a GET ask for a WebSocket, and for no other protocol. */
 export function asksForWebSocket(headers: HeaderList): boolean {
   const upgrade = getHeader(headers, "upgrade");
   if (upgrade === undefined || trimOws(upgrade).toLowerCase() !== "websocket") return false;
@@ -46,8 +46,8 @@ export function asksForWebSocket(headers: HeaderList): boolean {
 }
 
 /**
- * Makes a client's handshake the proxy's own, in place: with a key of the proxy's, and without extensions, because the relay
- * reads and writes frames without any. A handshake without a valid key stays as it is: the upstream refuses it.
+ * Turns a client's handshake into the proxy's own, in place: sets a new key, and removes the extensions, because the relay
+ * supports none. An invalid key is left unchanged, so that the upstream refuses the handshake.
  */
 export function takeOverHandshake(headers: HeaderList): void {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
@@ -61,27 +61,29 @@ export function takeOverHandshake(headers: HeaderList): void {
 
 /**
  * Checks that a 101 answers a handshake (RFC 6455 §4.1).
- * @param asked the header fields of the handshake that the upstream got
- * @throws ProxyError 502 if the upstream has not seen the key, or has chosen an extension or a subprotocol unasked
+ * @param handshake the header fields of the handshake that the upstream got
+ * @throws ProxyError 502 if the upstream has not used the key, or has chosen an extension or a subprotocol that was not
+ * offered
  */
-export async function checkAnswer(answer: HeaderList, asked: HeaderList): Promise<void> {
-  checkChoices(answer, asked);
-  const key = getHeader(asked, "sec-websocket-key") ?? "";
+export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Promise<void> {
+  checkChoices(answer, handshake);
+  const key = getHeader(handshake, "sec-websocket-key") ?? "";
   const accept = getHeader(answer, "sec-websocket-accept");
   if (!isKey(key) || accept !== (await acceptOf(key))) throw badAnswer("Accept");
 }
 
 /**
  * Checks the parts of `checkAnswer` that need no key: a runtime's own client does not show the key of its handshake.
- * @throws ProxyError 502 for a field that is there twice, and for an extension or a subprotocol that was not offered
+ * @throws ProxyError 502 for a repeated field, and for an extension or a subprotocol that was not offered
  */
-export function checkChoices(answer: HeaderList, asked: HeaderList): void {
-  // A list of header fields may have the values of repeated fields joined with commas. A value in Base64 has none.
+export function checkChoices(answer: HeaderList, handshake: HeaderList): void {
+  // Some runtimes join repeated fields with commas. A value in Base64 contains no comma.
   if (getHeaders(answer, "sec-websocket-accept").join().includes(",")) throw badAnswer("Accept");
   const extensions = getHeader(answer, "sec-websocket-extensions");
-  if (extensions && !getHeader(asked, "sec-websocket-extensions")) throw badAnswer("Extensions");
+  const offersExtensions = getHeader(handshake, "sec-websocket-extensions");
+  if (extensions && !offersExtensions) throw badAnswer("Extensions");
   const chosen = getHeaders(answer, "sec-websocket-protocol").join();
-  const offers = getHeaders(asked, "sec-websocket-protocol").join().split(",");
+  const offers = getHeaders(handshake, "sec-websocket-protocol").join().split(",");
   if (chosen && !offers.some((offer) => trimOws(offer) === chosen)) throw badAnswer("Protocol");
 }
 

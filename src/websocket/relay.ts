@@ -11,17 +11,17 @@ import {
   writeFrame,
 } from "./frames.ts";
 
-/** The client's WebSocket, as the server under the proxy shows it: messages instead of bytes. */
+/** The client's WebSocket, as the server under the proxy exposes it: messages instead of bytes. */
 export interface ClientSocket {
   /** Sends a message. */
   send(data: string | Uint8Array<ArrayBuffer>): void;
-  /** Returns the bytes that are sent and have not left the process. */
+  /** Returns the number of bytes that were sent but have not left the process. */
   bufferedAmount(): number;
   /** Sends a close frame. */
   close(code: number | undefined, reason: string): void;
-  /** Closes the connection without a close frame, as far as the server can. */
+  /** Closes the connection, without a close frame if the server can. */
   terminate(): void;
-  /** Stops reading, so that the client has to wait; absent where the server cannot. */
+  /** Stops reading, so that the client has to wait; left out where the server cannot. */
   pause?(): void;
   /** Continues reading. */
   resume?(): void;
@@ -31,11 +31,14 @@ export interface ClientSocket {
 export interface RelayLimits {
   /** The largest message of either side in bytes. */
   readonly maxMessage: number;
-  /** Bytes that may wait in one direction before the relay makes the sender wait. */
+  /** The number of bytes that may wait in one direction before the relay pauses the sender. */
   readonly highWaterMark: number;
-  /** Bytes that a client may have waiting where the server cannot make it wait; beyond them it is closed with 1013. */
+  /**
+   * The number of bytes of one client that may wait for the upstream, where the server cannot pause the client; above it,
+   * the WebSocket is closed with 1013.
+   */
   readonly maxWaiting: number;
-  /** Milliseconds for the rest of a WebSocket that one side has closed; 0 for no limit. */
+  /** Milliseconds that a WebSocket stays open after one side has closed it; 0 for no limit. */
   readonly closeTimeout: number;
   /** Milliseconds that both sides may be silent; 0 for no limit. */
   readonly idleTimeout: number;
@@ -47,7 +50,7 @@ export function readRelayLimits(options: TunnelOptions): RelayLimits {
   return { ...relayLimits, idleTimeout: tunnelTimeout, closeTimeout: tunnelCloseTimeout };
 }
 
-/** Used unless a caller says otherwise. */
+/** The default limits of a relay. */
 export const relayLimits: RelayLimits = {
   maxMessage: 16 * 1024 * 1024,
   highWaterMark: 1024 * 1024,
@@ -62,14 +65,14 @@ const GOING_AWAY = 1001;
 const BAD_GATEWAY = 1014;
 /** The code for a client that is faster than its upstream for too long ("Try Again Later"). */
 const TRY_AGAIN_LATER = 1013;
-/** Milliseconds between two looks at `bufferedAmount`, for servers that do not tell when it has fallen. */
-const POLL = 10;
+/** Milliseconds between two reads of `bufferedAmount`, for servers that do not report when it has fallen. */
+const POLL_INTERVAL = 10;
 
 /**
  * Relays messages between a client's WebSocket and an upstream's connection, for servers that hand out no raw socket.
  *
- * Messages, subprotocols and close codes pass through. Pings and pongs do not: each side is answered by its next
- * neighbour. Backpressure works in both directions as far as the server can stop reading.
+ * Messages, subprotocols and close codes pass through. Pings do not: the server answers those of the client, and the relay
+ * those of the upstream. Backpressure works towards the upstream, and towards the client if the server can stop reading.
  */
 export class Relay implements TunnelHandler, FrameHandler {
   readonly #client: ClientSocket;
@@ -77,10 +80,10 @@ export class Relay implements TunnelHandler, FrameHandler {
   readonly #limits: RelayLimits;
   readonly #onEnd: () => void;
   readonly #reader: FrameReader;
-  /** Bytes of the client's messages since the upstream's connection was full. */
+  /** The number of bytes in the client's messages since the upstream's connection became full. */
   #waiting = 0;
   #isFull = false;
-  /** The payload of the upstream's last ping, if it is to be answered when there is room. */
+  /** The payload of the upstream's last ping, if it waits to be answered when there is room. */
   #ping: Uint8Array | undefined;
   #isClientClosed = false;
   #isUpstreamClosed = false;
@@ -112,12 +115,12 @@ export class Relay implements TunnelHandler, FrameHandler {
 
   // ── from the client ──
 
-  /** Either side has sent something: the limit for silence begins again. */
+  /** Restarts the limit for silence: either side has sent something. */
   onActivity(): void {
     if (this.#idle !== undefined) this.#lastActivity = performance.now();
   }
 
-  /** The client has sent a message. */
+  /** Called with each message of the client. */
   onClientMessage(data: string | Uint8Array): void {
     this.onActivity();
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
@@ -125,7 +128,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     const payload = isText ? new TextEncoder().encode(data) : data;
     // The runtime's server may accept larger messages than the relay.
     if (payload.byteLength > this.#limits.maxMessage) {
-      this.#closeUpstream(GOING_AWAY, "a message of the client is too large");
+      this.#closeUpstream(GOING_AWAY, "a client message is too large");
       this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
       return;
     }
@@ -136,7 +139,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#closeClient(TRY_AGAIN_LATER, "the upstream reads too slowly");
   }
 
-  /** The client has closed the WebSocket; `code` is 1005 without a code, 1006 without a close frame. */
+  /** Called when the client has closed the WebSocket; `code` is 1005 without a code, 1006 without a close frame. */
   onClientClose(code: number, reason: string): void {
     this.#isClientClosed = true;
     clearTimeout(this.#poll);
@@ -144,12 +147,12 @@ export class Relay implements TunnelHandler, FrameHandler {
     else if (code === 1005) this.#closeUpstream(undefined, "");
     // A reset could overtake a close frame that was sent already.
     else if (!this.#hasSentClose) this.#upstream.destroy();
-    // Read on: the upstream's close frame may be behind other messages.
+    // Continue reading: the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();
   }
 
-  /** The client has taken what was sent to it. */
+  /** Called when bytes that were sent to the client have left the process. */
   onClientDrain(): void {
     if (this.#isUpstreamClosed || this.#client.bufferedAmount() > 0) return;
     this.#upstream.resume();
@@ -164,7 +167,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     const { highWaterMark } = this.#limits;
     if (this.#isClientClosed || this.#client.bufferedAmount() <= highWaterMark) return;
     this.#upstream.pause();
-    this.#poll ??= setTimeout(() => this.#look(), POLL);
+    this.#poll ??= setTimeout(() => this.#resumeDrained(), POLL_INTERVAL);
   }
 
   /** @internal */
@@ -188,7 +191,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#isUpstreamClosed = true;
     clearTimeout(this.#closing);
     clearTimeout(this.#poll);
-    // After a close frame, the client has been told already.
+    // After a close frame of the upstream, the client has been closed already.
     if (!this.#isClientClosed && !this.#reader.isOver) {
       if (isPoolClosed(error)) this.#client.close(GOING_AWAY, "");
       else if (error !== undefined) this.#client.terminate();
@@ -205,8 +208,8 @@ export class Relay implements TunnelHandler, FrameHandler {
   }
 
   /**
-   * @internal While the upstream does not read, its pings are not answered, because the answers would wait here. Only the last
-   * ping needs an answer (RFC 6455 §5.5.3).
+   * @internal While the upstream does not read, its pings are not answered, because the answers would fill the memory. Only
+   * the last ping needs an answer (RFC 6455 §5.5.3).
    */
   onPing(payload: Uint8Array): void {
     if (this.#hasSentClose) return;
@@ -237,23 +240,24 @@ export class Relay implements TunnelHandler, FrameHandler {
     return hasRoom;
   }
 
-  #look(): void {
+  /** Continues reading from the upstream when all bytes for the client have left the process. */
+  #resumeDrained(): void {
     this.#poll = undefined;
     if (this.#isClientClosed || this.#isUpstreamClosed) return;
     if (this.#client.bufferedAmount() === 0) this.#upstream.resume();
-    else this.#poll = setTimeout(() => this.#look(), POLL);
+    else this.#poll = setTimeout(() => this.#resumeDrained(), POLL_INTERVAL);
   }
 
-  /** Ends the client's connection when the client has taken what was sent to it, or at a time. */
+  /** Closes the client's connection when all bytes for the client have left the process, or at the time `end`. */
   #terminateDrained(end: number): void {
     if (this.#isClientClosed) return;
     if (this.#client.bufferedAmount() === 0 || performance.now() >= end) {
       return this.#client.terminate();
     }
-    this.#poll = setTimeout(() => this.#terminateDrained(end), POLL);
+    this.#poll = setTimeout(() => this.#terminateDrained(end), POLL_INTERVAL);
   }
 
-  /** Closes both sides when they have been silent for too long. Activity does not restart the timer; that would cost more. */
+  /** Closes both sides when they are silent for too long. Activity only records its time: restarting a timer costs more. */
   #waitForSilence(wait: number): void {
     this.#idle = setTimeout(() => {
       const left = this.#lastActivity + this.#limits.idleTimeout - performance.now();
@@ -267,7 +271,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#isClientClosed) this.#client.close(code, reason);
   }
 
-  /** Sends a close frame, and closes the connection when the upstream has answered, or after a while. */
+  /** Sends a close frame, and closes the connection when the upstream has answered, or after `closeTimeout`. */
   #closeUpstream(code: number | undefined, reason: string): void {
     if (this.#isUpstreamClosed) return;
     if (!this.#hasSentClose) this.#upstream.write(writeClose(code, reason));
@@ -276,7 +280,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limitEnd();
   }
 
-  /** Closes the connection if it has not closed in time: the upstream may not read what waits for it. */
+  /** Closes the upstream's connection after `closeTimeout`: the upstream may never read the remaining bytes. */
   #limitEnd(): void {
     const { closeTimeout } = this.#limits;
     if (closeTimeout === 0) return;

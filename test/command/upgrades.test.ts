@@ -80,7 +80,7 @@ test("the log says how a tunnel ended whose upstream does not read", async () =>
   await until(() => proxy.stderr.endsWith("\n"), "the failure");
   expect(proxy.stderr).toMatch(/ GET \/ → 101 websocket cut after .*, 5 B in, 0 B out: /);
   expect(proxy.stderr).toContain(
-    `connection_read_timeout: 127.0.0.1:${hung.port} fell silent: waited 100 ms for the end of the tunnel ` +
+    `connection_read_timeout: 127.0.0.1:${hung.port} fell silent: the tunnel did not end within 100 ms ` +
       "(does it still read? see --tunnel-close-timeout)",
   );
 });

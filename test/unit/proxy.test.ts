@@ -86,7 +86,7 @@ describe("proxyFetch", () => {
     [
       "createProxy's pool",
       [request(), TARGET, { pool: {} }],
-      /`pool`: it is createProxy's; pass `transport: createTransport/,
+      /`pool`: it is an option of createProxy; pass `transport: createTransport/,
     ],
     [
       "a target among the options",

@@ -124,7 +124,7 @@ describe("redirects", () => {
     const transport = answering(to("/next"));
     const redirectTargets = (async () => false) as unknown as () => boolean;
     const sent = run({}, { transport, options: { ...options, redirectTargets } });
-    await expect(sent).rejects.toThrow(/`redirectTargets`: answer at once/);
+    await expect(sent).rejects.toThrow(/`redirectTargets`: return the value itself/);
     expect(transport.hops).toHaveLength(1);
   });
 

@@ -106,14 +106,14 @@ describe("proxy options passed to a pool", () => {
 
 test("http-proxy's option for WebSockets", async () => {
   expect(await toProxy({ ws: true })).toBe(
-    "fetchway: bad option `ws`: WebSockets are tunnelled without one (`upgrades`); on Node, call `proxy.attach(server)`",
+    "fetchway: bad option `ws`: WebSockets are tunnelled by default (`upgrades`); on Node, call `proxy.attach(server)`",
   );
 });
 
 test("agents", async () => {
   for (const name of ["agent", "httpAgent", "httpsAgent"]) {
     expect(await toProxy({ [name]: {} })).toContain(
-      "connections are kept without one; write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",
+      "connections are reused by default; to configure them, write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",
     );
     expect(toPool({ [name]: {} })).toContain("the pool is the agent; leave it out");
   }

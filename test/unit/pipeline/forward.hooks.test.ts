@@ -112,7 +112,7 @@ test("a synchronous hook that returns a promise rejects with a TypeError that na
   const options = { clientAddress: async () => "192.0.2.1" } as unknown as ProxyOptions;
   const error = await errorOf(() => run({}, { options }));
   expect(error).toBeInstanceOf(TypeError);
-  expect((error as Error).message).toMatch(/`clientAddress`: answer at once/);
+  expect((error as Error).message).toMatch(/`clientAddress`: return the value itself/);
 });
 
 test("a hook that fails because the client has disconnected does not reject", async () => {

@@ -50,7 +50,7 @@ test("without a server that hands it over, the request gets 501, with a reason f
   const refused = (): unknown => read({ headers: connection("keep-alive,\tUPGRADE") });
   expect(refused).toThrow(proxyError("http_request_error", 501));
   expect(refused).toThrow(
-    /asks to switch to websocket.*does not hand such requests over: call proxy\.attach\(server\)$/,
+    /asks to switch to websocket.*does not hand over upgrades: call proxy\.attach\(server\)$/,
   );
 });
 

@@ -47,7 +47,7 @@ class Scene {
       for (const request of this.requests) {
         if (request.clientBytes !== undefined) request.clientBytes += bytes;
       }
-      this.slow.look(this.requests, this.share, () => this.others);
+      this.slow.check(this.requests, this.share, () => this.others);
     }
     return this.requests.filter(({ error }) => error !== undefined).length;
   }

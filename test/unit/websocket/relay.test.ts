@@ -210,7 +210,7 @@ test("a message of the client that is too large closes both sides", () => {
   relay.onClientMessage("four");
   relay.onClientMessage(new Uint8Array(5));
   expect(client.calls.slice(0, 2)).toEqual(["close", 1009]);
-  expect(tunnel.calls).toEqual(["four", "close", 1001, "a message of the client is too large"]);
+  expect(tunnel.calls).toEqual(["four", "close", 1001, "a client message is too large"]);
   close();
 });
 
