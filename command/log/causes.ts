@@ -125,7 +125,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     REDIAL,
   ],
   connection_read_timeout: ({ at, message = "" }) => [
-    `${at} fell silent${/^(?:waited|no further chunk)/.test(message) ? toClause(message) : ""}`,
+    `${at} fell silent${/^(?:the tunnel did not end|no further chunk)/.test(message) ? toClause(message) : ""}`,
     message.includes("tunnel")
       ? "does it still read? see --tunnel-close-timeout"
       : "see its log; the limits are --idle-timeout and --socket-timeout",

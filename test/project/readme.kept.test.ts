@@ -57,5 +57,5 @@ test("the limits are those of the code", () => {
   expect(limitOf("retry")).toBe(defaults.replayLimit);
   expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);
   expect(limitOf("transformText")).toBe(numberIn("src/bodies.ts", /maxBytes = ([\d_]+)/));
-  expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MOST_BYTES = ([\d_]+)/));
+  expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MAX_BYTES = ([\d_]+)/));
 });

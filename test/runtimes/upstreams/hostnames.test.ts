@@ -317,7 +317,7 @@ describe("a target with an address", () => {
   test.each([
     [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "" }, "address: use an IP address"],
-    [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "leave out `address`"],
+    [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "set `address` or `socketPath`"],
   ])("%j is refused", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);
   });

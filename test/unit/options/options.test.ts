@@ -132,11 +132,11 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     new Map(),
   ].map((value) => [
     value,
-    /use a domain such as "shop\.example", "" for none, or a map of domains/,
+    /use a domain such as "shop\.example", "" for none, or a map of old to new domains/,
   ]),
   cookiePathRewrite: [5, null, "a", "/a;b", "/a,b", "/\n", ["/a"], { "/a": 5 }].map((value) => [
     value,
-    /use a path such as "\/", "" for none, or a map of paths/,
+    /use a path such as "\/", "" for none, or a map of old to new paths/,
   ]),
   locationRewrite: ["/a", null, ["/a"], { a: 5 }, { a: "" }, { "": "/a" }, { a: "/ b" }].map(
     (value) => [value, /use true, false or a map of URL prefixes such as/],
