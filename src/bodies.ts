@@ -219,7 +219,7 @@ function compileTransform(options: TransformOptions, usualTypes: readonly string
   return { typePattern, maxBytes, tooLarge, unreadable, ranges };
 }
 
-/** The reason why a body cannot be read. The message says what the body is not. */
+/** The reason why a body cannot be read. Its message completes a sentence, as `what` of `settleChange` does. */
 class UnreadableError extends Error {}
 
 function transform(change: ChangeBody<string>, options: Transform): Interceptor {

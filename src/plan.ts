@@ -284,7 +284,7 @@ export function compileRewrite({
   };
 }
 
-/** Returns the path that `pathRewrite` has returned, or the one that it was given if it has returned nothing. */
+/** Returns the result of `pathRewrite`, or the path that was given to it if it returned nothing. */
 function readPath(returned: unknown, given: string): string {
   if (returned === undefined || returned === null) return given;
   if (typeof returned === "string") return withSlash(returned);

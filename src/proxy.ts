@@ -111,7 +111,7 @@ export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyO
 
 /** A field of a request that is explained. */
 export interface ExplainedField {
-  /** The name, as it is sent, or as the client sent it. */
+  /** The name, as the proxy sends it, or as the client has sent it. */
   readonly name: string;
   /** The value. It may be a secret that an option sets. */
   readonly value: string;
@@ -202,7 +202,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 }
 
 /**
- * Makes the `createProxy` of a runtime. It is a function of its own, so that a bundle contains only what an app imports.
+ * Makes the `createProxy` of a runtime. It is separate from `bindProxyFetch`, so that a bundle contains only the one that an
+ * app imports.
  * @param extend makes the members that proxies have only on this runtime, such as a handler for its servers
  */
 export function bindCreateProxy<OwnProxy extends Proxy>(

@@ -1,4 +1,4 @@
-/** The names of the fields that are dropped, from requests, responses and interim responses. */
+/** The names of the fields that are dropped from requests, responses and interim responses. */
 import { getHeaders, type HeaderList, NameSet, withoutNames, withoutNominated } from "./headers.ts";
 
 /**

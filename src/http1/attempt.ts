@@ -275,7 +275,7 @@ export class Attempt implements Job, Inlet {
  */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
-/** The parts of a request that its head begins with. */
+/** The parts of a request in its request line and first header fields; `writeHeadEnd` returns the rest of the head. */
 type HeadStart = Pick<UpstreamRequest, "method" | "path" | "upstream" | "host" | "headers">;
 
 /**

@@ -311,7 +311,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     return this.job;
   }
 
-  /** Whether the upstream takes what is written. */
+  /** Whether the socket has room for more bytes, because the upstream takes the earlier ones. */
   get hasRoom(): boolean {
     return this.socket !== undefined && !this.#isFull;
   }

@@ -62,8 +62,8 @@ export interface HeaderOptions {
    *
    * The upstream sends the request back in its response, where the client can read all that the proxy has added. So the
    * proxy adds no field of `headers`, no forwarding field and no query of the target to a TRACE, and drops the client's
-   * fields that may hold a secret. Fields that `onRequest` and interceptors add are sent. At `Max-Forwards: 0`, the proxy itself
-   * responds. Clients over `fetch` (Workers) cannot send TRACE: it gets 501 there.
+   * fields that may hold a secret. Fields that `onRequest` and interceptors add are sent. The proxy itself responds to a TRACE
+   * with `Max-Forwards: 0`. Where the transport is a `fetch`, as on Workers, TRACE gets 501, because `fetch` cannot send it.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.3.8
    */

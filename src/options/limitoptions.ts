@@ -40,9 +40,9 @@ export interface LimitOptions {
   /**
    * Drops the body of a GET or HEAD, which is forwarded by default.
    *
-   * Some upstreams do not read such a body, and would take it for the next request on the connection (RFC 9110 §9.3.1). So the
-   * proxy closes the connection to the upstream after a GET, HEAD or DELETE with a body, and sends none of them again. Bun, Deno,
-   * Workers and `fetch` do not show the body of a GET or HEAD: without this option, a request that announces one gets 501.
+   * Some upstreams do not read that body, and would take it for the next request on the connection (RFC 9110 §9.3.1). So the
+   * proxy closes the connection to the upstream after a GET, HEAD or DELETE with a body, and does not send the request again.
+   * Bun, Deno, Workers and `fetch` hide the body of a GET or HEAD: without this option, a request that announces one gets 501.
    * @default false
    */
   dropGetBody?: boolean;

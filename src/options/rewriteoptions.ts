@@ -61,7 +61,7 @@ export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
       toggle,
       {
         ...prefixes,
-        // Every URL begins with the empty prefix.
+        // Refuse the empty prefix, with which every URL begins.
         check: (value) =>
           isRecord(value) && Object.hasOwn(value, "") ? "" : prefixes.check(value),
       },

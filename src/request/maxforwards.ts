@@ -58,7 +58,7 @@ function respondOk(headers: HeaderList, body: BytesBody | null): UpstreamRespons
   return { status: 200, statusText: "OK", headers, body };
 }
 
-/** Returns the head of a request as it came, in bytes, without secrets (RFC 9110 §9.3.8). */
+/** Returns the head of a request as the proxy received it, in bytes, without secrets (RFC 9110 §9.3.8). */
 function reflectHead(incoming: Incoming): Uint8Array {
   const { method, path } = incoming;
   const headers = withoutSecrets(incoming.headers);

@@ -121,7 +121,7 @@ function parseIPAddress(text: string): Address | undefined {
   // The URL parser has the same rules for an address in brackets, and formats it without dots.
   const url = URL.parse(`http://[${plain}]`);
   if (url === null) return undefined;
-  // `::` stands for words of zeros.
+  // `::` replaces words of zeros.
   const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
   return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
 }

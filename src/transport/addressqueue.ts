@@ -77,7 +77,7 @@ export class AddressQueue<T extends Waiting> {
     this.#dropUnused(account);
   }
 
-  /** Removes a request that gets a place: the other addresses come next. */
+  /** Removes a request that gets a place, and gives its address the last turn. */
   serve(item: T): void {
     const account = item.place?.account;
     this.remove(item);
@@ -121,7 +121,7 @@ export class AddressQueue<T extends Waiting> {
 
   /**
    * Returns the request to remove from a full queue in favour of a new request: the newest of the address with the most
-   * waiting requests. Undefined if the new request is to be refused, because its address has as many, or one less.
+   * waiting requests. Undefined if the new request must be refused, because its address has as many, or one less.
    */
   findSurplus({ clientKey = UNKNOWN }: Claim): T | undefined {
     let most: Account | undefined;
@@ -172,7 +172,7 @@ export class AddressQueue<T extends Waiting> {
     return account;
   }
 
-  /** Removes an account without requests. One that was counted before the counting ended is no longer in the map. */
+  /** Removes an account without requests, unless it is no longer in the map, which is cleared when the counting ends. */
   #dropUnused(account: Account): void {
     const { key, running, waiting } = account;
     if (running + waiting === 0 && this.#accounts.get(key) === account) this.#accounts.delete(key);

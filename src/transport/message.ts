@@ -62,7 +62,7 @@ export interface UpstreamResponse {
   readonly tunnel?: Tunnel | undefined;
   /** The names of the trailer fields that the upstream announces. */
   readonly trailer?: string | undefined;
-  /** The WebSocket to the upstream, if the client gives one in place of a connection. */
+  /** The WebSocket to the upstream, if the runtime's HTTP client exposes a WebSocket instead of a connection. */
   readonly webSocket?: HandedSocket | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;

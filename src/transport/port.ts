@@ -18,7 +18,7 @@ export type Interceptor = (next: Send) => Send;
 
 /** The features that not every transport has. */
 export interface Capabilities {
-  /** The content codings that the transport decodes although the proxy does not ask for it. */
+  /** The content codings that the transport always decodes, although the proxy wants the encoded bytes. */
   readonly decodes: readonly string[];
   /** Whether a `Host` other than the target's can be sent. */
   readonly host: boolean;

@@ -99,7 +99,7 @@ export class WatchedTunnel implements Tunnel {
     this.#tunnel.end();
   }
 
-  /** Closes both directions, and reports that: a tunnel without a handler does not report its end in any other way. */
+  /** Closes both directions and reports the end, because a tunnel without a handler reports it nowhere else. */
   destroy(reason?: unknown): void {
     this.#tunnel.destroy();
     this.#onClose(reason);
