@@ -133,7 +133,7 @@ export interface Connector {
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
   /**
-   * Checks the names of TLS options; left out by a connector that accepts any.
+   * Checks the names of TLS options; left out by a connector that takes any.
    * @throws TypeError that names an option that it does not know
    */
   checkTls?(tls: TlsOptions): void;

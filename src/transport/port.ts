@@ -99,7 +99,7 @@ export interface Transport {
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**
-   * Checks the TLS options of a target before it is used; left out by a transport that accepts any.
+   * Checks the TLS options of a target before it is used; left out by a transport that takes any.
    * @throws TypeError that names an option that it does not know
    */
   checkTls?(tls: TlsOptions): void;
