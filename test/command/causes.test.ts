@@ -41,7 +41,7 @@ const EXPECTED: Record<string, string | RegExp> = {
   "long body":
     "http_request_error: the request body is over the limit of 1 bytes (raise --body-limit to let it pass)",
   "a hook throws":
-    /^proxy_internal_error: RangeError: no such\\nuser, thrown at (?:Object\.)?onRequest \(\/.*\/test\/_causes\.ts:\d+:\d+\)$/,
+    /^proxy_internal_error: RangeError: no such\\nuser, thrown at (?:Object\.)?onRequest \(\/.*\/test\/command\/_causes\.ts:\d+:\d+\)$/,
   "response cut":
     "http_response_incomplete: 127.0.0.1:CUT closed the connection in the middle of the response (see its log)",
 };

@@ -41,7 +41,7 @@ async function run(runtime: string, args: string[], entry: string): Promise<void
 async function runInWorkerd(): Promise<void> {
   const contents = `
     import { createProxy } from "./runtimes/workerd.ts";
-    import { sendMade } from "./test/_made.ts";
+    import { sendMade } from "./test/runtimes/_made.ts";
     const fetch = () =>
       sendMade(createProxy, "${upstream.url}").then(
         () => new Response("sent"),

@@ -155,7 +155,7 @@ export async function startWork(
 ): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
-  const child = spawn(hostNode, [...FLAGS[mode], hostFile("work/host"), host, mode], {
+  const child = spawn(hostNode, [...FLAGS[mode], hostFile("work/_host"), host, mode], {
     env: {
       ...process.env,
       UPSTREAM: target ?? upstream.url,

@@ -17,7 +17,7 @@ test("a closed stream keeps no object of its exchange in memory", async () => {
   const upstream = createServer((_, res) => void res.end("x".repeat(1024)));
   const port = await listen(upstream);
   const target = `http://127.0.0.1:${port}`;
-  const worker = await startWork("node", "old", "work/http2", { target });
+  const worker = await startWork("node", "old", "work/_http2", { target });
   try {
     const { bytes = Number.NaN } = await worker.count(atOnce(STREAMS), 40);
     expect(bytes / STREAMS).toBeGreaterThan(0);
