@@ -1,8 +1,4 @@
-/**
- * Identifies the measured code, so that published figures say of which code they are.
- *
- *     npm run bench:check    # exits with 1 if a document shows figures of other code
- */
+/** Identifies the measured code, so that published figures say of which code they are. */
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +26,7 @@ export function hashOfCode(): string {
   return hash.digest("hex").slice(0, 12);
 }
 
-/** Returns the words that stand beside figures in a document. */
+/** Returns the stamp of figures in a document. */
 export function toStamp(hash: string): string {
   return `code \`${hash}\``;
 }
@@ -38,26 +34,4 @@ export function toStamp(hash: string): string {
 /** Returns the hashes in the stamps of a document. */
 export function stampsIn(document: string): string[] {
   return Array.from(document.matchAll(/\bcode `([\da-f]{12})`/g), ([, hash]) => hash as string);
-}
-
-/** Returns the generated parts of a document, which stand between markers; the whole document if it has no markers. */
-function tablesOf(document: string): { name: string; text: string }[] {
-  const parts = Array.from(
-    document.matchAll(/<!-- (\w+) -->([^]*?)<!-- \/\1 -->/g),
-    ([, name, text]) => ({ name: `, ${name}`, text: text as string }),
-  );
-  return parts.length > 0 ? parts : [{ name: "", text: document }];
-}
-
-if (import.meta.main) {
-  const now = hashOfCode();
-  console.log(`src/ and runtimes/ are ${toStamp(now)}`);
-  for (const document of globSync("bench/*.md", { cwd: root }).toSorted()) {
-    for (const { name, text } of tablesOf(readFileSync(join(root, document), "utf8"))) {
-      const [hash] = stampsIn(text);
-      if (hash === now) continue;
-      console.log(`${document}${name}: figures of ${hash ? toStamp(hash) : "unknown code"}`);
-      process.exitCode = 1;
-    }
-  }
 }

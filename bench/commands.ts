@@ -1,23 +1,36 @@
-/** Builds the commands that start the contestants which do not run on Node. */
+/** Builds the commands that start the contestants which do not run on Node, and that of the command `fetchway`. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { toCapnp } from "../test/helpers/capnp.ts";
-import type { Tls } from "./rounds.ts";
 
 /** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
 
-/** The port on which a contestant listens, and the upstream to which it sends. */
+/** The use of TLS. */
+export interface Tls {
+  /** The file of the certificate of proxies and upstreams, with its key in front. It signs itself. */
+  readonly certificate: string;
+  /** Whether clients connect to the proxy with TLS. */
+  readonly serves: boolean;
+}
+
+/** The port on which a contestant listens, the upstream to which it sends, and what it may use. */
 export interface Place {
   readonly port: number;
   readonly target: string;
+  /** All upstreams, for a contestant that chooses one of several. */
+  readonly targets?: readonly string[];
   /** A directory for files that the contestant needs. */
   readonly directory: string;
   /** TLS on either side; undefined for none. */
   readonly tls?: Tls | undefined;
+  /** The number of connections to the upstream; undefined for the contestant's default. */
+  readonly maxSockets?: number | undefined;
+  /** The limit of open files; undefined for that of this process. */
+  readonly descriptors?: number | undefined;
 }
 
 const found = new Map<string, boolean>();
@@ -59,54 +72,63 @@ export function goCommand(directory: string): Command {
   return [buildGo(fileURLToPath(new URL("contestants/go", import.meta.url)), directory)];
 }
 
-/**
- * Returns the command of nginx with one worker, kept upstream connections, and bodies that are streamed and not
- * buffered in files.
- */
-export function nginxCommand({ port, target, directory, tls }: Place): Command {
-  const { protocol, host } = new URL(target);
+/** What the configurations of nginx differ in. Each text is in nginx's own syntax. */
+interface NginxConfig {
+  /** Directives of the server, with its locations, and of `http`. */
+  readonly server: string;
+  readonly http?: string;
+  /** The servers of the upstream `target`, and its directives. */
+  readonly upstream: string;
+  /** Parameters of `listen`. */
+  readonly listen?: string;
+  readonly connections?: number;
+}
+
+/** Returns the command of nginx with one worker. */
+function runNginx(
+  { port, directory }: Place,
+  { server, http = "", upstream, listen = "", connections = 16_384 }: NginxConfig,
+): Command {
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    .map((name) => `${name}_temp_path ${directory}/nginx-${name};`)
+    .join(" ");
+  const user = process.getuid?.() === 0 ? "user root;" : "";
   const config = `
-    daemon off;
-    worker_processes 1;
-    pid ${directory}/nginx.pid;
-    error_log stderr error;
-    events { worker_connections 16384; }
+    daemon off; worker_processes 1; pid ${directory}/nginx-${port}.pid; error_log stderr error; ${user}
+    events { worker_connections ${connections}; }
     http {
-      access_log off;
-      client_body_temp_path ${directory}/body;
-      proxy_temp_path ${directory}/proxy;
-      fastcgi_temp_path ${directory}/fastcgi;
-      uwsgi_temp_path ${directory}/uwsgi;
-      scgi_temp_path ${directory}/scgi;
-      keepalive_requests 100000000;
-      client_max_body_size 0;
-      upstream target {
-        server ${host};
-        keepalive 256;
-        keepalive_requests 100000000;
-      }
+      access_log off; keepalive_requests 100000000; ${temporary} ${http}
+      upstream target { ${upstream} }
       server {
-        listen 127.0.0.1:${port}${tls?.serves ? " ssl" : ""} backlog=4096;
-        ${tls ? tlsDirectives(tls) : ""}
+        listen 127.0.0.1:${port}${listen};
         proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-        proxy_request_buffering off;
-        proxy_buffers 8 64k;
-        proxy_max_temp_file_size 0;
-        location / { proxy_pass ${protocol}//target; }
-        location /events { proxy_buffering off; proxy_pass ${protocol}//target; }
-        location /socket {
-          proxy_set_header Upgrade $http_upgrade;
-          proxy_set_header Connection upgrade;
-          proxy_buffer_size 64k;
-          proxy_pass ${protocol}//target;
-        }
+        ${server}
       }
     }`;
   const file = join(directory, `nginx-${port}.conf`);
   writeFileSync(file, config);
   return ["nginx", "-p", directory, "-e", "stderr", "-c", file];
+}
+
+const KEPT = "keepalive 256; keepalive_requests 100000000;";
+
+/** Returns the command of nginx with kept upstream connections, and bodies that are streamed and not buffered in files. */
+export function nginxCommand(place: Place): Command {
+  const { target, tls } = place;
+  const { protocol, host } = new URL(target);
+  const pass = `proxy_pass ${protocol}//target;`;
+  return runNginx(place, {
+    upstream: `server ${host}; ${KEPT}`,
+    listen: `${tls?.serves ? " ssl" : ""} backlog=4096`,
+    http: "client_max_body_size 0;",
+    server: `
+        ${tls ? tlsDirectives(tls) : ""}
+        proxy_set_header Connection "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_request_buffering off; proxy_buffers 8 64k; proxy_max_temp_file_size 0;
+        location / { ${pass} }
+        location /events { proxy_buffering off; ${pass} }`,
+  });
 }
 
 function tlsDirectives({ certificate }: Tls): string {
@@ -116,6 +138,84 @@ function tlsDirectives({ certificate }: Tls): string {
         proxy_ssl_verify on;
         proxy_ssl_trusted_certificate ${certificate};
         proxy_ssl_name localhost;`;
+}
+
+/** Returns the command of nginx with its defaults for bodies and connections, and with HTTP/2 if it serves TLS. */
+export function defaultNginxCommand(place: Place): Command {
+  const { target, tls, maxSockets, descriptors } = place;
+  const most = maxSockets === undefined ? "" : ` max_conns=${maxSockets}`;
+  const { certificate } = tls ?? {};
+  return withDescriptors(
+    place,
+    runNginx(place, {
+      upstream: `server ${new URL(target).host}${most};`,
+      listen: tls ? " ssl http2" : "",
+      server: `
+        ${tls ? `ssl_certificate ${certificate}; ssl_certificate_key ${certificate};` : ""}
+        location / { proxy_pass http://target; }`,
+      ...(descriptors !== undefined && { connections: descriptors }),
+    }),
+  );
+}
+
+/** How long a balancing proxy waits for a response before it asks another upstream, in ms. */
+export const ATTEMPT_TIMEOUT = 300;
+
+/** Returns the command of nginx that chooses by two choices, and asks one other upstream after a failure. */
+export function balancingNginxCommand(place: Place): Command {
+  const servers = (place.targets ?? []).map(
+    (target) => `server ${new URL(target).host} max_fails=5 fail_timeout=30s;`,
+  );
+  return runNginx(place, {
+    upstream: `random two least_conn; zone target 64k; ${servers.join(" ")} keepalive 32;`,
+    server: `
+        location / {
+          proxy_pass http://target; proxy_set_header Connection "";
+          proxy_read_timeout ${ATTEMPT_TIMEOUT}ms; proxy_next_upstream error timeout http_500;
+          proxy_next_upstream_tries 2;
+        }`,
+  });
+}
+
+/** Returns the command of HAProxy with HTTP/1.1 or, if it serves TLS, also HTTP/2. */
+export function haproxyCommand(place: Place): Command {
+  const { port, target, maxSockets, tls, directory } = place;
+  const file = join(directory, `haproxy-${port}.cfg`);
+  const lines = [
+    "defaults",
+    " mode http",
+    " timeout connect 5s",
+    " timeout client 60s",
+    " timeout server 60s",
+    "frontend clients",
+    ` bind 127.0.0.1:${port}${tls ? ` ssl crt ${tls.certificate} alpn h2,http/1.1` : ""}`,
+    " default_backend upstream",
+    "backend upstream",
+    ` server one ${new URL(target).host}${maxSockets === undefined ? "" : ` maxconn ${maxSockets}`}`,
+  ];
+  writeFileSync(file, `${lines.join("\n")}\n`);
+  return withDescriptors(place, ["haproxy", "-db", "-f", file]);
+}
+
+/** Returns the command `fetchway`. */
+export function fetchwayCommand(place: Place): Command {
+  const { port, target, maxSockets, tls } = place;
+  return withDescriptors(place, [
+    process.execPath,
+    fileURLToPath(new URL("../command/main.ts", import.meta.url)),
+    target,
+    "--port",
+    `${port}`,
+    "--log",
+    "off",
+    ...(tls ? ["--cert", tls.certificate, "--key", tls.certificate] : []),
+    ...(maxSockets === undefined ? [] : ["--max-sockets", `${maxSockets}`]),
+  ]);
+}
+
+function withDescriptors({ descriptors }: Place, command: Command): Command {
+  if (descriptors === undefined) return command;
+  return ["sh", "-c", `ulimit -n ${descriptors}; exec "$@"`, "sh", ...command];
 }
 
 /** Bundles a Worker, and writes the configuration of a workerd that serves it. */

@@ -1,8 +1,13 @@
-/** The proxies that are compared. */
+/** The registry of all proxies that are compared. */
 import { fileURLToPath } from "node:url";
 import {
+  ATTEMPT_TIMEOUT,
+  balancingNginxCommand,
   type Command,
+  defaultNginxCommand,
+  fetchwayCommand,
   goCommand,
+  haproxyCommand,
   hasCommand,
   nginxCommand,
   type Place,
@@ -109,10 +114,14 @@ export function isOnOtherRuntime({ uses }: Contestant): boolean {
   return ["bun", "deno", "workerd"].some((runtime) => uses.includes(runtime));
 }
 
-function needs(command: string): () => string | undefined {
-  return () => (hasCommand(command) ? undefined : `${command} is not on the path`);
+/** A program that has to be on the path. */
+function reference(name: string, title: string, command: Contestant["command"]): Contestant {
+  const missing = (): string | undefined =>
+    hasCommand(name) ? undefined : `${name} is not on the path`;
+  return { name, title, role: "reference", uses: [name], missing, command };
 }
 
+/** The contestants that `cpu` compares, and of which other benches take some. */
 export const contestants: readonly Contestant[] = [
   onNode("floor", "floor: node:http + dispatch", "floor", ["undici"]),
   onNode("node", "Fetchway, node:http", "fetchway", []),
@@ -129,22 +138,8 @@ export const contestants: readonly Contestant[] = [
   onNode("http-proxy-middleware", "http-proxy-middleware", "peer", ["http-proxy-middleware"]),
   onNode("h3-own", "h3 proxyRequest", "own", ["h3"]),
   onNode("hono-own", "hono/proxy", "own", ["hono", "@hono/node-server"]),
-  {
-    name: "go",
-    title: "Go ReverseProxy",
-    role: "reference",
-    uses: ["go"],
-    missing: needs("go"),
-    command: ({ directory }) => goCommand(directory),
-  },
-  {
-    name: "nginx",
-    title: "nginx, one worker",
-    role: "reference",
-    uses: ["nginx"],
-    missing: needs("nginx"),
-    command: nginxCommand,
-  },
+  reference("go", "Go ReverseProxy", ({ directory }) => goCommand(directory)),
+  reference("nginx", "nginx, one worker", nginxCommand),
   ...on("bun"),
   ...on("deno"),
   ...on("workerd"),
@@ -156,3 +151,56 @@ export const contestants: readonly Contestant[] = [
     command: (place) => workerdCommand(binOf("workerd"), fileOf(FLOOR_ON_WORKERD), place),
   },
 ];
+
+/** The contestants that `fairness` puts under many slow clients: servers with the limits that they have by default. */
+export const crowded: readonly Contestant[] = [
+  {
+    name: "fetchway",
+    title: "Fetchway, the command",
+    role: "fetchway",
+    uses: [],
+    command: fetchwayCommand,
+  },
+  reference("haproxy", "HAProxy", haproxyCommand),
+  reference("nginx", "nginx with its defaults", defaultNginxCommand),
+];
+
+/** The contestants that choose one of several upstreams: two choices, and one more attempt elsewhere. */
+export const balancing: readonly Contestant[] = [
+  {
+    name: "fetchway",
+    title: "Fetchway, node:http",
+    role: "fetchway",
+    uses: [],
+    command: ({ targets = [] }) => [
+      process.execPath,
+      fileOf("balancing"),
+      `${ATTEMPT_TIMEOUT}`,
+      ...targets,
+    ],
+  },
+  reference("nginx", "nginx", balancingNginxCommand),
+];
+
+export function contestantOf(name: string): Contestant | undefined {
+  return contestants.find((each) => each.name === name);
+}
+
+/** Returns the contestants with these names, in this order. */
+export function contestantsOf(...names: readonly string[]): Contestant[] {
+  return names.map((name) => {
+    const found = contestantOf(name);
+    if (found === undefined) throw new Error(`there is no contestant ${name}`);
+    return found;
+  });
+}
+
+/** Returns a contestant with another name and title, and with further arguments of its program. */
+export function variantOf(
+  contestant: Contestant,
+  { name, title }: Pick<Contestant, "name" | "title">,
+  change: (command: Command) => Command,
+): Contestant {
+  const command = async (place: Place): Promise<Command> => change(await contestant.command(place));
+  return { ...contestant, name, title, command };
+}

@@ -1,112 +1,202 @@
-/** Reads the command line of `npm run bench`. */
+/** Reads the command lines of all benches, and writes their help. */
 import { parseArgs } from "node:util";
-import { number, numbers, select } from "./commandline.ts";
-import { contestants, type Contestant } from "./contestants.ts";
-import { type Workload, workloads } from "./workloads.ts";
 
-export interface BenchOptions {
-  readonly contestants: readonly Contestant[];
-  readonly workloads: readonly Workload[];
-  readonly rounds: number;
-  /** The length of a round in seconds. */
-  readonly seconds: number;
-  /** The numbers of connections. Each is measured in a run of its own. */
-  readonly connections: readonly number[];
-  /**
-   * The numbers of upstream origins. Each is measured in a run of its own. Only Fetchway runs with more than one
-   * origin.
-   */
-  readonly origins: readonly number[];
-  /** Whether all contestants and workloads run. Only then are the figures written to README. */
-  readonly complete: boolean;
+/** A flag of a bench. Its values are texts as a user would type them, and `read` turns them into what the bench uses. */
+export interface Flag<T> {
+  /** What the help shows for the value; undefined for a flag without a value. */
+  readonly value?: string;
+  readonly text: string;
+  /** The value if the flag is not given. */
+  readonly usual?: string;
+  /** The value with `--quick`. */
+  readonly quick?: string;
+  /** Whether a run with this flag still measures everything. */
+  readonly keepsComplete?: true;
+  /** @throws TypeError that names the flag and the fix */
+  readonly read: (value: string | undefined, name: string) => T;
 }
 
-const DEFAULTS = { rounds: 5, seconds: 2, connections: 64 };
-/** A quick run, which only shows whether something has become much slower. */
-const QUICK = { rounds: 3, seconds: 1, workloads: ["get-1k", "post-1k"] };
+export type Flags = Readonly<Record<string, Flag<unknown>>>;
 
-/** A long round with many connections, in the way that benchmarks of proxies are often published. */
-const PAPER = { rounds: 1, seconds: 60, connections: 128, workloads: ["get-1k", "post-1k"] };
+/** What the flags of a command line say. */
+export type Values<F extends Flags> = {
+  readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never;
+};
 
-export const help: string = `Usage: npm run bench -- [flags]
+export interface Bench<F extends Flags = Flags> {
+  readonly name: string;
+  /** What it measures, in one line. */
+  readonly text: string;
+  /** The files that a complete run writes; undefined for a bench that only prints. */
+  readonly writes?: string;
+  readonly flags: F;
+  /** @param isComplete whether everything is measured: only then may published files change */
+  run(values: Values<F>, isComplete: boolean): Promise<void> | void;
+}
 
-Runs several proxies under the same workloads and reports the CPU time of a request in each of them.
+/** Makes the types of a bench's flags known to its `run`. */
+export function defineBench<F extends Flags>(bench: Bench<F>): Bench {
+  return bench;
+}
 
-  --quick               ${QUICK.rounds} rounds of ${QUICK.seconds} s, ${QUICK.workloads.join(" and ")} only
-  --paper               ${PAPER.rounds} round of ${PAPER.seconds} s with ${PAPER.connections} connections, the same workloads
-  --only <names>        these contestants, separated by commas; a name may end in *
-  --workloads <names>   these workloads
-  --rounds <n>          interleaved rounds, ${DEFAULTS.rounds} by default
-  --seconds <n>         length of a round, ${DEFAULTS.seconds} by default
-  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several numbers are measured in sequence
-  --origins <n,…>       Fetchway with this number of upstream origins (Linux), instead of the contestants
-  --help                this text
+type Preset = Pick<Flag<unknown>, "usual" | "quick" | "keepsComplete">;
 
-Contestants: ${contestants.map(({ name }) => name).join(", ")}
-Workloads: ${workloads.map(({ name }) => name).join(", ")}
-
-Figures of a complete run go into bench/README.md, bench/chart*.svg and bench/results.json;
-the single rounds of any run into bench/_rounds.json.`;
-
-/**
- * Reads the command line.
- * @returns undefined if the user asks for help
- * @throws TypeError that names the flag and the fix
- */
-export function readFlags(args: string[]): BenchOptions | undefined {
-  const values = parse(args);
-  if (values.help) return undefined;
-  if (values.quick && values.paper) throw new TypeError("use --quick or --paper, not both");
-  const { rounds, seconds, connections, workloads: chosen } = presetOf(values);
-  const origins = values.origins === undefined ? [] : numbers("origins", values.origins, 1000);
+/** A flag that selects members of a list by their names. */
+export function names<T extends { readonly name: string }>(
+  text: string,
+  all: readonly T[],
+  preset: Preset = {},
+): Flag<readonly T[]> {
+  const read = (value: string | undefined, name: string): readonly T[] => select(name, all, value);
   return {
-    contestants: select("only", contestants, values.only),
-    workloads: select("workloads", workloads, values.workloads ?? chosen?.join(",")),
-    rounds: number("rounds", values.rounds, rounds),
-    seconds: number("seconds", values.seconds, seconds),
-    connections: numbers("connections", values.connections ?? `${connections}`, 10_000),
-    origins,
-    // Flags that only change the number and length of rounds do not make a run incomplete.
-    complete: Object.keys(values).every((name) => name === "rounds" || name === "seconds"),
+    value: "<names>",
+    text: `${text}: ${all.map((each) => each.name).join(", ")}`,
+    ...preset,
+    read,
   };
 }
 
-interface Preset {
-  readonly rounds: number;
-  readonly seconds: number;
-  readonly connections: number;
-  /** The names of the workloads; all workloads if undefined. */
-  readonly workloads?: readonly string[];
+/** A flag with a whole number from 1 to `most`. */
+export function wholeNumber(text: string, preset: Preset, most = 1000): Flag<number> {
+  return { value: "<n>", text, ...preset, read: (value, name) => toWhole(name, value, most) };
 }
 
-function presetOf({ quick, paper }: Values): Preset {
-  if (paper) return PAPER;
-  return quick ? { ...DEFAULTS, ...QUICK } : DEFAULTS;
+/** A flag with several whole numbers. */
+export function wholeNumbers(text: string, preset: Preset, most: number): Flag<readonly number[]> {
+  const read = (value: string | undefined, name: string): number[] =>
+    (value ?? "").split(",").map((each) => toWhole(name, each, most));
+  return { value: "<n,…>", text, ...preset, read };
 }
 
-type Values = Partial<
-  Record<"only" | "workloads" | "rounds" | "seconds" | "connections" | "origins", string>
-> &
-  Partial<Record<"quick" | "paper" | "help", boolean>>;
+/** A flag that has no value if it is not given. */
+export function optional<T>(flag: Flag<T>): Flag<T | undefined> {
+  return {
+    ...flag,
+    read: (value, name) => (value === undefined ? undefined : flag.read(value, name)),
+  };
+}
 
-function parse(args: string[]): Values {
-  const string = { type: "string" } as const;
+/** A flag without a value. */
+export function toggle(text: string): Flag<boolean> {
+  return { text, read: (value) => value !== undefined };
+}
+
+/** The flags of all benches that run in rounds. */
+export function roundFlags(
+  rounds: Preset,
+  seconds: Preset,
+): { rounds: Flag<number>; seconds: Flag<number> } {
+  return {
+    rounds: wholeNumber("interleaved rounds", { keepsComplete: true, ...rounds }),
+    seconds: {
+      value: "<n>",
+      text: "length of a round",
+      keepsComplete: true,
+      ...seconds,
+      read(value, name) {
+        const number = Number(value);
+        if (number > 0 && number < Infinity) return number;
+        throw new TypeError(`--${name}: ${JSON.stringify(value)} is no number above 0`);
+      },
+    },
+  };
+}
+
+/**
+ * Reads a command line.
+ * @returns undefined if the user asks for help
+ * @throws TypeError that names the flag and the fix
+ */
+export function readFlags<F extends Flags>(
+  args: string[],
+  flags: F,
+): { values: Values<F>; isComplete: boolean } | undefined {
+  const given = parse(args, flags);
+  if (given["help"] === true) return undefined;
+  const isQuick = given["quick"] === true;
+  const values = Object.entries(flags).map(([name, { usual, quick, read }]) => {
+    const preset = isQuick ? (quick ?? usual) : usual;
+    const value = given[name] ?? preset;
+    return [name, read(value === true ? "" : value, name)];
+  });
+  return {
+    values: Object.fromEntries(values) as Values<F>,
+    isComplete: Object.keys(given).every((name) => flags[name]?.keepsComplete),
+  };
+}
+
+function parse(args: string[], flags: Flags): Record<string, string | true | undefined> {
+  const boolean = { type: "boolean" } as const;
+  const options = Object.entries(flags).map(([name, { value }]) => [
+    name,
+    value === undefined ? boolean : { type: "string" },
+  ]);
   try {
     return parseArgs({
       args,
       options: {
-        quick: { type: "boolean" },
-        paper: { type: "boolean" },
-        help: { type: "boolean", short: "h" },
-        only: string,
-        workloads: string,
-        rounds: string,
-        seconds: string,
-        connections: string,
-        origins: string,
+        help: { ...boolean, short: "h" },
+        ...(hasQuick(flags) && { quick: boolean }),
+        ...(Object.fromEntries(options) as Record<string, { type: "string" }>),
       },
-    }).values;
+    }).values as Record<string, string | true | undefined>;
   } catch (error) {
     throw new TypeError((error as Error).message.split(". ")[0], { cause: error });
   }
+}
+
+function hasQuick(flags: Flags): boolean {
+  return Object.values(flags).some(({ quick }) => quick !== undefined);
+}
+
+/** Returns the help of a bench. */
+export function describeBench({ name, text, writes, flags }: Bench): string {
+  const rows = Object.entries(flags).map(([flag, { value, text: what, usual, quick }]) => {
+    const presets = [usual, quick === undefined ? undefined : `quick: ${quick}`];
+    const known = presets.filter((preset) => preset !== undefined);
+    return [
+      `--${flag} ${value ?? ""}`.trim(),
+      `${what}${known.length > 0 ? ` (${known.join("; ")})` : ""}`,
+    ];
+  });
+  if (hasQuick(flags)) rows.unshift(["--quick", "a shorter run with the values behind quick"]);
+  const width = Math.max(0, ...rows.map(([flag = ""]) => flag.length));
+  return [
+    `Usage: npm run bench -- ${name} [flags]`,
+    text,
+    rows.map(([flag = "", what = ""]) => `  ${flag.padEnd(width)}  ${what}`).join("\n"),
+    writes === undefined ? "It only prints." : `A complete run writes ${writes}.`,
+  ]
+    .filter((part) => part !== "")
+    .join("\n\n");
+}
+
+/**
+ * Returns the members that a list of names selects. The names are separated by commas, and may end in `*`.
+ * @throws TypeError that names the flag and the known names
+ */
+function select<T extends { readonly name: string }>(
+  flag: string,
+  all: readonly T[],
+  list: string | undefined,
+): readonly T[] {
+  if (list === undefined) return all;
+  const chosen = new Set<T>();
+  for (const name of list.split(",")) {
+    const matches = all.filter((each) =>
+      name.endsWith("*") ? each.name.startsWith(name.slice(0, -1)) : each.name === name,
+    );
+    if (matches.length === 0) {
+      const known = all.map((each) => each.name).join(", ");
+      throw new TypeError(`--${flag}: there is no ${JSON.stringify(name)}; use ${known}`);
+    }
+    for (const match of matches) chosen.add(match);
+  }
+  return all.filter((each) => chosen.has(each));
+}
+
+function toWhole(flag: string, text: string | undefined, most: number): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
+  throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no whole number from 1 to ${most}`);
 }

@@ -1,10 +1,13 @@
 /** Starts programs for benchmarks, pinned to CPU cores, and ends their process groups and no other process. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { get } from "node:http";
 import { get as getSecurely } from "node:https";
 import { createServer, type AddressInfo } from "node:net";
-import { availableParallelism } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { type Command, hasCommand } from "./commands.ts";
 
 const cores = availableParallelism();
@@ -118,6 +121,38 @@ export class Program {
     this.kill("SIGKILL");
     running.delete(this);
   }
+}
+
+/** Starts a script on Node on a free port: an upstream. */
+export async function startScript(
+  script: URL,
+  {
+    pins = "others",
+    certificate,
+    args = [],
+  }: { pins?: Pins; certificate?: string | undefined; args?: readonly string[] } = {},
+): Promise<Program> {
+  const command = pin([process.execPath, fileURLToPath(script), ...args], pins);
+  const isSecure = certificate !== undefined;
+  const env = isSecure ? { CERTIFICATE: certificate } : {};
+  return Program.start(command, await freePort(), env, isSecure);
+}
+
+/** Makes a directory for files of this run. It is removed at the end of this process. */
+export function makeDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
+  process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** Prints a line of progress, beside the figures on stdout. */
+export function say(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+/** Returns the first line of an error's message: the reason why there are no figures. */
+export function reasonOf(error: unknown): string {
+  return (error as Error).message.split("\n", 1)[0] ?? "";
 }
 
 export function sleep(milliseconds: number): Promise<void> {

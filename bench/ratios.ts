@@ -1,5 +1,5 @@
 /** Compares contestants within a run. */
-import { type Contestant, contestants, type Role } from "./contestants.ts";
+import { contestantOf, type Role } from "./contestants.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, ratios, spread } from "./statistics.ts";
 
@@ -18,10 +18,6 @@ export const BASE_TITLES: Readonly<Record<Base, string>> = {
 /** The roles whose fastest contestant is "the best Node peer". */
 const PEERS: ReadonlySet<Role | undefined> = new Set(["peer", "own"]);
 
-export function contestantOf(name: string): Contestant | undefined {
-  return contestants.find((each) => each.name === name);
-}
-
 /** Returns the title of a contestant for Markdown. The titles of Fetchway's contestants are bold. */
 export function toTitle(name: string): string {
   const { title = name, role } = contestantOf(name) ?? {};
@@ -35,7 +31,7 @@ export interface Compared {
   readonly connections: number;
   readonly samples: readonly { readonly cpu: number }[];
   /** The reason why there are no figures. */
-  readonly failed?: string;
+  readonly failed?: string | undefined;
 }
 
 /** Returns the CPU time of each round. */
@@ -91,4 +87,29 @@ export function compare(
   if (other === undefined || other === one || one.failed !== undefined) return undefined;
   const each = ratios(cpuOf(one), cpuOf(other));
   return { ratio: median(each), noise: spread(each) };
+}
+
+/** What a measured ratio says of a goal. "within the noise" means that another run may give the opposite result. */
+export const VERDICTS = [
+  "met",
+  "met, within the noise",
+  "missed, within the noise",
+  "missed",
+] as const;
+type Verdict = (typeof VERDICTS)[number];
+
+/** Compares a ratio with a goal. The noise of a single round is `NaN`, so that its ratio is always within the noise. */
+export function judge({ ratio, noise }: Comparison, most: number): Verdict {
+  const verdict = ratio <= most ? "met" : "missed";
+  return Math.abs(ratio - most) > noise ? verdict : `${verdict}, within the noise`;
+}
+
+/** Returns a ratio with its uncertainty; `?` after a single round. */
+export function show({ ratio, noise }: Comparison): string {
+  return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
+}
+
+/** Makes a missed goal stand out. */
+export function emphasize(verdict: Verdict): string {
+  return verdict.replace("missed", "**missed**");
 }

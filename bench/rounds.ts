@@ -1,10 +1,20 @@
 /** Measures in interleaved rounds: each round measures every contestant once. */
+import type { Place, Tls } from "./commands.ts";
 import type { Contestant } from "./contestants.ts";
 import { runLoad } from "./load.ts";
-import { freePort, pin, Program } from "./program.ts";
+import {
+  freePort,
+  makeDirectory,
+  pin,
+  type Pins,
+  Program,
+  reasonOf,
+  say,
+  startScript,
+} from "./program.ts";
 import { usageOf } from "./usage.ts";
 import { validate } from "./validate.ts";
-import type { Workload } from "./workloads.ts";
+import { MIB, type Workload } from "./workloads.ts";
 
 /** The figures of one round of a contestant. */
 export interface Sample {
@@ -28,41 +38,39 @@ export interface Measurement {
   readonly connections: number;
   readonly samples: readonly Sample[];
   /** The reason why there are no figures. */
-  readonly failed?: string;
-}
-
-/** The use of TLS. */
-export interface Tls {
-  /** The file of the certificate of proxies and upstreams, with its key in front. It signs itself. */
-  readonly certificate: string;
-  /** Whether clients connect to the proxy with TLS. */
-  readonly serves: boolean;
+  readonly failed?: string | undefined;
 }
 
 export interface RoundOptions {
+  readonly contestants: readonly Contestant[];
+  readonly workloads: readonly Workload[];
+  /** The numbers of connections of the load. Each is measured in turn. */
+  readonly connections: readonly number[];
   readonly rounds: number;
   readonly seconds: number;
-  readonly connections: number;
-  /** The upstream's URL. */
-  readonly target: string;
-  /** A directory for files that contestants need. */
-  readonly directory: string;
-  /** TLS on either side; undefined for none. */
-  readonly tls?: Tls;
+  /** The script of the upstream, if not the usual one. */
+  readonly upstream?: URL;
+  /** TLS on either side. */
+  readonly tls?: Tls & { readonly isUpstreamSecure: boolean };
   /**
    * Whether a second of load precedes each round, so that connections to the upstream that were closed since the last round
    * are established again before it.
    */
   readonly primes?: boolean;
-  /** Called after each round of each contestant. */
-  readonly progress: (contestant: Contestant, what: Sample | string) => void;
+}
+
+/** What the rounds of one workload need besides. */
+interface Cell extends RoundOptions {
+  readonly workload: Workload;
+  readonly count: number;
+  readonly place: Omit<Place, "port">;
 }
 
 /** The seconds of load before the first round, in which the engine compiles the code. */
-export const WARM_UP = 2;
+const WARM_UP = 2;
 
 /** Returns the length of a round of a workload in seconds. */
-export function secondsOf({ paced }: Workload, seconds: number): number {
+function secondsOf({ paced }: Workload, seconds: number): number {
   return paced ? Math.ceil(seconds / 2) : seconds;
 }
 
@@ -79,75 +87,126 @@ export async function interleave<T>(
   }
 }
 
+/**
+ * The overhead in seconds for starting, validating and stopping a contestant, and for each run of the load generator.
+ */
+const OVERHEAD = { contestant: 0.3, load: 0.06 };
+
+function minutes(seconds: number): string {
+  return seconds < 90 ? `${Math.round(seconds)} s` : `${(seconds / 60).toFixed(1)} min`;
+}
+
+function show({ cpu, rps, bps = Number.NaN, mean = Number.NaN, p50, p99 }: Sample): string {
+  const parts = [
+    `${cpu.toFixed(1)} µs CPU`,
+    `${Math.round(rps)} requests/s`,
+    `${(bps / MIB).toFixed(1)} MiB/s`,
+    `mean ${mean.toFixed(2)} ms`,
+    `p50 ${p50.toFixed(2)} ms`,
+    `p99 ${p99.toFixed(2)} ms`,
+  ];
+  return parts.join(", ");
+}
+
+/** Measures each workload with each number of connections, and prints the progress. */
+export async function measure(options: RoundOptions): Promise<Measurement[]> {
+  const { contestants, workloads, connections, rounds, seconds, tls } = options;
+  const cells = connections.flatMap((count) => workloads.map((workload) => ({ count, workload })));
+  const total = cells.reduce((sum, { workload }) => {
+    const load = WARM_UP + rounds * secondsOf(workload, seconds) + (rounds + 1) * OVERHEAD.load;
+    return sum + contestants.length * (load + OVERHEAD.contestant);
+  }, 0);
+  say(
+    `${contestants.length} contestants, ${cells.length} workloads, ${rounds} rounds of ${seconds} s: about ${minutes(total)}`,
+  );
+  const script = options.upstream ?? new URL("target.ts", import.meta.url);
+  const certificate = tls?.isUpstreamSecure ? tls.certificate : undefined;
+  const upstream = await startScript(script, { certificate });
+  const target = `${certificate === undefined ? "http" : "https"}://127.0.0.1:${upstream.port}`;
+  const place = { target, directory: makeDirectory(), tls };
+  const results: Measurement[] = [];
+  const began = performance.now();
+  try {
+    for (const [done, cell] of cells.entries()) {
+      say(`\n${cell.workload.title}, ${cell.count} connections`);
+      results.push(...(await measureCell({ ...options, ...cell, place })));
+      const elapsed = (performance.now() - began) / 1000;
+      const left = (elapsed / (done + 1)) * (cells.length - done - 1);
+      say(`${minutes(elapsed)} gone, ${minutes(left)} to go`);
+    }
+  } finally {
+    await upstream.stop();
+  }
+  return results;
+}
+
 interface Entry {
   readonly program: Program;
   readonly samples: Sample[];
 }
 
+function report({ title }: Contestant, what: string): void {
+  say(`  ${title.padEnd(38)} ${what}`);
+}
+
 /**
- * Starts, validates, warms up and measures the contestants. A contestant that fails in one of these steps has no
- * figures.
+ * Starts, validates, warms up and measures the contestants under one workload. A contestant that fails in one of these
+ * steps has no figures.
  */
-export async function measure(
-  workload: Workload,
-  contestants: readonly Contestant[],
-  options: RoundOptions,
-): Promise<Measurement[]> {
-  const { connections, progress } = options;
+async function measureCell(cell: Cell): Promise<Measurement[]> {
+  const { contestants, workload, count, place } = cell;
   const entries = new Map<string, Entry>();
   const failures = new Map<string, string>();
-  const fail = async (contestant: Contestant, error: unknown): Promise<void> => {
-    const reason = (error as Error).message.split("\n", 1)[0] ?? "";
-    failures.set(contestant.name, reason);
-    progress(contestant, `failed: ${reason}`);
-    await entries.get(contestant.name)?.program.stop();
-    entries.delete(contestant.name);
+  const attempt = async (contestant: Contestant, work: () => Promise<void>): Promise<void> => {
+    const { name } = contestant;
+    if (failures.has(name)) return;
+    try {
+      await work();
+    } catch (error) {
+      const reason = reasonOf(error);
+      failures.set(name, reason);
+      report(contestant, `failed: ${reason}`);
+      await entries.get(name)?.program.stop();
+      entries.delete(name);
+    }
   };
+  const entryOf = ({ name }: Contestant): Entry => entries.get(name) as Entry;
 
   try {
     await Promise.all(
-      contestants.map(async (contestant) => {
-        try {
-          const program = await startContestant(contestant, options);
+      contestants.map((contestant) =>
+        attempt(contestant, async () => {
+          const program = await startContestant(contestant, place);
           entries.set(contestant.name, { program, samples: [] });
-        } catch (error) {
-          await fail(contestant, error);
-        }
-      }),
+        }),
+      ),
     );
     for (const contestant of contestants) {
-      const port = entries.get(contestant.name)?.program.port;
-      if (port === undefined) continue;
-      try {
-        await validate(workload, port, options.tls?.serves);
-        await runLoad(workload, port, WARM_UP, connections, {
-          secure: options.tls?.serves,
-        });
-      } catch (error) {
-        await fail(contestant, error);
-      }
+      await attempt(contestant, async () => {
+        const { port } = entryOf(contestant).program;
+        await validate(workload, port, place.tls?.serves);
+        await runLoad(workload, port, WARM_UP, count, { secure: place.tls?.serves });
+      });
     }
-    await interleave(options.rounds, contestants, async (contestant) => {
-      const entry = entries.get(contestant.name);
-      if (entry === undefined) return;
-      try {
-        const sample = await runRound(workload, entry.program, options);
-        entry.samples.push(sample);
-        progress(contestant, sample);
-      } catch (error) {
-        await fail(contestant, error);
-      }
-    });
+    await interleave(cell.rounds, contestants, (contestant) =>
+      attempt(contestant, async () => {
+        const { program, samples } = entryOf(contestant);
+        const sample = await runRound(cell, program);
+        samples.push(sample);
+        report(contestant, show(sample));
+      }),
+    );
   } finally {
     await Promise.all(Array.from(entries.values(), ({ program }) => program.stop()));
   }
 
-  return contestants.map(({ name }) => {
-    const failed = failures.get(name);
-    const samples = entries.get(name)?.samples ?? [];
-    const measurement = { contestant: name, workload: workload.name, connections, samples };
-    return failed === undefined ? measurement : { ...measurement, failed };
-  });
+  return contestants.map(({ name }) => ({
+    contestant: name,
+    workload: workload.name,
+    connections: count,
+    samples: entries.get(name)?.samples ?? [],
+    failed: failures.get(name),
+  }));
 }
 
 /**
@@ -156,37 +215,40 @@ export async function measure(
  */
 export async function startContestant(
   contestant: Contestant,
-  { target, directory, tls }: Pick<RoundOptions, "target" | "directory" | "tls">,
+  place: Omit<Place, "port">,
+  pins: Pins = "proxy",
 ): Promise<Program> {
   const reason = contestant.missing?.();
   if (reason !== undefined) throw new Error(reason);
   const port = await freePort();
-  const command = await contestant.command({ port, target, directory, tls });
+  const { target, tls } = place;
+  const command = await contestant.command({ ...place, port });
   const env = {
     TARGET: target,
     ...(tls && { NODE_EXTRA_CA_CERTS: tls.certificate }),
     ...(tls?.serves && { CERTIFICATE: tls.certificate }),
   };
-  return Program.start(pin(command, "proxy"), port, env, tls?.serves);
+  return Program.start(pin(command, pins), port, env, tls?.serves);
+}
+
+/** @throws Error if the program has ended */
+export function checkAlive({ alive, output }: Program): void {
+  if (!alive) throw new Error(`it ended: ${output.trim().slice(-200)}`);
 }
 
 async function runRound(
-  workload: Workload,
+  { workload, count, seconds, place: { tls }, primes = false }: Cell,
   program: Program,
-  { seconds, connections, tls, primes = false }: RoundOptions,
 ): Promise<Sample> {
   const secure = tls?.serves;
-  if (primes) await runLoad(workload, program.port, 1, connections, { secure });
-  const before = usageOf(program.pid);
-  const { requests, duration, bytes, mean, p50, p99 } = await runLoad(
-    workload,
-    program.port,
-    secondsOf(workload, seconds),
-    connections,
-    { secure },
-  );
-  const after = usageOf(program.pid);
-  if (!program.alive) throw new Error(`it ended: ${program.output.trim().slice(-200)}`);
+  const { pid, port } = program;
+  if (primes) await runLoad(workload, port, 1, count, { secure });
+  const before = usageOf(pid);
+  const length = secondsOf(workload, seconds);
+  const load = await runLoad(workload, port, length, count, { secure });
+  const after = usageOf(pid);
+  checkAlive(program);
+  const { requests, duration, bytes, mean, p50, p99 } = load;
   return {
     cpu: ((after.cpu - before.cpu) / requests) * 1e6,
     rps: requests / duration,
@@ -196,4 +258,14 @@ async function runRound(
     p99,
     rss: after.rss,
   };
+}
+
+/** Makes the process fail if Fetchway has no figures. Other proxies may lack a feature. */
+export function requireFigures(
+  contestants: readonly Contestant[],
+  results: readonly { readonly contestant: string; readonly failed?: string | undefined }[],
+): void {
+  const reasons = new Map(results.map((each) => [each.contestant, each.failed]));
+  const ours = contestants.filter(({ role }) => role === "fetchway");
+  if (ours.some(({ name }) => reasons.get(name) !== undefined)) process.exitCode = 1;
 }

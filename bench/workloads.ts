@@ -90,3 +90,15 @@ export const workloads: readonly Workload[] = [
     paced: true,
   },
 ];
+
+/** Returns the title of a workload, whose name may have a number of connections behind it: `get-1k × 64`. */
+export function titleOfWorkload(name: string): string {
+  const [own = "", ...rest] = name.split(" ");
+  const { title = own } = workloads.find((each) => each.name === own) ?? {};
+  return [title, ...rest].join(" ");
+}
+
+/** Returns the workloads with these names. */
+export function workloadsOf(...names: readonly string[]): Workload[] {
+  return workloads.filter(({ name }) => names.includes(name));
+}

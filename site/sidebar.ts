@@ -39,11 +39,9 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     Size: "docs/size.md",
     Benchmarks: "bench/README.md",
     "Latency at fixed rates": "bench/tail.md",
-    "What connection reuse saves": "bench/pool.md",
     "One failing upstream of three": "bench/upstreams.md",
-    "WebSockets, measured": "bench/websockets.md",
     "TLS, HTTP/2, undici": "bench/protocols.md",
-    "What the parts cost": "bench/parts.md",
+    "What options cost": "bench/options.md",
   },
   "Take part": {
     Changes: "CHANGELOG.md",

@@ -1,12 +1,12 @@
-/** Measures contestants at fixed rates, in interleaved rounds. */
-import { fileURLToPath } from "node:url";
-import { type Contestant, isOnOtherRuntime } from "../contestants.ts";
+/** Measures contestants at fixed rates. */
+import type { Command } from "../commands.ts";
+import { type Contestant, isOnOtherRuntime, variantOf } from "../contestants.ts";
 import { runLoad } from "../load.ts";
-import { freePort, pin, type Pins, Program } from "../program.ts";
+import type { Pins, Program } from "../program.ts";
+import { checkAlive, startContestant } from "../rounds.ts";
 import { usageOf } from "../usage.ts";
 import { validate } from "../validate.ts";
-import { type Workload, workloads } from "../workloads.ts";
-import type { Command } from "../commands.ts";
+import { type Workload, workloadsOf } from "../workloads.ts";
 import { runPace } from "./generate.ts";
 import { type PacedRound, toRound } from "./latency.ts";
 
@@ -19,38 +19,27 @@ const PATIENCE = 1;
 const WARM_UP = 2;
 const CAPACITY = 1;
 
-export const workload: Workload = workloads.find(({ name }) => name === "get-1k") as Workload;
+export const workload: Workload = workloadsOf("get-1k")[0] as Workload;
 
 /** The name of the row that has no proxy: the generator sends to the upstream itself. */
 export const DIRECT = "direct";
 
-/** A contestant, or one with flags of Node. */
-export interface Contender {
-  readonly name: string;
-  readonly contestant: Contestant;
-  readonly flags: readonly string[];
-}
-
 /** Returns each contestant with each set of flags. A contestant on another runtime has no flags of Node. */
-export function toContenders(
+export function withNodeFlags(
   contestants: readonly Contestant[],
   variants: readonly string[],
-): Contender[] {
+): Contestant[] {
   return contestants.flatMap((contestant) => {
-    const plain = { name: contestant.name, contestant, flags: [] };
     const isOnNode = contestant.role !== "reference" && !isOnOtherRuntime(contestant);
-    if (variants.length === 0 || !isOnNode) return [plain];
-    return variants.map((flags) => ({
-      name: `${contestant.name} ${flags}`.trim(),
-      contestant,
-      flags: flags.split(" ").filter((flag) => flag !== ""),
-    }));
+    if (variants.length === 0 || !isOnNode) return [contestant];
+    return variants.map((text) => {
+      const flags = text.split(" ").filter((flag) => flag !== "");
+      const { name, title } = contestant;
+      const named = { name: `${name} ${text}`.trim(), title };
+      const change = ([file, ...args]: Command): Command => [file, ...flags, ...args];
+      return variantOf(contestant, named, change);
+    });
   });
-}
-
-export async function startUpstream(pins: Pins): Promise<Program> {
-  const file = fileURLToPath(new URL("../target.ts", import.meta.url));
-  return Program.start(pin([process.execPath, file], pins), await freePort());
 }
 
 /** Where a row of the report sends its requests. */
@@ -70,21 +59,18 @@ export interface Runner {
  * @throws Error that says why it cannot be measured
  */
 export async function startRunner(
-  { name, contestant, flags }: Contender,
+  contestant: Contestant,
   target: string,
   directory: string,
 ): Promise<Runner> {
-  const reason = contestant.missing?.();
-  if (reason !== undefined) throw new Error(reason);
-  const port = await freePort();
-  const [file, ...args] = await contestant.command({ port, target, directory });
-  const command = pin([file, ...flags, ...args], "proxy");
-  const program = await Program.start(command, port, { TARGET: target });
+  const program = await startContestant(contestant, { target, directory });
+  const { port } = program;
   try {
     await validate(workload, port);
     await runLoad(workload, port, WARM_UP, CONNECTIONS);
     const { requests, duration } = await runLoad(workload, port, CAPACITY, CONNECTIONS);
-    return { name, port, program, pins: "others", capacity: requests / duration };
+    const capacity = requests / duration;
+    return { name: contestant.name, port, program, pins: "others", capacity };
   } catch (error) {
     await program.stop();
     throw error;
@@ -94,21 +80,16 @@ export async function startRunner(
 /** Measures one round of a contestant at a rate. */
 export async function measureRound(
   { port, program, pins }: Omit<Runner, "name" | "capacity">,
-  generator: Command,
+  directory: string,
   rate: number,
   seconds: number,
 ): Promise<PacedRound> {
   const times = { rate, lead: LEAD, seconds, patience: PATIENCE };
   const readCpu = (): number => (program === undefined ? 0 : usageOf(program.pid).cpu);
   const before = readCpu();
-  const pace = await runPace(
-    generator,
-    { port, path: workload.path, connections: CONNECTIONS, ...times },
-    pins,
-  );
-  if (program?.alive === false) {
-    throw new Error(`it ended: ${program.output.trim().slice(-200)}`);
-  }
+  const settings = { port, path: workload.path, connections: CONNECTIONS, ...times };
+  const pace = await runPace(directory, settings, pins);
+  if (program !== undefined) checkAlive(program);
   // The proxy has also worked during the lead.
   const cpu = ((readCpu() - before) * seconds) / (LEAD + seconds);
   return toRound(pace, rate, cpu);

@@ -1,39 +1,27 @@
-/** Builds and runs the load generator of `npm run bench:tail`. */
+/** Builds and runs the load generator that sends at a fixed rate, whose source is in pacer/. */
 import { execFile } from "node:child_process";
-import { promisify } from "node:util";
 import { fileURLToPath } from "node:url";
-import { buildGo, type Command, hasCommand } from "../commands.ts";
+import { promisify } from "node:util";
+import { buildGo } from "../commands.ts";
 import { pin, type Pins } from "../program.ts";
 import type { Pace, PaceSettings } from "./latency.ts";
 
-export type Generator = "go" | "node";
-
-/** Node's generator keeps a core busy at any rate; Go's needs a fifth of one at 5,000 requests a second. */
-export const bestGenerator: Generator = hasCommand("go") ? "go" : "node";
-
 const execute = promisify(execFile);
-
-/** @param directory where the program of Go is built */
-export function commandOf(generator: Generator, directory: string): Command {
-  if (generator === "go") {
-    return [buildGo(fileURLToPath(new URL("pacer", import.meta.url)), directory)];
-  }
-  return [process.execPath, fileURLToPath(new URL("pacer.ts", import.meta.url))];
-}
 
 /**
  * Sends GET requests at a fixed rate.
+ * @param directory where the generator is built
  * @throws Error that says what went wrong
  */
 export async function runPace(
-  command: Command,
+  directory: string,
   settings: PaceSettings,
   pins: Pins = "others",
 ): Promise<Pace> {
   const { lead, seconds, patience } = settings;
-  const [file, ...args] = pin([...command, JSON.stringify(settings)], pins);
+  const generator = buildGo(fileURLToPath(new URL("pacer", import.meta.url)), directory);
+  const [file, ...args] = pin([generator, JSON.stringify(settings)], pins);
   const { stdout } = await execute(file, args, {
-    env: { ...process.env, NODE_OPTIONS: "" },
     maxBuffer: 64 * 1024 * 1024,
     timeout: (lead + seconds + patience + 20) * 1000,
   });

@@ -48,7 +48,7 @@ export interface PacedRound {
 }
 
 /** A contestant that has answered less than this part of the requests in time does not keep the rate. */
-export const KEPT = 0.98;
+const KEPT = 0.98;
 
 /** Returns when a request is due, in ms after the start: the rate alone decides, not the responses. */
 export function dueAt(index: number, rate: number): number {

@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { contestants } from "../../bench/contestants.ts";
 import { hasCommand } from "../../bench/commands.ts";
-import { toContenders } from "../../bench/tail/contenders.ts";
-import { commandOf, type Generator, runPace } from "../../bench/tail/generate.ts";
+import { readFlags } from "../../bench/flags.ts";
+import { withNodeFlags } from "../../bench/tail/contenders.ts";
+import { runPace } from "../../bench/tail/generate.ts";
 import {
   answeredInTime,
   combineRounds,
@@ -18,7 +19,7 @@ import {
   percentile,
   toRound,
 } from "../../bench/tail/latency.ts";
-import { readTailFlags, tailHelp } from "../../bench/tail/tailflags.ts";
+import { tail } from "../../bench/tail/tail.ts";
 import {
   summarizeTail,
   type TailReport,
@@ -114,8 +115,6 @@ describe("report", () => {
     rounds: 4,
     seconds: 1.5,
     connections: 64,
-    pacer: "go",
-    cores: [],
     rates: [2000, 9000],
     slowest: 18_000,
     failures: { nginx: "nginx is not on the path" },
@@ -176,22 +175,6 @@ describe("report", () => {
     expect(toTailDocument(summarizeTail(busy))).toContain("the timer was up to 7.0 ms late");
   });
 
-  test("one process and two are compared with what the machine can", () => {
-    const latency = combineRounds(withP99([2, 2, 2, 2]));
-    const figures = { others: [20, 1], idle: 0.1, latency } as const;
-    const cores = [
-      { workers: 1, rps: [20_000, 100], cpu: [40, 1], ...figures },
-      { workers: 2, rps: [25_000, 100], cpu: [42, 1], ...figures },
-    ] as const;
-    const section = toTailDocument(summarizeTail({ ...report, cores }));
-    expect(section).toContain(
-      "| `--workers 2` | 25000 ± 100 | 42.0 ± 1.0 | 20.0 ± 1.0 | 10 % | 0.20 ± 0.00 | 2.0 ± 0.00 |",
-    );
-    expect(section).toContain("Two workers serve 1.25 times as many requests a second");
-    expect(section).toContain("at 1.05 times the CPU time");
-    expect(section).toContain("that is 1.33 times as many requests");
-  });
-
   test("bench/tail.md is written from tail.json", () => {
     const read = (name: string): string => readFileSync(join(root, "bench", name), "utf8");
     const cells = (line: string): string =>
@@ -211,10 +194,10 @@ describe("report", () => {
 });
 
 describe("flags", () => {
-  test("a run without flags measures all at three rates, and only such a run writes the document", () => {
-    const flags = readTailFlags([]);
-    expect(flags).toMatchObject({ rates: undefined, complete: true, cores: true, variants: [] });
-    expect(flags?.contestants.map(({ name }) => name)).toEqual([
+  test("a run without flags measures ten contestants at three rates", () => {
+    const { values = {} } = readFlags([], tail.flags) ?? {};
+    expect(values).toMatchObject({ rates: undefined, rounds: 6, seconds: 1.5, "node-flags": [] });
+    expect((values["only"] as typeof contestants).map(({ name }) => name)).toEqual([
       "node",
       "srvx",
       "h3",
@@ -226,24 +209,22 @@ describe("flags", () => {
       "bun",
       "deno",
     ]);
-    expect(readTailFlags(["--quick"])).toMatchObject({ rates: [2000, 5000], complete: false });
-    expect(readTailFlags(["--cores"])).toMatchObject({ contestants: [], cores: true });
-    expect(readTailFlags(["--rates", "1000,3000"])).toMatchObject({ rates: [1000, 3000] });
-    expect(readTailFlags(["--help"])).toBeUndefined();
-    expect(tailHelp).toContain("--node-flags");
-    expect(() => readTailFlags(["--rates", "x"])).toThrow(/--rates: "x" is no whole number/);
-    expect(() => readTailFlags(["--generator", "c"])).toThrow(/--generator: there is no "c"/);
-    expect(() => readTailFlags(["--only", "nobody"])).toThrow(/--only: there is no "nobody"/);
+    const args = ["--rates", "1000,3000", "--node-flags", ";--a --b"];
+    const given = { rates: [1000, 3000], "node-flags": ["", "--a --b"] };
+    expect(readFlags(args, tail.flags)?.values).toMatchObject(given);
   });
 
-  test("each contestant on Node runs with each set of flags of Node", () => {
+  test("each contestant on Node runs with each set of flags of Node", async () => {
     const only = contestants.filter(({ name }) => name === "h3" || name === "go" || name === "bun");
-    const contenders = toContenders(only, ["", "--a --b=1"]);
-    expect(contenders.map(({ name, flags }) => [name, flags])).toEqual([
-      ["h3", []],
-      ["h3 --a --b=1", ["--a", "--b=1"]],
-      ["go", []],
-      ["bun", []],
+    const variants = withNodeFlags(only, ["", "--a --b=1"]);
+    expect(variants.map(({ name }) => name)).toEqual(["h3", "h3 --a --b=1", "go", "bun"]);
+    const place = { port: 1, target: "http://127.0.0.1:2", directory: "" };
+    const command = await variants[1]?.command(place);
+    expect(command).toEqual([
+      process.execPath,
+      "--a",
+      "--b=1",
+      expect.stringMatching(/contestants\/h3\.ts$/),
     ]);
   });
 });
@@ -251,10 +232,9 @@ describe("flags", () => {
 /** The first build of a Go program compiles the standard library. */
 const BUILD_TIMEOUT = 180_000;
 
-describe("load generator", () => {
+describe.runIf(hasCommand("go"))("load generator", () => {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   afterAll(() => rmSync(directory, { recursive: true }));
-  const generators: Generator[] = hasCommand("go") ? ["node", "go"] : ["node"];
   const PAUSE = 100;
   const RATE = 2000;
 
@@ -275,12 +255,12 @@ describe("load generator", () => {
     return { port, close };
   }
 
-  test.each(generators)(
-    "of %s sees a pause in all requests that were due in it",
-    async (name) => {
+  test(
+    "sees a pause in all requests that were due in it",
+    async () => {
       const { port, close } = await servePausing();
       const times = { lead: 0.1, seconds: 0.5, patience: 2 };
-      const pace = await runPace(commandOf(name, directory), {
+      const pace = await runPace(directory, {
         port,
         path: "/",
         connections: 16,
@@ -300,12 +280,12 @@ describe("load generator", () => {
     BUILD_TIMEOUT,
   );
 
-  test.each(generators)("of %s reports a response that is not 200", async (name) => {
+  test("reports a response that is not 200", async () => {
     const server = createServer((_, response) => void response.writeHead(503).end());
     const port = await listen(server);
     const settings = { port, path: "/", connections: 2, rate: 100 };
     const times = { lead: 0, seconds: 0.1, patience: 2 };
-    await expect(runPace(commandOf(name, directory), { ...settings, ...times })).rejects.toThrow(
+    await expect(runPace(directory, { ...settings, ...times })).rejects.toThrow(
       /a response failed: 503/,
     );
     server.closeAllConnections();

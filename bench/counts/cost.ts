@@ -1,0 +1,122 @@
+/** Counts what a request costs inside of a proxy on Node. */
+import { Agent } from "node:http";
+import type { Work } from "./counter.ts";
+import { runLoad } from "../load.ts";
+import { freePort, pin, Program } from "../program.ts";
+import { median } from "../statistics.ts";
+import { ask, validate } from "../validate.ts";
+import type { Workload } from "../workloads.ts";
+
+/** Requests in sequence before the first count, in which V8 optimizes the code. */
+const WARM_UP = 8000;
+/** Requests of one count, few enough that no garbage is collected meanwhile. */
+const BATCH = 200;
+/** The number of requests in a count if garbage was collected in all larger ones. */
+const SMALLEST_BATCH = 20;
+const BATCHES = 9;
+
+/** One thread, so that the count of requests and not the clock decides when code is optimized or garbage collected. */
+const FLAGS = [
+  "--single-threaded",
+  "--expose-gc",
+  "--no-memory-reducer",
+  "--min-semi-space-size=64",
+  "--max-semi-space-size=64",
+];
+const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
+
+/**
+ * The load under which bytes are counted once more. V8 has then optimized the code for good, and the optimized code keeps
+ * short-lived objects in registers.
+ */
+const LOAD = { connections: 64, seconds: 4, warmUp: 20_000 };
+
+/** What one request costs. */
+export interface Cost {
+  readonly bytes: number;
+  readonly promises: number;
+  readonly timers: number;
+  readonly reads: number;
+  readonly writes: number;
+}
+
+/**
+ * Counts the work of a proxy on Node, one request after the other.
+ * @param script the file of the proxy, and its arguments
+ */
+export async function measureCost(
+  script: readonly string[],
+  workload: Workload,
+  target: string,
+): Promise<Cost> {
+  const [port, counter] = [await freePort(), await freePort()];
+  const env = { TARGET: target, COUNTER: `${counter}` };
+  const program = await Program.start(
+    [process.execPath, ...FLAGS, COUNTER_FLAG, ...script],
+    port,
+    env,
+  );
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const send = async (times: number): Promise<void> => {
+    for (let i = 0; i < times; i++) await ask(workload, port, agent);
+  };
+  const work = async (path: string): Promise<Work> =>
+    (await (await fetch(`http://127.0.0.1:${counter}${path}`)).json()) as Work;
+  try {
+    await validate(workload, port);
+    await send(WARM_UP);
+    const bytes: number[] = [];
+    // Large bodies make V8 collect garbage early, by the size of their memory outside of the heap: count again, with fewer
+    // requests.
+    let size = BATCH;
+    for (let i = 0; bytes.length < BATCHES && i < 4 * BATCHES; i++) {
+      const before = await work("/collect");
+      await send(size);
+      const after = await work("/");
+      if (after.collections === before.collections) bytes.push((after.heap - before.heap) / size);
+      else size = Math.max(SMALLEST_BATCH, Math.ceil(size * 0.8));
+    }
+    if (bytes.length === 0)
+      throw new Error(`${script.join(" ")}: garbage was collected in each count`);
+    await work("/hooks");
+    const before = await work("/");
+    await send(BATCH);
+    const after = await work("/");
+    const each = (kind: keyof Work): number => (after[kind] - before[kind]) / BATCH;
+    return {
+      bytes: median(bytes),
+      promises: each("promises"),
+      timers: each("timers"),
+      reads: each("reads"),
+      writes: each("writes"),
+    };
+  } finally {
+    agent.destroy();
+    await program.stop();
+  }
+}
+
+/** Returns the bytes that one request allocates under load, with V8's own choice of when to optimize and to collect. */
+export async function measureUnderLoad(
+  script: readonly string[],
+  workload: Workload,
+  target: string,
+): Promise<number> {
+  const [port, counter] = [await freePort(), await freePort()];
+  const command = pin([process.execPath, COUNTER_FLAG, ...script], "proxy");
+  const env = { TARGET: target, COUNTER: `${counter}` };
+  const program = await Program.start(command, port, env);
+  const load = async (): Promise<number> =>
+    (await runLoad(workload, port, LOAD.seconds, LOAD.connections)).requests;
+  const call = async (path: string): Promise<unknown> =>
+    (await fetch(`http://127.0.0.1:${counter}${path}`)).json();
+  try {
+    await validate(workload, port);
+    for (let sent = 0; sent < LOAD.warmUp;) sent += await load();
+    await call("/watch");
+    const requests = await load();
+    return ((await call("/allocated")) as number) / requests;
+  } finally {
+    await program.stop();
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * Counts the work of a contestant from inside its process, into which `cost.ts` loads this module.
+ *
+ * It answers GET on the port COUNTER: `/collect` collects garbage first, `/hooks` begins to count asynchronous resources.
+ * `/watch` begins to watch garbage collections, and `/allocated` returns how many bytes were allocated since then.
+ */
+import { createHook } from "node:async_hooks";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { PerformanceObserver } from "node:perf_hooks";
+import { GCProfiler } from "node:v8";
+
+/** What the process has done since its start. */
+export interface Work {
+  /** Bytes in V8's heap. */
+  readonly heap: number;
+  /** Garbage collections: the growth of the heap is the allocated bytes only if there was none. */
+  readonly collections: number;
+  /** Calls of `read` and its variants, `write` and its variants (Linux only). */
+  readonly reads: number;
+  readonly writes: number;
+  readonly promises: number;
+  readonly timers: number;
+}
+
+let collections = 0;
+new PerformanceObserver((list) => (collections += list.getEntries().length)).observe({
+  entryTypes: ["gc"],
+});
+
+const created: Record<string, number> = {};
+const hook = createHook({ init: (_, type) => void (created[type] = (created[type] ?? 0) + 1) });
+
+const profiler = new GCProfiler();
+let heapBefore = 0;
+
+function watch(): void {
+  profiler.start();
+  heapBefore = process.memoryUsage().heapUsed;
+}
+
+/** Returns the bytes allocated since `watch`: what the heap has grown by, and what collections have freed meanwhile. */
+function stopWatching(): number {
+  const grown = process.memoryUsage().heapUsed - heapBefore;
+  const freed = profiler
+    .stop()
+    .statistics.map(
+      ({ beforeGC, afterGC }) =>
+        beforeGC.heapStatistics.usedHeapSize - afterGC.heapStatistics.usedHeapSize,
+    );
+  return freed.reduce((sum, bytes) => sum + bytes, grown);
+}
+
+function describeWork(): Work {
+  const io = process.platform === "linux" ? readFileSync("/proc/self/io", "latin1") : "";
+  const { PROMISE = 0, Timeout = 0, Immediate = 0 } = created;
+  return {
+    heap: process.memoryUsage().heapUsed,
+    collections,
+    reads: Number(/^syscr: (\d+)$/m.exec(io)?.[1]),
+    writes: Number(/^syscw: (\d+)$/m.exec(io)?.[1]),
+    promises: PROMISE,
+    timers: Timeout + Immediate,
+  };
+}
+
+createServer((req, res) => {
+  if (req.url === "/collect") globalThis.gc?.();
+  if (req.url === "/hooks") hook.enable();
+  if (req.url === "/watch") watch();
+  if (req.url === "/allocated") return void res.end(JSON.stringify(stopWatching()));
+  // The observer learns of collections in a later turn of the event loop.
+  setTimeout(() => res.end(JSON.stringify(describeWork())), 5);
+}).listen(Number(process.env["COUNTER"]), "127.0.0.1");
