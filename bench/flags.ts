@@ -81,24 +81,19 @@ export function toggle(text: string): Flag<boolean> {
   return { text, read: (value) => value !== undefined };
 }
 
-/** The flags of all benches that run in rounds. */
+/** A flag with a number above 0. */
+export function decimal(text: string, preset: Preset): Flag<number> {
+  return { value: "<n>", text, ...preset, read: toDecimal };
+}
+
+/** The flags of benches that run in rounds. A load generator for whole seconds makes the load. */
 export function roundFlags(
   rounds: Preset,
   seconds: Preset,
 ): { rounds: Flag<number>; seconds: Flag<number> } {
   return {
     rounds: wholeNumber("interleaved rounds", { keepsComplete: true, ...rounds }),
-    seconds: {
-      value: "<n>",
-      text: "length of a round",
-      keepsComplete: true,
-      ...seconds,
-      read(value, name) {
-        const number = Number(value);
-        if (number > 0 && number < Infinity) return number;
-        throw new TypeError(`--${name}: ${JSON.stringify(value)} is no number above 0`);
-      },
-    },
+    seconds: wholeNumber("length of a round in seconds", { keepsComplete: true, ...seconds }),
   };
 }
 
@@ -199,4 +194,10 @@ function toWhole(flag: string, text: string | undefined, most: number): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= most) return value;
   throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no whole number from 1 to ${most}`);
+}
+
+function toDecimal(text: string | undefined, flag: string): number {
+  const value = Number(text);
+  if (value > 0 && value < Infinity) return value;
+  throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no number above 0`);
 }

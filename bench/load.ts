@@ -10,7 +10,7 @@ import { pin, type Pins } from "./program.ts";
 import { KIB, type Workload } from "./workloads.ts";
 
 /** The result of a run of the load generator. */
-export interface LoadResult {
+interface LoadResult {
   readonly requests: number;
   /** The length of the run in seconds. */
   readonly duration: number;

@@ -25,7 +25,7 @@ export function toTitle(name: string): string {
 }
 
 /** What is compared: the rounds of a contestant under one load. */
-export interface Compared {
+interface Compared {
   readonly contestant: string;
   readonly workload: string;
   readonly connections: number;
@@ -40,7 +40,7 @@ export function cpuOf({ samples }: Compared): number[] {
 }
 
 export function valuesOf({ samples }: Measurement, what: keyof Sample): number[] {
-  return samples.flatMap((sample) => sample[what] ?? []);
+  return samples.map((sample) => sample[what]);
 }
 
 /** Returns the successful measurements of the same workload and number of connections. */

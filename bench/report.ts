@@ -58,11 +58,10 @@ export function describeMachine(taking: readonly Contestant[] = contestants): Ma
   };
 }
 
-/** Lists the versions of the tools besides Node. */
+/** Lists the versions of Node and of all tools. */
 export function listVersions({ versions }: Pick<Machine, "versions">): string {
   return Object.entries(versions)
-    .filter(([name]) => name !== "node")
-    .map(([name, version]) => `${name} ${version}`)
+    .map(([name, version]) => `${name === "node" ? "Node" : name} ${version}`)
     .join(", ");
 }
 

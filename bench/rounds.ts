@@ -22,10 +22,10 @@ export interface Sample {
   readonly cpu: number;
   /** Requests per second. */
   readonly rps: number;
-  /** Received bytes per second, including heads. Older reports lack it. */
-  readonly bps?: number;
-  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. Older reports lack the mean. */
-  readonly mean?: number;
+  /** Received bytes per second, including heads. */
+  readonly bps: number;
+  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
+  readonly mean: number;
   readonly p50: number;
   readonly p99: number;
   /** The resident memory in bytes after the round. */
@@ -41,7 +41,7 @@ export interface Measurement {
   readonly failed?: string | undefined;
 }
 
-export interface RoundOptions {
+interface RoundOptions {
   readonly contestants: readonly Contestant[];
   readonly workloads: readonly Workload[];
   /** The numbers of connections of the load. Each is measured in turn. */
@@ -96,7 +96,7 @@ function minutes(seconds: number): string {
   return seconds < 90 ? `${Math.round(seconds)} s` : `${(seconds / 60).toFixed(1)} min`;
 }
 
-function show({ cpu, rps, bps = Number.NaN, mean = Number.NaN, p50, p99 }: Sample): string {
+function show({ cpu, rps, bps, mean, p50, p99 }: Sample): string {
   const parts = [
     `${cpu.toFixed(1)} µs CPU`,
     `${Math.round(rps)} requests/s`,

@@ -122,15 +122,14 @@ function ratiosOf(results: Report["results"], one: Measurement): Partial<Record<
  * @param code the hash of the code beside the document
  */
 export function toOverview(summary: Summary, code: string): string {
-  const { versions, rounds, seconds, connections, generator, cpuTimes, ratios, date } = summary;
+  const { rounds, seconds, connections, generator, cpuTimes, ratios, date } = summary;
   const parts = [
-    `Node ${versions["node"]}, ${date}. ${summary.cpu}, load by ${generator} over ${connections.join(", ")} connections; ${describePinning(summary)}; ${describeRounds(rounds, seconds)}.`,
+    `${date}. ${summary.cpu}, load by ${generator} over ${connections.join(", ")} connections; ${describePinning(summary)}; ${describeRounds(rounds, seconds)}.`,
     summary.code === code
       ? `Measured with the ${toStamp(code)}, which is the code beside this document.`
       : `Measured with the ${toStamp(summary.code)}: the code beside this document has changed since.`,
+    `With ${listVersions(summary)}.`,
   ];
-  const versionList = listVersions(summary);
-  if (versionList !== "") parts.push(`With ${versionList}.`);
   parts.push("### CPU per request, µs", toCpuTable(cpuTimes));
   if (Object.values(ratios).some((each) => Object.values(each).some((own) => isFilled(own)))) {
     parts.push("### CPU per request as a ratio, with its goal");

@@ -191,14 +191,14 @@ function toGoals(themes: readonly Measured[]): string {
 
 function toMarkdown(themes: readonly Measured[], { rounds, seconds }: Rounds): string {
   const machine = describeMachine(themes.flatMap(({ contestants }) => contestants));
-  const { versions, date, cpu, code, generator } = machine;
+  const { date, cpu, code, generator } = machine;
   const sections = themes.map((theme) => {
     const list = theme.results.flatMap(({ contestant, workload, failed }) =>
       failed === undefined ? [] : [toFailure(toTitle(contestant), failed, workload)],
     );
     return [`## ${theme.title}`, theme.text, toThemeTable(theme), ...list].join("\n\n");
   });
-  const line = `Node ${versions["node"]}, ${listVersions(machine)}, ${toStamp(code)}; ${date}, ${cpu}, load by ${generator} over ${CONNECTIONS} connections; ${describePinning(machine)}; ${describeRounds(rounds, seconds)}.`;
+  const line = `${listVersions(machine)}, ${toStamp(code)}; ${date}, ${cpu}, load by ${generator} over ${CONNECTIONS} connections; ${describePinning(machine)}; ${describeRounds(rounds, seconds)}.`;
   return [line, ...sections, "## Goals", toGoals(themes)].join("\n\n");
 }
 

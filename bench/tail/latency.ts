@@ -111,13 +111,13 @@ export interface Latency {
   readonly cpu: number;
 }
 
-export function toMiddle(values: readonly number[]): Middle {
+function toMiddle(values: readonly number[]): Middle {
   const noise = spread(values);
   return [toShort(median(values)), Number.isNaN(noise) ? null : toShort(noise)];
 }
 
 /** Rounds to three significant digits, which is more than a repetition would confirm. */
-export function toShort(value: number): number {
+function toShort(value: number): number {
   return Number(value.toPrecision(3));
 }
 

@@ -1,7 +1,15 @@
 /** `npm run bench -- tail`: measures latency at fixed rates. */
 import { hasCommand } from "../commands.ts";
 import { type Contestant, contestants } from "../contestants.ts";
-import { type Bench, defineBench, names, optional, roundFlags, wholeNumbers } from "../flags.ts";
+import {
+  type Bench,
+  decimal,
+  defineBench,
+  names,
+  optional,
+  wholeNumber,
+  wholeNumbers,
+} from "../flags.ts";
 import { makeDirectory, reasonOf, say, startScript } from "../program.ts";
 import { describeMachine } from "../report.ts";
 import { requireFigures } from "../rounds.ts";
@@ -94,7 +102,12 @@ export const tail: Bench = defineBench({
         1_000_000,
       ),
     ),
-    ...roundFlags({ usual: "6", quick: "3" }, { usual: "1.5", quick: "1" }),
+    rounds: wholeNumber("interleaved rounds", { usual: "6", quick: "3", keepsComplete: true }),
+    seconds: decimal("length of a round in seconds", {
+      usual: "1.5",
+      quick: "1",
+      keepsComplete: true,
+    }),
     "node-flags": {
       value: "<flags>",
       text: "runs each contestant on Node with these flags of Node; several sets are separated by semicolons",

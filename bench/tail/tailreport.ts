@@ -188,9 +188,9 @@ export function halfOf(slowest: number): number {
 
 /** Returns the figures of bench/tail.md. */
 export function toTailDocument(summary: TailSummary): string {
-  const { rates, rounds, seconds, connections, versions, slowest } = summary;
+  const { rates, rounds, seconds, connections, slowest } = summary;
   const parts = [
-    `Node ${versions["node"]}, ${listVersions(summary)}, ${toStamp(summary.code)}; ${summary.date}, ${summary.cpu}, ${describePinning(summary)}; ${connections} connections, ${describeRounds(rounds, seconds)} for each rate.`,
+    `${listVersions(summary)}, ${toStamp(summary.code)}; ${summary.date}, ${summary.cpu}, ${describePinning(summary)}; ${connections} connections, ${describeRounds(rounds, seconds)} for each rate.`,
   ];
   const late = rates.flatMap((rate) => {
     const direct = summary.latencies[rate]?.[DIRECT];

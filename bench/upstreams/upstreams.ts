@@ -138,7 +138,7 @@ function toMarkdown(rows: readonly (readonly string[])[], rounds: number): strin
   const machine = describeMachine(balancing);
   const head = ["fault", "proxy", "failed", "per second", "p99, ms", "recovery, ms"];
   return [
-    `Fetchway on Node ${machine.versions["node"]} and ${listVersions(machine)}, ${toStamp(machine.code)}; ${machine.date}, ${machine.cpu}; ${rounds} rounds.`,
+    `${listVersions(machine)}, ${toStamp(machine.code)}; ${machine.date}, ${machine.cpu}; ${rounds} rounds.`,
     toTable(head, rows, 2),
   ].join("\n\n");
 }

@@ -1,4 +1,4 @@
-// Sends GET requests at a fixed rate, and prints how late each response was. pacer.ts does the same on Node.
+// Sends GET requests at a fixed rate, and prints how late each response was.
 //
 // Request i is due i/rate seconds after the start. It goes to the connection that has been idle for longest; if none is
 // idle, it waits. Its latency runs from when it was due, so a pause of the server delays all requests that were due in it.
