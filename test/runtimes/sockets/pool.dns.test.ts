@@ -131,6 +131,31 @@ describe("an address that fails", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
+  test("delays a connection, and neither the attempts that lose nor those of an aborted request stay", async () => {
+    await using full = await startFull(C, port);
+    expect(full.sockets.length).toBeGreaterThan(0);
+    const connecting = (): number =>
+      process.getActiveResourcesInfo().filter((name) => name === "ConnectWrap").length;
+    // Those that fill the backlog of the server stay.
+    const before = connecting();
+    record([C]);
+    const alone = start();
+    const abort = new AbortController();
+    const left = ask(alone, "/", { signal: abort.signal });
+    await until(() => connecting() > before, "an attempt");
+    abort.abort();
+    expect(await left).toMatch(/^499 /);
+    await until(() => connecting() === before, "the end of the attempt");
+    expect(statsOf(alone)).toMatchObject({ created: 0, failed: 1 });
+
+    record([C, A]);
+    const proxy = start({ keepAlive: false });
+    await ask(proxy);
+    await ask(proxy);
+    expect(connecting()).toBe(before);
+    expect(statsOf(proxy)).toMatchObject({ created: 2, failed: 0 });
+  });
+
   test("in the middle of traffic is skipped by the following requests", async () => {
     record([A, B]);
     const proxy = start();
