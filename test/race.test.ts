@@ -162,6 +162,13 @@ describe("a race that is stopped", () => {
     expect(events).toHaveLength(4);
   });
 
+  test("before it begins opens no socket", () => {
+    const { race, events } = new Attempts();
+    race.stop();
+    race.start(["a"]);
+    expect(events).toEqual([]);
+  });
+
   test("because it took too long reports the addresses that did not answer", () => {
     const { race, events } = begin("a", "b");
     race.stop(true);

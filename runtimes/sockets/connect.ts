@@ -114,9 +114,7 @@ export class NetConnector implements Connector {
       end(new ProxyError(isResolving ? "dns_timeout" : "connection_timeout"));
     };
     const deadline = connectTimeout > 0 ? new Deadline(connectTimeout, late) : undefined;
-    let hasEnded = false;
     function end(error: unknown): void {
-      hasEnded = true;
       deadline?.clear();
       race.stop();
       reject(error);
@@ -130,7 +128,6 @@ export class NetConnector implements Connector {
     scope.onCancel(() => end(new ProxyError("connection_terminated")));
     if (isFixed) return race.start([address]);
     const take = (addresses: FoundAddresses): void => {
-      if (hasEnded) return;
       found = addresses;
       // With `dns: false`, the order is the system's.
       const good = this.#options.dns === false ? found.good : scope.order(found);

@@ -38,6 +38,7 @@ export class Race {
   readonly #errors: Error[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #winner: NetSocket | undefined;
+  #isStopped = false;
 
   /** @param limit milliseconds for all attempts; 0 for no limit */
   constructor(limit: number, parts: RaceParts) {
@@ -46,8 +47,9 @@ export class Race {
     this.#delay = limit === 0 ? ATTEMPT_DELAY : Math.min(ATTEMPT_DELAY, Math.ceil(limit / 2));
   }
 
-  /** Begins with the first address. */
+  /** Begins with the first address, unless the race was stopped before. */
   start(addresses: readonly string[]): void {
+    if (this.#isStopped) return;
     this.#addresses = addresses;
     this.#tryNext();
   }
@@ -58,8 +60,8 @@ export class Race {
    */
   stop(isLate: boolean = false): void {
     if (isLate) for (const address of this.#pending.values()) this.#parts.onFailed(address, true);
+    this.#isStopped = true;
     this.#closePending();
-    this.#addresses = [];
     this.#winner?.destroy();
   }
 

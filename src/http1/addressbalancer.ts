@@ -26,7 +26,6 @@ export class AddressBalancer {
   orderAddresses(found: FoundAddresses): readonly ResolvedAddress[] {
     this.update(found);
     const { good } = found;
-    if (this.isOrder) return good;
     const { leastUsed } = this;
     this.countRequest(leastUsed);
     const first = good.filter(({ address }) => address === leastUsed);

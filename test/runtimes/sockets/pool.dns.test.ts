@@ -1,6 +1,7 @@
 /** A name with several addresses 127.0.0.x. Each address has a server of its own, all on the same port. */
 import dns from "node:dns";
-import { createServer, type Server } from "node:http";
+import http, { createServer, type Server } from "node:http";
+import { isIP } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { NodeProxy } from "../../../runtimes/node.ts";
 import type { PoolOptions } from "../../../src/options/pooloptions.ts";
@@ -314,6 +315,18 @@ describe("names", () => {
     expect(await ask(proxy)).toBe("504 Gateway Timeout: dns_timeout\n");
     names.silent = false;
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("of both families have them tried in turn", async () => {
+    const ipv6 = ["1", "2"].map((end) =>
+      Buffer.from(`20010db800000000000000000000000${end}`, "hex"),
+    );
+    names.zones["up.test"] = { addresses: [C, "127.0.0.4"], ipv6, ttl: 60 };
+    const connecting = vi.spyOn(http.Agent.prototype, "createConnection");
+    await ask(start({ connectTimeout: 5000 }));
+    const families = connecting.mock.calls.map(([{ host }]) => isIP(host ?? ""));
+    connecting.mockRestore();
+    expect(families).toEqual([4, 6, 4, 6]);
   });
 
   test("that are IP addresses are not looked up", async () => {
