@@ -4,12 +4,12 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import { createServer as createHttps } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import type { PoolOptions } from "../src/options/pooloptions.ts";
-import { makeCertificate } from "./_certificate.ts";
-import { NameServer } from "./_dns.ts";
+import type { PoolOptions } from "../../../src/options/pooloptions.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
+import { NameServer } from "../../helpers/dns.ts";
 import { startFull } from "./_full.ts";
-import { askFor, type Front, type Http2Runtime, runtimes, startFront } from "./_http2front.ts";
-import { listen } from "./_serve.ts";
+import { askFor, type Front, type Http2Runtime, runtimes, startFront } from "./http2/_front.ts";
+import { listen } from "../../helpers/serve.ts";
 import { Served } from "./_served.ts";
 
 /** The addresses that the system has for `localhost` in these tests. A machine without IPv6 has both. */

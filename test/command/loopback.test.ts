@@ -2,9 +2,9 @@
 import { createServer } from "node:http";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
-import { openOn, suggestHosts } from "../command/serve/loopback.ts";
+import { openOn, suggestHosts } from "../../command/serve/loopback.ts";
 import { Command, programs } from "./_command.ts";
-import { listen } from "./_serve.ts";
+import { listen } from "../helpers/serve.ts";
 
 describe("a server on 127.0.0.1", () => {
   const missing = (code: string): Error => Object.assign(new Error(code), { code });

@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { NetSocket } from "../runtimes/sockets/netsocket.ts";
-import { alternateFamilies, Race } from "../runtimes/sockets/race.ts";
+import type { NetSocket } from "../../../runtimes/sockets/netsocket.ts";
+import { alternateFamilies, Race } from "../../../runtimes/sockets/race.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
