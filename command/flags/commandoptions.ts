@@ -25,7 +25,7 @@ export interface ListenOptions {
    */
   port?: number;
   /**
-   * The address to listen on; `"0.0.0.0"` for all.
+   * The address to listen on; `"0.0.0.0"` for all. On a machine without `127.0.0.1`, `::1` takes its place.
    * @default "127.0.0.1"
    */
   host?: string;

@@ -10,12 +10,12 @@ export function isTargetText(text: string): boolean {
 }
 
 /**
- * Expands the short forms of a target: a port of this machine (`4000`, `:4000`), and a host with a port (`localhost:4000`).
+ * Expands the short forms of a target: a port of this machine (`4000`, `:4000`) on any of its loopback addresses, and a host with a port (`localhost:4000`).
  * Other texts are returned as they are.
  */
 export function expandTarget(text: string): string {
   const [, own, base = ""] = PORT.exec(text) ?? [];
-  if (own !== undefined && isPort(own)) return `http://127.0.0.1:${own}${base}`;
+  if (own !== undefined && isPort(own)) return `http://localhost:${own}${base}`;
   const [, host, port, path = ""] = HOST_AND_PORT.exec(text) ?? [];
   if (host === undefined || port === undefined || !isPort(port)) return text;
   return `${port === "443" ? "https" : "http"}://${host}:${port}${path}`;

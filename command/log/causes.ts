@@ -245,15 +245,22 @@ export function nameUpstream(upstream: string): string {
 
 function locateUpstream(
   upstream: string | undefined,
-  { address, port, hostname }: Thrown,
+  thrown: Thrown,
 ): { at: string; host: string } {
-  const dialed = address === undefined ? undefined : joinAddress(address, port);
+  const { hostname } = thrown;
+  const errors: readonly unknown[] = thrown instanceof AggregateError ? thrown.errors : [thrown];
+  // A hook may throw an error with anything in it.
+  const failed = errors
+    .map((each) => Object(each) as Thrown)
+    .filter(({ address }) => address !== undefined);
+  const addresses = failed.map(({ address }) => address);
+  const dialed = failed.map(({ address = "", port }) => joinAddress(address, port));
   const named = upstream?.replace(/^(?:https?:\/\/|unix:)/, "");
-  const at = named ?? dialed ?? hostname ?? "the upstream";
+  const at = named ?? dialed[0] ?? hostname ?? "the upstream";
   const host = hostname ?? at.replace(/:\d+$/, "");
   // A name may have several addresses, of which only one fails: `localhost` is `::1`, too.
-  const isOther = dialed !== undefined && dialed !== at && !at.startsWith("/");
-  return { at: isOther ? `${at} at ${address}` : at, host };
+  const isOther = dialed.length > 0 && !dialed.includes(at) && !at.startsWith("/");
+  return { at: isOther ? `${at} at ${addresses.join(" and ")}` : at, host };
 }
 
 function joinAddress(address: string, port: number | undefined): string {

@@ -20,6 +20,7 @@ import { SlowClients } from "../limits/clienttimeouts.ts";
 import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswers.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
+import { openOn, suggestHosts } from "./loopback.ts";
 
 /** How a server listens. */
 export interface ListenSettings {
@@ -79,6 +80,15 @@ export interface Front {
  * @throws UsageError if the server cannot listen on that port or host
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
+  const { port, host } = settings;
+  try {
+    return await openOn(host, (chosen) => openFront(answer, { ...settings, host: chosen }));
+  } catch (error) {
+    throw explainRefusal(error, port, host);
+  }
+}
+
+async function openFront(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host, certificate, websocket, worker, report = () => {} } = settings;
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
   let isStopping = false;
@@ -160,8 +170,6 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
-  } catch (error) {
-    throw explainRefusal(error, port, host);
   } finally {
     giveUpClaim?.();
   }
@@ -243,7 +251,7 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
     case "EAI_AGAIN":
     case "ENOTFOUND":
       return new UsageError(
-        `host ${quoteInput(host)} is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
+        `host ${quoteInput(host)} is not an address of this machine: use --host ${suggestHosts(host)}`,
       );
     default:
       return new UsageError(`--host ${quoteInput(host)} --port ${port} cannot be used: ${message}`);

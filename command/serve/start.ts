@@ -20,6 +20,7 @@ import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
 import { listen } from "./listen.ts";
+import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
 import { Router } from "./routes.ts";
@@ -51,7 +52,7 @@ export async function start(
   };
   const file = path === undefined ? {} : await readConfig(path);
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
-    demo = addressOf(await listen(answerDemo, { port: 0, host: "127.0.0.1" }));
+    demo = addressOf(await listen(answerDemo, { port: 0, host: LOOPBACK }));
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);

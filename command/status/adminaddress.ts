@@ -1,3 +1,5 @@
+import { LOOPBACK } from "../serve/loopback.ts";
+
 /** Where the status page is: the value of `--admin`. */
 export interface AdminAddress {
   readonly host: string;
@@ -6,7 +8,7 @@ export interface AdminAddress {
 
 /** Parses `9100`, `host:9100` or `[::1]:9100`; without a host, it is the loopback interface. */
 export function parseAdminAddress(text: string | number): AdminAddress | undefined {
-  const [, host = "127.0.0.1", digits] =
+  const [, host = LOOPBACK, digits] =
     /^(?:(\[[\da-f:.]+\]|[^:/[\]\s]+):)?(\d{1,5})$/i.exec(String(text)) ?? [];
   const port = Number(digits);
   return port <= 65_535 ? { host: host.replace(/^\[|\]$/g, ""), port } : undefined;

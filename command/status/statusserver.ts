@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { pathOf } from "#fetchway/requests";
 import { type Server, serve } from "srvx";
 import { UsageError } from "../flags/read.ts";
+import { openOn } from "../serve/loopback.ts";
 import type { AdminAddress } from "./adminaddress.ts";
 import type { Metrics } from "./metrics.ts";
 import { PROMETHEUS_TYPE, renderMetrics } from "./prometheus.ts";
@@ -199,15 +200,16 @@ export async function listenForStatus(
       if (/\/(?:stats|metrics)$/.test(pathOf(request.url).replace(/\?.*/s, ""))) await refresh?.();
       return pages.answer(request);
     };
-    const server = serve({
-      fetch: refresh === undefined ? pages.answer : answerFresh,
-      port,
-      hostname: host,
-      silent: true,
-      gracefulShutdown: false,
-      bun: { development: false },
-    });
-    return await server.ready();
+    return await openOn(host, (hostname) =>
+      serve({
+        fetch: refresh === undefined ? pages.answer : answerFresh,
+        port,
+        hostname,
+        silent: true,
+        gracefulShutdown: false,
+        bun: { development: false },
+      }).ready(),
+    );
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const reason = code === "EADDRINUSE" ? "the port is in use, use another" : message;

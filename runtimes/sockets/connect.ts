@@ -1,37 +1,30 @@
-import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Agent, AgentOptions } from "node:http";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import type {
-  ResolvedAddress,
   Connector,
   ConnectScope,
   Destination,
+  FoundAddresses,
   NameUser,
+  ResolvedAddress,
   Socket,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
+import { isIPAddress } from "../../src/target/address.ts";
 import type { TlsOptions } from "../../src/target/target.ts";
 import { Deadline } from "../../src/transport/deadline.ts";
 import { Resolver } from "./dns.ts";
 import { MemoryReader, NetSocket, type WatchReads } from "./netsocket.ts";
+import { alternateFamilies, Race } from "./race.ts";
 import { checkTlsNames } from "./tlsnames.ts";
 import { sessionOptions } from "./tlssessions.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
-type LookupCallback = (
-  error: Error | null,
-  address: string | LookupAddress[],
-  family?: number,
-) => void;
-
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
-
-/** The maximum number of milliseconds to connect to one of several addresses. The last address gets all remaining time. */
-const ATTEMPT_TIMEOUT = 1000;
 
 /** How a runtime sets up its sockets without TLS. */
 export interface SocketParts {
@@ -57,8 +50,7 @@ type CreateSocket = (options: object) => RawSocket;
 export class NetConnector implements Connector {
   readonly #options: FilledPoolOptions;
   readonly #parts: SocketParts;
-  /** The resolver of names; undefined if the runtime resolves them for each connection. */
-  readonly #resolver: Resolver | undefined;
+  readonly #resolver: Resolver;
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
@@ -68,7 +60,7 @@ export class NetConnector implements Connector {
     this.#options = options;
     this.#parts = parts;
     if (tls !== undefined) this.checkTls(tls);
-    this.#resolver = dns === false ? undefined : new Resolver(dns);
+    this.#resolver = new Resolver(dns);
   }
 
   checkTls(tls: TlsOptions): void {
@@ -78,18 +70,15 @@ export class NetConnector implements Connector {
   watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
     // Another pool may look up the same name, which says nothing about the connections to a fixed address.
     const isFixed = socketPath !== undefined || address !== undefined;
-    if (!isFixed) this.#resolver?.watch(hostname, user);
+    if (!isFixed && this.#options.dns !== false) this.#resolver.watch(hostname, user);
   }
 
   async resolve(hostname: string): Promise<readonly ResolvedAddress[]> {
-    // With `dns: false`, ask the system each time, as each connection does.
-    const resolver = this.#resolver ?? new Resolver({ ttl: 0 });
-    const { good, down } = await resolver.resolve(hostname);
+    const { good, down } = await this.#resolver.resolve(hostname);
     return [...good, ...down];
   }
 
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
-    // If `#start` throws, for example for an invalid certificate, the promise rejects with that error.
     return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
   }
 
@@ -97,64 +86,72 @@ export class NetConnector implements Connector {
     destination: Destination,
     scope: ConnectScope,
     resolve: (socket: Socket) => void,
-    reject: (error: Error) => void,
+    reject: (error: unknown) => void,
   ): void {
     const { noDelay } = this.#options;
     const { connectTimeout = this.#options.connectTimeout } = scope;
-    const { hostname, secure, http2 = false } = destination;
+    const { hostname, secure, socketPath, address = hostname } = destination;
     const resolver = this.#resolver;
-    let resolving = false;
-    const lookup = async (
-      name: string,
-      { all }: LookupOptions,
-      found: LookupCallback,
-    ): Promise<void> => {
-      let addresses: ResolvedAddress[] = [];
-      let error: Error | null = null;
-      resolving = true;
-      try {
-        addresses = scope.order(await (resolver as Resolver).resolve(name, true));
-      } catch (thrown) {
-        error = thrown as Error;
-      }
-      resolving = false;
-      if (all) found(error, addresses);
-      else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
+    const race = new Race(connectTimeout, {
+      open: (host) => this.#open(destination, host),
+      onWon(socket) {
+        const { raw } = socket;
+        raw.on("error", end).on("close", () => end(new ProxyError("connection_terminated")));
+        if (secure) raw.on("secureConnect", () => establish(socket));
+        else establish(socket);
+      },
+      onLost: end,
+      onFailed(failed, isSlow) {
+        // An address of an order that refuses costs nothing, and must be the first again when its server has started.
+        if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
+      },
+    });
+    let found: FoundAddresses | undefined;
+    const isFixed = socketPath !== undefined || isIPAddress(address);
+    const late = (): void => {
+      race.stop(true);
+      const isResolving = !isFixed && found === undefined;
+      end(new ProxyError(isResolving ? "dns_timeout" : "connection_timeout"));
     };
+    const deadline = connectTimeout > 0 ? new Deadline(connectTimeout, late) : undefined;
+    function end(error: unknown): void {
+      deadline?.clear();
+      race.stop();
+      reject(error);
+    }
+    const establish = (socket: NetSocket): void => {
+      deadline?.clear();
+      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
+      if (!noDelay) socket.raw.setNoDelay(false);
+      resolve(socket);
+    };
+    scope.onCancel(() => end(new ProxyError("connection_terminated")));
+    if (isFixed) return race.start([address]);
+    const take = (addresses: FoundAddresses): void => {
+      found = addresses;
+      // With `dns: false`, the order is the system's.
+      const good = this.#options.dns === false ? found.good : scope.order(found);
+      const all = [...alternateFamilies(good), ...found.down];
+      race.start(all.map((each) => each.address));
+    };
+    resolver.resolve(hostname, true).then(take, end);
+  }
+
+  /** @throws the error of a TLS option */
+  #open(destination: Destination, host: string): NetSocket {
+    const { secure, http2 = false } = destination;
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
     const parts = secure || http2 ? NO_PARTS : this.#parts;
     const { takeMemory, allowHalfOpen = false } = parts;
     const memory = takeMemory?.();
     const onread = memory === undefined ? undefined : new MemoryReader(memory);
     const raw = this.#creatorFor(destination)({
-      ...(resolver !== undefined && { lookup }),
+      host,
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
-      autoSelectFamilyAttemptTimeout: attemptTimeoutOf(connectTimeout),
     });
     const watchReads = onread === undefined ? this.#parts.watchReads : undefined;
-    const socket = new NetSocket(raw, onread, watchReads);
-    scope.onCancel(() => raw.destroy());
-    if (resolver !== undefined) {
-      const failed = (address: string): void => resolver.markFailed(hostname, address);
-      raw.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
-    }
-    const late = (): void => {
-      raw.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
-    };
-    const deadline = connectTimeout > 0 ? new Deadline(connectTimeout, late) : undefined;
-    let isEstablished = false;
-    raw.on("error", reject).on("close", () => {
-      deadline?.clear();
-      if (!isEstablished) reject(new ProxyError("connection_terminated"));
-    });
-    raw.on(secure ? "secureConnect" : "connect", () => {
-      deadline?.clear();
-      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
-      if (!noDelay) raw.setNoDelay(false);
-      isEstablished = true;
-      resolve(socket);
-    });
+    return new NetSocket(raw, onread, watchReads);
   }
 
   /** Returns the function that makes sockets. Each destination has an agent of its own, which caches TLS sessions. */
@@ -168,14 +165,8 @@ export class NetConnector implements Connector {
   }
 }
 
-/** Returns how long one of several addresses may take: at most half of `connectTimeout`, where that is limited. */
-function attemptTimeoutOf(connectTimeout: number): number {
-  if (connectTimeout === 0) return ATTEMPT_TIMEOUT;
-  return Math.min(ATTEMPT_TIMEOUT, Math.ceil(connectTimeout / 2));
-}
-
 function createCreator(
-  { origin, hostname, secure, socketPath, address = hostname, tls, http2 }: Destination,
+  { origin, hostname, secure, socketPath, tls, http2 }: Destination,
   { keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
@@ -184,7 +175,7 @@ function createCreator(
     ...tls,
     ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
-      ? { host: address, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
+      ? { port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
     // Without `servername`, SNI and the certificate check would follow the field `Host`. An IP address is not a server
     // name (RFC 6066 §3).
@@ -194,7 +185,6 @@ function createCreator(
     ...(secure && http2 && { ALPNProtocols: ["h2", "http/1.1"] }),
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
-    autoSelectFamily: true,
   };
   return (options) => agent.createConnection({ ...connectOptions, ...options });
 }

@@ -4,6 +4,7 @@ import type { FoundAddresses, NameUser, ResolvedAddress } from "../../src/http1/
 import { badOption } from "../../src/misuse.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 import { RecentMap } from "../../src/recentmap.ts";
+import { isLocalName } from "../../src/target/address.ts";
 import { toSocketError } from "../../src/transport/socketerror.ts";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";
 
@@ -27,6 +28,11 @@ const FAILED_TTL = 30_000;
 const LONGEST_WAIT = 200;
 /** Milliseconds after which an expired answer is no longer used: somebody else may have the address by then. */
 const LONGEST_EXPIRED = 3_600_000;
+/** The addresses of the loopback interface. */
+const LOOPBACK: readonly ResolvedAddress[] = [
+  { address: "127.0.0.1", family: 4 },
+  { address: "::1", family: 6 },
+];
 /** Milliseconds after which it is checked whether a name is still used: a timer keeps its pools in memory. */
 const LONGEST_DELAY = 60_000;
 
@@ -52,6 +58,8 @@ interface FamilyAnswer {
 
 /** The cache entry of one name. */
 interface Entry {
+  /** Whether the addresses are an order to fall back in. */
+  readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
   /** The lookup that is running. */
   lookup: Promise<CachedAnswer> | undefined;
@@ -73,24 +81,25 @@ interface Entry {
 export class Resolver {
   readonly #entries: RecentMap<string, Entry> = new RecentMap(KEPT_NAMES);
   readonly #ttl: number;
+  /** Whether the addresses of a name take turns; with `dns: false`, their order is the system's. */
+  readonly #rotates: boolean;
   readonly #query: (hostname: string, previous: readonly ResolvedAddress[]) => Promise<Answer>;
 
-  /** @throws TypeError for a name server that is not an IP address */
-  constructor({ ttl, servers = [] }: FilledDnsOptions) {
+  /**
+   * @param options `false` to ask the system for each connection
+   * @throws TypeError for a name server that is not an IP address
+   */
+  constructor(options: FilledDnsOptions | false) {
+    const { ttl, servers = [] } = options || { ttl: 0 };
     const dns = process.getBuiltinModule("node:dns");
     this.#ttl = ttl;
-    if (servers.length === 0) {
-      this.#query = (hostname) => askSystem(dns, hostname, ttl);
-      return;
-    }
-    // Two tries end within the default `connectTimeout`.
-    const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
-    try {
-      nameServers.setServers(servers);
-    } catch {
-      throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
-    }
-    this.#query = (hostname, previous) => askServers(nameServers, hostname, previous);
+    this.#rotates = options !== false;
+    const nameServers = servers.length === 0 ? undefined : createNameServers(dns, servers);
+    this.#query = (hostname, previous) => {
+      if (isLocalName(hostname)) return askForLocal(dns, hostname, ttl);
+      if (nameServers === undefined) return askSystem(dns, hostname, ttl);
+      return askServers(nameServers, hostname, previous);
+    };
   }
 
   /**
@@ -104,10 +113,10 @@ export class Resolver {
     const left = answer === undefined ? -Infinity : answer.validUntil - performance.now();
     const isKept = mayBeExpired && answer !== undefined && answer.ttl > 0;
     if (answer !== undefined && (left > 0 || (isKept && users.size > 0)))
-      return sort(answer, entry);
+      return this.#sort(answer, entry);
     const lookup = this.#lookUp(hostname, entry);
     const isUsable = isKept && left > -LONGEST_EXPIRED;
-    return sort(await (isUsable ? waitShortly(lookup, answer) : lookup), entry);
+    return this.#sort(await (isUsable ? waitShortly(lookup, answer) : lookup), entry);
   }
 
   /** Looks up a name again whenever its answer has expired, while the pool uses it. The name must have been resolved. */
@@ -127,6 +136,7 @@ export class Resolver {
     let entry = this.#entries.get(hostname);
     if (entry === undefined) {
       entry = {
+        isOrder: isLocalName(hostname),
         answer: undefined,
         lookup: undefined,
         results: 0,
@@ -186,10 +196,25 @@ export class Resolver {
     const answer = isDue ? await this.#lookUp(hostname, entry).catch(() => undefined) : undefined;
     // After a lookup that fails, the connections stay: the host may work although its name server does not.
     if (answer?.hasFailed === false) {
-      const found = sort(answer, entry);
+      const found = this.#sort(answer, entry);
       for (const user of entry.users) user.onAddresses(found);
     }
     this.#arm(hostname, entry);
+  }
+
+  /** Separates the addresses that have failed lately from the others, and rotates the others, unless they are an order. */
+  #sort({ addresses }: CachedAnswer, entry: Entry): FoundAddresses {
+    const now = performance.now();
+    const good: ResolvedAddress[] = [];
+    const down: ResolvedAddress[] = [];
+    for (const each of addresses) {
+      const isDown = (entry.down.get(each.address) ?? 0) > now;
+      (isDown ? down : good).push(each);
+    }
+    const { isOrder } = entry;
+    const rotates = this.#rotates && !isOrder && good.length > 1;
+    const first = rotates ? entry.results++ % good.length : 0;
+    return { good: [...good.slice(first), ...good.slice(0, first)], down, isOrder };
   }
 }
 
@@ -209,17 +234,18 @@ async function waitShortly(
   }
 }
 
-/** Separates the addresses that have failed lately from the others, and rotates the others. */
-function sort({ addresses }: CachedAnswer, entry: Entry): FoundAddresses {
-  const now = performance.now();
-  const good: ResolvedAddress[] = [];
-  const down: ResolvedAddress[] = [];
-  for (const each of addresses) {
-    const isDown = (entry.down.get(each.address) ?? 0) > now;
-    (isDown ? down : good).push(each);
+function createNameServers(
+  dns: typeof import("node:dns"),
+  servers: readonly string[],
+): NameServers {
+  // Two tries end within the default `connectTimeout`.
+  const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
+  try {
+    nameServers.setServers(servers);
+  } catch {
+    throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
   }
-  const first = good.length > 1 ? entry.results++ % good.length : 0;
-  return { good: [...good.slice(first), ...good.slice(0, first)], down };
+  return nameServers;
 }
 
 function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number): Promise<Answer> {
@@ -229,6 +255,23 @@ function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number
       else resolve({ addresses, ttl });
     });
   });
+}
+
+/**
+ * Asks the system for a name of this machine, which no name server knows (RFC 6761 §6.3). The system may not know it either, as
+ * in a container without `/etc/hosts`, or know one address of the loopback interface while the server listens on the other.
+ */
+async function askForLocal(
+  dns: typeof import("node:dns"),
+  hostname: string,
+  ttl: number,
+): Promise<Answer> {
+  const { addresses } = await askSystem(dns, hostname, ttl).catch(() => ({ addresses: [] }));
+  const found = new Set(addresses.map(({ address }) => address));
+  const missing = LOOPBACK.filter(({ address }) => !found.has(address));
+  // The hosts file may have another address, such as that of a container.
+  const hasOther = found.size + missing.length > LOOPBACK.length;
+  return { addresses: hasOther ? addresses : [...addresses, ...missing], ttl };
 }
 
 /**

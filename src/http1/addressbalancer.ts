@@ -15,22 +15,27 @@ const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 export class AddressBalancer {
   /** The number of addresses; 0 if no name was resolved. A field instead of a getter, because each request reads it. */
   size = 0;
+  /** Whether the addresses of the name are an order, over which nothing is balanced. */
+  isOrder = false;
   /** The number of requests by address. */
   readonly #counts: Map<string, number> = new Map();
   /** The highest number in `#counts`. */
   #most = 0;
 
-  /** Returns the addresses in the order in which a new connection tries them: the least used one is the first. */
-  orderAddresses({ good, down }: FoundAddresses): ResolvedAddress[] {
-    this.update(good);
+  /** Returns the addresses that work in the order in which a new connection tries them: the least used one is the first. */
+  orderAddresses(found: FoundAddresses): readonly ResolvedAddress[] {
+    this.update(found);
+    const { good } = found;
     const { leastUsed } = this;
     this.countRequest(leastUsed);
     const first = good.filter(({ address }) => address === leastUsed);
-    return [...first, ...good.filter(({ address }) => address !== leastUsed), ...down];
+    return [...first, ...good.filter(({ address }) => address !== leastUsed)];
   }
 
   /** Replaces the addresses by those that a lookup has found. */
-  update(good: readonly ResolvedAddress[]): void {
+  update({ good, isOrder }: FoundAddresses): void {
+    this.isOrder = isOrder;
+    if (isOrder) return;
     const addresses = good.map(({ address }) => address);
     for (const address of this.#counts.keys()) {
       if (!addresses.includes(address)) this.#counts.delete(address);

@@ -27,10 +27,17 @@ export interface ResolvedAddress {
 
 /** The result of a lookup of a host name. */
 export interface FoundAddresses {
-  /** The addresses to which no connection has failed lately. Each lookup returns them rotated by one. */
+  /**
+   * The addresses to which no connection has failed lately. Each lookup returns them rotated by one, unless they are an order.
+   */
   readonly good: readonly ResolvedAddress[];
   /** The addresses to which a connection has failed lately. They are tried last. */
   readonly down: readonly ResolvedAddress[];
+  /**
+   * Whether a later address is only for the case that the earlier ones fail. Otherwise the addresses share the requests. Those of
+   * `localhost` are an order: different programs may listen on them.
+   */
+  readonly isOrder: boolean;
 }
 
 /** The pool whose connections lead to the addresses of a host name. */
@@ -106,8 +113,8 @@ export interface Socket {
 
 /** The callbacks that a connector may use while it opens a connection. */
 export interface ConnectScope {
-  /** Returns the addresses of a name in the order in which to try them. */
-  order(found: FoundAddresses): ResolvedAddress[];
+  /** Returns the addresses of a name that work, in the order in which to try them. */
+  order(found: FoundAddresses): readonly ResolvedAddress[];
   /** Sets the callback that stops connecting. It is called at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
   /** Milliseconds to open this connection, instead of the pool's own limit; 0 for no limit. */

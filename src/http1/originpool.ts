@@ -53,7 +53,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
   }
 
   onOpen(connection: Connection): void {
-    this.recordOpened(connection.job !== undefined);
+    this.recordOpened(connection, connection.job !== undefined);
   }
 
   override onClose(connection: Connection): void {

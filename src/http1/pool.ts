@@ -193,7 +193,7 @@ export abstract class Pool<
   }
 
   onAddresses(found: FoundAddresses): void {
-    this.balancer.update(found.good);
+    this.balancer.update(found);
     const present = new Set([...found.good, ...found.down].map(({ address }) => address));
     for (const connection of this.connections) {
       if (connection.address === undefined) continue;
@@ -220,8 +220,15 @@ export abstract class Pool<
   }
 
   /** Counts a connection that is established, and watches the addresses of its host name from now on. */
-  protected recordOpened(hasRequest: boolean): void {
+  protected recordOpened(opened: Connection, hasRequest: boolean): void {
     this.counters.countOpened(hasRequest);
+    // The addresses of an order may lead to different programs: requests must not alternate between them.
+    if (this.balancer.isOrder) {
+      for (const connection of this.connections) {
+        const { address = opened.address } = connection;
+        if (address !== opened.address) connection.drain();
+      }
+    }
     this.#connector.watch?.(this.destination, this);
   }
 

@@ -88,7 +88,7 @@ export interface PoolOptions {
    */
   socketTTL?: number;
   /**
-   * Milliseconds to open a connection, then 504; `0` leaves the limit to the system.
+   * Milliseconds to open a connection to any address of the upstream's name, then 504; `0` leaves the limit to the system.
    * @default 10000
    */
   connectTimeout?: number;

@@ -126,6 +126,11 @@ function parseIPAddress(text: string): Address | undefined {
   return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
 }
 
+/** Whether a name is for this machine: `localhost`, and all names below it (RFC 6761 §6.3). */
+export function isLocalName(hostname: string): boolean {
+  return /(?:^|\.)localhost\.?$/.test(hostname);
+}
+
 /** Whether a text is an IP address, which may have a zone. */
 export function isIPAddress(text: unknown): text is string {
   return typeof text === "string" && parseIPAddress(text) !== undefined;

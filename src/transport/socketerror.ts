@@ -84,13 +84,22 @@ function withErrorType(thrown: unknown): ProxyError {
 }
 
 /**
+ * The error types of an address that this machine cannot connect to at all: it may lack the address's family, or a descriptor or
+ * port.
+ */
+const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
+  "connection_limit_reached",
+  "destination_ip_unroutable",
+]);
+
+/**
  * Returns the code of a system error. If all addresses of a name have failed, an error from an upstream is preferred to a
  * local error, such as `EADDRNOTAVAIL` for an address family that this machine lacks.
  */
-function codeOf(thrown: unknown): string {
+export function codeOf(thrown: unknown): string {
   const { code = "", errors = [] } = (thrown ?? {}) as FailedConnect;
-  if (CODES[code] !== "connection_limit_reached") return code;
-  return errors.find((each) => CODES[each.code ?? ""] !== CODES[code])?.code ?? code;
+  const codes = [code, ...errors.map((each) => each.code ?? "")].filter((each) => each !== "");
+  return codes.find((each) => !OF_THIS_MACHINE.has(CODES[each])) ?? codes[0] ?? "";
 }
 
 function errorTypeOf(code: string): ProxyErrorCode {

@@ -1,4 +1,4 @@
-import { isIPAddress } from "../target/address.ts";
+import { isIPAddress, isLocalName } from "../target/address.ts";
 import { parseTarget, type TargetAddress, type TargetOptions } from "../target/target.ts";
 import type { Transport } from "../transport/port.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
@@ -45,11 +45,14 @@ export class HostName {
   }
 }
 
-/** Whether a target has a host name that can stand for several addresses. */
+/**
+ * Whether a target has a host name that can stand for several upstreams. The addresses of `localhost` are this machine, and may
+ * lead to different programs.
+ */
 export function hasHostName(target: TargetAddress): boolean {
   const { app, socketPath, address, hostname } = parseTarget(target);
   const isFixed = app !== undefined || socketPath !== undefined || address !== undefined;
-  return !isFixed && !/^[\d.]+$|:/.test(hostname);
+  return !isFixed && !/^[\d.]+$|:/.test(hostname) && !isLocalName(hostname);
 }
 
 /** A transport that looks up names. */

@@ -8,7 +8,8 @@ const TIMED = "see its log; the limit is --timeout";
 
 const EXPECTED: Record<string, string | RegExp> = {
   refused: "connection_refused: 127.0.0.1:DEAD (is it running?)",
-  "refused by name": "connection_refused: localhost:DEAD at 127.0.0.1 (is it running?)",
+  "refused by name":
+    /^connection_refused: localhost:DEAD at (?:127\.0\.0\.1 and ::1|::1 and 127\.0\.0\.1) \(is it running\?\)$/,
   "no socket":
     "connection_refused: there is no socket /tmp/no-such.sock (is the upstream running? is the path right?)",
   "no such name": "dns_error: cannot find host no-such-host.invalid (is the name right?)",

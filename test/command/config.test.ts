@@ -69,7 +69,7 @@ describe("a wrong file", () => {
     ["b.mjs", "\n\nexport default { target: nothing };\n", "b.mjs:3: nothing is not defined"],
     ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
     // The short forms of the command line.
-    ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://127.0.0.1:4000"'],
+    ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://localhost:4000"'],
     [
       "t.json",
       '{ "target": "localhost:4000/a" }',
@@ -78,7 +78,7 @@ describe("a wrong file", () => {
     [
       "t.json",
       '{ "routes": [{ "match": "/a", "target": ":4000" }] }',
-      't.json:1: route "/a": target: write "http://127.0.0.1:4000"',
+      't.json:1: route "/a": target: write "http://localhost:4000"',
     ],
     [
       "b.mjs",

@@ -6,9 +6,9 @@ import { peerFlags } from "../../command/flags/peerflags.ts";
 import { expandTarget } from "../../command/flags/shorttarget.ts";
 
 test.each([
-  ["4000", "http://127.0.0.1:4000"],
-  [":4000", "http://127.0.0.1:4000"],
-  [":4000/base?x", "http://127.0.0.1:4000/base?x"],
+  ["4000", "http://localhost:4000"],
+  [":4000", "http://localhost:4000"],
+  [":4000/base?x", "http://localhost:4000/base?x"],
   ["localhost:4000", "http://localhost:4000"],
   ["localhost:4000/base", "http://localhost:4000/base"],
   ["10.0.0.1:80", "http://10.0.0.1:80"],
@@ -42,7 +42,7 @@ describe("flags", () => {
     const parsed = parse(line.split(" "));
     expect(parsed.problems).toEqual([]);
     expect(parsed.given.server).toEqual(server);
-    expect(parsed.target).toBe("http://127.0.0.1:4000");
+    expect(parsed.target).toBe("http://localhost:4000");
   });
 
   test.each([
@@ -85,7 +85,7 @@ describe("flags of other commands", () => {
 
   test("keep their value from being the target", () => {
     const { target, problems } = parse(["--bind", "0.0.0.0", "--silent", "4000"]);
-    expect(target).toBe("http://127.0.0.1:4000");
+    expect(target).toBe("http://localhost:4000");
     expect(problems).toEqual([
       "there is no --bind: use --host",
       "there is no --silent: use --log off",

@@ -84,7 +84,7 @@ bad target "example.com": use http://example.com
 $ 70000
 bad target "70000": a port is a number from 1 to 65535
 $ 4000 :4000 localhost:6000
-http://127.0.0.1:4000 is there twice; set its weight instead
+http://localhost:4000 is there twice; set its weight instead
 $ ftp://a
 bad target "ftp://a": its scheme must be http: or https:, also for WebSockets
 $ http://me:s3cret@a

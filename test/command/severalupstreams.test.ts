@@ -25,7 +25,7 @@ describe("the command line", () => {
   test("several targets are the upstreams of one, with --policy, --check and --resolve", () => {
     const line = parse(["4000", "localhost:4001", "--policy", "first", "--check=/ok", "--resolve"]);
     expect(checkLine(line).problems).toEqual([]);
-    expect(line.targets).toEqual(["http://127.0.0.1:4000", "http://localhost:4001"]);
+    expect(line.targets).toEqual(["http://localhost:4000", "http://localhost:4001"]);
     expect(line.given.balance).toEqual({ policy: "first", check: "/ok", resolve: true });
   });
 
@@ -33,7 +33,7 @@ describe("the command line", () => {
     expect(readRoute("/api=4001,http://b --policy uri --check /ok")).toEqual({
       match: ["/api"],
       options: {
-        target: ["http://127.0.0.1:4001", "http://b"],
+        target: ["http://localhost:4001", "http://b"],
         balance: { policy: "uri", check: { path: "/ok" } },
       },
     });
@@ -43,12 +43,12 @@ describe("the command line", () => {
 
   test.each([
     ["4000 http://me:s3cret@b", 'a target must not hold credentials; set --header "authorization'],
-    ["4000 4000", "http://127.0.0.1:4000 is there twice; set its weight instead"],
+    ["4000 4000", "http://localhost:4000 is there twice; set its weight instead"],
     ["4000 4001/base", "all upstreams need the same base path and query"],
     ["4000 nonsense", 'bad target "nonsense": use http://nonsense'],
     ["4000 4001 --policy none", '--policy "none": use least_conn or peak_ewma'],
     ["4000 4001 --check health", '--check "health": use a path such as "/health"'],
-    ["--route /a=4000,4000", "--route /a: http://127.0.0.1:4000 is there twice"],
+    ["--route /a=4000,4000", "--route /a: http://localhost:4000 is there twice"],
   ])("%s is refused", (args, message) => {
     const [problem = ""] = checkLine(parse(args.split(" "))).problems;
     expect(problem.slice(0, message.length)).toBe(message);
@@ -78,7 +78,7 @@ describe("a config file", () => {
   test.each<[Config | object, string]>([
     [{ target: [] }, "target: give it at least one upstream"],
     [{ target: ["http://a", "http://a"] }, "target: http://a is there twice"],
-    [{ target: ["4000", "4001"] }, 'target: write "http://127.0.0.1:4000"'],
+    [{ target: ["4000", "4001"] }, 'target: write "http://localhost:4000"'],
     [{ target: ["http://a"], balance: { polcy: "first" } }, "balance.polcy: there is no such"],
     [{ target: ["http://a"], balance: { check: {} } }, "balance.check: path: set it"],
     [{ target: ["http://a"], balance: "first" }, "balance: use an object"],

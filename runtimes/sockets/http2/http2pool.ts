@@ -129,7 +129,7 @@ export class Http2Pool
   // ── for connections ──
 
   onOpen(connection: Http2Connection<StreamAttempt>): void {
-    this.recordOpened(false);
+    this.recordOpened(connection, false);
     const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
     for (const attempt of waiting) {

@@ -66,6 +66,7 @@ export class Served implements AsyncDisposable {
    * @param target `"?to"` stands for a router that returns the query parameter `to`
    * @param options options that JSON can express
    * @param further the paths of further proxies in the same server, each with the options that differ
+   * @param prelude code that runs first
    */
   constructor(
     runtime: RuntimeName,
@@ -73,11 +74,13 @@ export class Served implements AsyncDisposable {
     pool: PoolOptions = {},
     options: Omit<CreateProxyOptions, "target" | "pool"> = {},
     further: Record<string, ProxyOptions> = {},
+    prelude = "",
   ) {
     const entry = new URL(`../../../runtimes/${runtime}.ts`, import.meta.url).href;
     const { args, serve, ffi } = runtimes[runtime];
     const code = `
       import { createProxy } from ${JSON.stringify(entry)};
+      ${prelude}
       const options = ${JSON.stringify({ target, pool, ...options })};
       if (options.target === "?to") {
         options.target = (request) => new URL(request.url).searchParams.get("to");

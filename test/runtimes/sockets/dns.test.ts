@@ -1,3 +1,4 @@
+import dns from "node:dns";
 import { isIP } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Resolver } from "../../../runtimes/sockets/dns.ts";
@@ -232,6 +233,60 @@ describe("faults", () => {
     expect(() => names({ servers: ["no.such.host"] })).toThrow(
       /^fetchway: bad option `dns`: servers: use addresses such as /,
     );
+  });
+});
+
+describe("localhost", () => {
+  const system = (...addresses: string[]): void =>
+    void vi.spyOn(dns, "lookup").mockImplementation(((
+      _name: string,
+      _options: object,
+      found: (error: Error | null, addresses: object[]) => void,
+    ) => {
+      const error = addresses.length === 0 ? new Error("unknown") : null;
+      found(
+        error,
+        addresses.map((address) => ({ address, family: isIP(address) })),
+      );
+    }) as never);
+  afterEach(() => void vi.restoreAllMocks());
+
+  test.each(["localhost", "app.localhost", "localhost."])(
+    "%s keeps the order of the system, which is asked instead of the name servers",
+    async (name) => {
+      system("::1", "127.0.0.1");
+      const resolver = names();
+      for (let count = 0; count < 3; count++) {
+        expect(await good(resolver, name)).toEqual(["::1", "127.0.0.1"]);
+      }
+      expect(await resolver.resolve(name)).toMatchObject({ isOrder: true });
+      expect(server.asked).toEqual([]);
+    },
+  );
+
+  test.each([
+    [["127.0.0.1"], ["127.0.0.1", "::1"]],
+    [["::1"], ["::1", "127.0.0.1"]],
+    [[], ["127.0.0.1", "::1"]],
+    [["192.0.2.1"], ["192.0.2.1"]],
+  ])("has both loopback addresses unless the system has another: %j", async (known, found) => {
+    system(...known);
+    expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
+  });
+
+  test.each(["localhost.test", "mylocalhost"])("is not %s", async (name) => {
+    record(name, ["127.0.0.1"]);
+    expect(await names().resolve(name)).toMatchObject({ isOrder: false });
+    expect(server.asked).toEqual([name]);
+  });
+
+  test("is not rotated with `dns: false`, nor is any other name", async () => {
+    system("192.0.2.1", "192.0.2.2");
+    const resolver = new Resolver(false);
+    for (let count = 0; count < 3; count++) {
+      expect(await good(resolver, "a.test")).toEqual(["192.0.2.1", "192.0.2.2"]);
+    }
+    expect(dns.lookup).toHaveBeenCalledTimes(3);
   });
 });
 

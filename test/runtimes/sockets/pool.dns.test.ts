@@ -1,6 +1,7 @@
 /** A name with several addresses 127.0.0.x. Each address has a server of its own, all on the same port. */
 import dns from "node:dns";
-import { createServer, type Server } from "node:http";
+import http, { createServer, type Server } from "node:http";
+import { isIP } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { NodeProxy } from "../../../runtimes/node.ts";
 import type { PoolOptions } from "../../../src/options/pooloptions.ts";
@@ -129,6 +130,31 @@ describe("an address that fails", () => {
       "504 Gateway Timeout: connection_timeout\n",
     );
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("delays a connection, and neither the attempts that lose nor those of an aborted request stay", async () => {
+    await using full = await startFull(C, port);
+    expect(full.sockets.length).toBeGreaterThan(0);
+    const connecting = (): number =>
+      process.getActiveResourcesInfo().filter((name) => name === "ConnectWrap").length;
+    // Those that fill the backlog of the server stay.
+    const before = connecting();
+    record([C]);
+    const alone = start();
+    const abort = new AbortController();
+    const left = ask(alone, "/", { signal: abort.signal });
+    await until(() => connecting() > before, "an attempt");
+    abort.abort();
+    expect(await left).toMatch(/^499 /);
+    await until(() => connecting() === before, "the end of the attempt");
+    expect(statsOf(alone)).toMatchObject({ created: 0, failed: 1 });
+
+    record([C, A]);
+    const proxy = start({ keepAlive: false });
+    await ask(proxy);
+    await ask(proxy);
+    expect(connecting()).toBe(before);
+    expect(statsOf(proxy)).toMatchObject({ created: 2, failed: 0 });
   });
 
   test("in the middle of traffic is skipped by the following requests", async () => {
@@ -289,6 +315,18 @@ describe("names", () => {
     expect(await ask(proxy)).toBe("504 Gateway Timeout: dns_timeout\n");
     names.silent = false;
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("of both families have them tried in turn", async () => {
+    const ipv6 = ["1", "2"].map((end) =>
+      Buffer.from(`20010db800000000000000000000000${end}`, "hex"),
+    );
+    names.zones["up.test"] = { addresses: [C, "127.0.0.4"], ipv6, ttl: 60 };
+    const connecting = vi.spyOn(http.Agent.prototype, "createConnection");
+    await ask(start({ connectTimeout: 5000 }));
+    const families = connecting.mock.calls.map(([{ host }]) => isIP(host ?? ""));
+    connecting.mockRestore();
+    expect(families).toEqual([4, 6, 4, 6]);
   });
 
   test("that are IP addresses are not looked up", async () => {

@@ -65,6 +65,18 @@ describe("a name", () => {
     ]);
   });
 
+  test.each(["localhost", "app.localhost"])(
+    "is one upstream if it is this machine: %s",
+    async (name) => {
+      const names = new Names();
+      names.addresses = ["127.0.0.1", "::1"];
+      const { target, ask } = make(names, [`http://${name}:4000`]);
+      expect(await ask()).toBe(200);
+      expect(namesOf(target)).toEqual([`http://${name}:4000 up`]);
+      expect(names.asked).toEqual([]);
+    },
+  );
+
   test("gains and loses upstreams with its record, also one that comes back", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];

@@ -5,7 +5,7 @@ import { StreamBody } from "../../../src/body/stream.ts";
 import type { UpstreamResponse } from "../../../src/transport/message.ts";
 import { bytes, textOf } from "../../helpers/fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
-import { type FakeSocket, settled } from "./_sockets.ts";
+import { FakeSocket, settled } from "./_sockets.ts";
 
 describe("connections", () => {
   test("a request is written after the connection is established, in one write", async () => {
@@ -56,16 +56,39 @@ describe("connections", () => {
   test("the address with the fewest requests is tried first", async () => {
     const bench = new PoolBench();
     const good = ["a", "b"].map((address) => ({ address, family: 4 }));
-    const down = [{ address: "c", family: 4 }];
     const first: (string | undefined)[] = [];
     for (let i = 0; i < 4; i++) {
       bench.send();
-      const order = bench.connector.at(i).scope.order({ good, down });
-      expect(order.at(-1)?.address).toBe("c");
+      const order = bench.connector.at(i).scope.order({ good, down: [], isOrder: false });
       first.push(order[0]?.address);
     }
     expect(first).toEqual(["a", "b", "a", "b"]);
   });
+});
+
+test("the addresses of an order do not share requests: the newest connection leaves the others without any", async () => {
+  const bench = new PoolBench();
+  const both = ["a", "b"].map((address) => ({ address, family: 4 }));
+  const found = { good: both, down: [], isOrder: true };
+  const open = async (address: string): Promise<FakeSocket> => {
+    bench.send({ newConnection: true });
+    const attempt = bench.connector.attempts.at(-1);
+    expect(attempt?.scope.order(found)).toEqual(both);
+    const socket = new FakeSocket();
+    socket.remoteAddress = address;
+    await attempt?.succeed(socket);
+    return socket;
+  };
+  const busy = await open("b");
+  const idle = await open("b");
+  idle.receive(EMPTY);
+  await settled();
+  const own = await open("a");
+  expect([busy, idle, own].map(({ destroyed }) => destroyed)).toEqual([false, true, false]);
+  busy.receive(EMPTY);
+  own.receive(EMPTY);
+  await settled();
+  expect([busy, own].map(({ destroyed }) => destroyed)).toEqual([true, false]);
 });
 
 describe("lookups of the name in the background", () => {
@@ -74,7 +97,7 @@ describe("lookups of the name in the background", () => {
   /** Reports a lookup that has found these addresses. */
   function find(bench: PoolBench, ...addresses: string[]): void {
     const good = addresses.map((address) => ({ address, family: 4 }));
-    for (const user of bench.connector.users) user.onAddresses({ good, down: [] });
+    for (const user of bench.connector.users) user.onAddresses({ good, down: [], isOrder: false });
   }
 
   test("close a connection whose address three in a row have not found", async () => {
@@ -104,7 +127,7 @@ describe("lookups of the name in the background", () => {
     const socket = await bench.exchange();
     const down = [{ address: OWN, family: 4 }];
     for (const user of bench.connector.users)
-      for (let i = 0; i < 3; i++) user.onAddresses({ good: [], down });
+      for (let i = 0; i < 3; i++) user.onAddresses({ good: [], down, isOrder: false });
     expect(socket.destroyed).toBe(false);
   });
 

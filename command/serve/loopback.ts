@@ -1,0 +1,29 @@
+/** The loopback interface, on machines with and without IPv4. */
+
+/** Where servers listen by default. */
+export const LOOPBACK = "127.0.0.1";
+
+/**
+ * Opens a server on a host. On a machine without `127.0.0.1`, `::1` takes its place.
+ * @throws the error of `open`
+ */
+export async function openOn<T>(host: string, open: (host: string) => Promise<T>): Promise<T> {
+  try {
+    return await open(host);
+  } catch (error) {
+    if (host !== LOOPBACK || !isMissing(error)) throw error;
+    return open("::1");
+  }
+}
+
+/** Whether an error says that this machine does not have an address. */
+function isMissing(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "EADDRNOTAVAIL" || code === "EAFNOSUPPORT";
+}
+
+/** Returns what `--host` may be instead of a host on which no server can listen. */
+export function suggestHosts(failed: string): string {
+  const [first, second] = [LOOPBACK, "0.0.0.0", "::"].filter((host) => host !== failed);
+  return `${first} or ${second}`;
+}

@@ -1,0 +1,205 @@
+import { EventEmitter } from "node:events";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { NetSocket } from "../../../runtimes/sockets/netsocket.ts";
+import { alternateFamilies, Race } from "../../../runtimes/sockets/race.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A race whose attempts the test decides. */
+class Attempts {
+  /** What has happened, in order. */
+  readonly events: string[] = [];
+  readonly sockets: Map<string, EventEmitter> = new Map();
+  readonly race: Race;
+  error: unknown;
+  openError: Error | undefined;
+
+  constructor(limit = 10_000) {
+    this.race = new Race(limit, {
+      open: (address) => this.#open(address),
+      onWon: (socket) => void this.events.push(`won ${addressOf(socket)}`),
+      onLost: (error) => {
+        this.error = error;
+        this.events.push("lost");
+      },
+      onFailed: (address, isSlow) =>
+        void this.events.push(`${isSlow ? "slow" : "failed"} ${address}`),
+    });
+  }
+
+  #open(address: string): NetSocket {
+    if (this.openError !== undefined) throw this.openError;
+    this.events.push(`open ${address}`);
+    const raw = new EventEmitter();
+    this.sockets.set(address, raw);
+    const destroy = (): void => {
+      this.events.push(`close ${address}`);
+      raw.emit("close");
+    };
+    return { raw, destroy, address } as unknown as NetSocket;
+  }
+
+  readonly connect = (address: string): void => {
+    this.sockets.get(address)?.emit("connect");
+  };
+
+  readonly refuse = (address: string, code = "ECONNREFUSED"): void => {
+    this.sockets.get(address)?.emit("error", Object.assign(new Error(code), { code, address }));
+    this.sockets.get(address)?.emit("close");
+  };
+}
+
+function begin(...addresses: string[]): Attempts {
+  const attempts = new Attempts();
+  attempts.race.start(addresses);
+  return attempts;
+}
+
+function addressOf(socket: NetSocket): string {
+  return (socket as unknown as { address: string }).address;
+}
+
+test("an address that answers soon is the only one that is tried", () => {
+  const { race, events, connect } = begin("a", "b");
+  vi.advanceTimersByTime(249);
+  connect("a");
+  vi.advanceTimersByTime(10_000);
+  expect(events).toEqual(["open a", "won a"]);
+  race.stop();
+  expect(events.at(-1)).toBe("close a");
+});
+
+test("after 250 ms the next address is tried, and the first one may still win", () => {
+  const { events, connect } = begin("a", "b", "c");
+  vi.advanceTimersByTime(250);
+  expect(events).toEqual(["open a", "open b"]);
+  connect("a");
+  // The loser was later, which says nothing about its address.
+  expect(events.slice(2)).toEqual(["close b", "won a"]);
+  connect("b");
+  vi.advanceTimersByTime(10_000);
+  expect(events).toHaveLength(4);
+});
+
+test("an address that was slower than a later one is reported, and its socket closed", () => {
+  const { events, connect } = begin("a", "b");
+  vi.advanceTimersByTime(250);
+  connect("b");
+  connect("a");
+  expect(events.slice(2)).toEqual(["slow a", "close a", "won b"]);
+});
+
+test("the next address is tried immediately if one refuses, while a slow one goes on", () => {
+  const { events, connect, refuse } = begin("a", "b", "c");
+  vi.advanceTimersByTime(250);
+  refuse("b");
+  expect(events).toEqual(["open a", "open b", "failed b", "open c"]);
+  refuse("c");
+  vi.advanceTimersByTime(5_000);
+  connect("a");
+  expect(events.slice(4)).toEqual(["failed c", "won a"]);
+});
+
+test("a refusal restarts the time of the next address", () => {
+  const { events, refuse } = begin("a", "b", "c");
+  vi.advanceTimersByTime(200);
+  refuse("a");
+  vi.advanceTimersByTime(249);
+  expect(events).toEqual(["open a", "failed a", "open b"]);
+  vi.advanceTimersByTime(1);
+  expect(events.at(-1)).toBe("open c");
+});
+
+test("a short limit leaves half of its time to the second address", () => {
+  const attempts = new Attempts(100);
+  attempts.race.start(["a", "b"]);
+  vi.advanceTimersByTime(50);
+  expect(attempts.events).toEqual(["open a", "open b"]);
+  const unlimited = new Attempts(0);
+  unlimited.race.start(["a", "b"]);
+  vi.advanceTimersByTime(249);
+  expect(unlimited.events).toEqual(["open a"]);
+});
+
+describe("if all addresses fail", () => {
+  test("the error of a single one is passed on", () => {
+    const attempts = begin("a");
+    attempts.refuse("a");
+    expect(attempts.error).toMatchObject({ code: "ECONNREFUSED", address: "a" });
+  });
+
+  test.each([
+    [["ECONNREFUSED", "EADDRNOTAVAIL"]],
+    [["EADDRNOTAVAIL", "ECONNREFUSED"]],
+    [["ENETUNREACH", "ECONNREFUSED"]],
+  ])("the error of several has the code that says most, and all errors: %j", (codes) => {
+    const attempts = begin("a", "b");
+    for (const [index, code] of codes.entries()) attempts.refuse("ab"[index] as string, code);
+    const error = attempts.error as AggregateError & { code: string };
+    expect(error.code).toBe("ECONNREFUSED");
+    expect(error.errors).toMatchObject([{ address: "a" }, { address: "b" }]);
+  });
+});
+
+test("an address is not blamed if the process has no descriptor left", () => {
+  const { events, refuse, connect } = begin("a", "b");
+  vi.advanceTimersByTime(250);
+  refuse("b", "EMFILE");
+  connect("a");
+  expect(events.slice(2)).toEqual(["won a"]);
+});
+
+describe("a race that is stopped", () => {
+  test("closes all sockets, and reports nothing more", () => {
+    const { race, events, connect, refuse } = begin("a", "b", "c");
+    vi.advanceTimersByTime(250);
+    race.stop();
+    expect(events.slice(2)).toEqual(["close a", "close b"]);
+    connect("a");
+    refuse("b");
+    vi.advanceTimersByTime(10_000);
+    expect(events).toHaveLength(4);
+  });
+
+  test("before it begins opens no socket", () => {
+    const { race, events } = new Attempts();
+    race.stop();
+    race.start(["a"]);
+    expect(events).toEqual([]);
+  });
+
+  test("because it took too long reports the addresses that did not answer", () => {
+    const { race, events } = begin("a", "b");
+    race.stop(true);
+    expect(events.slice(1)).toEqual(["slow a", "close a"]);
+  });
+});
+
+test("an option that no socket can be opened with ends the race", () => {
+  const attempts = new Attempts();
+  attempts.openError = new Error("bad certificate");
+  attempts.race.start(["a", "b"]);
+  expect(attempts.error).toBe(attempts.openError);
+  vi.advanceTimersByTime(10_000);
+  expect(attempts.events).toEqual(["lost"]);
+});
+
+test.each([
+  ["4444", "4444"],
+  ["66664", "64666"],
+  ["6644", "6464"],
+  ["466", "466"],
+  ["", ""],
+])("the families of addresses alternate: %s becomes %s", (given, expected) => {
+  const addresses = Array.from(given, (family, index) => ({
+    address: String(index),
+    family: Number(family),
+  }));
+  const ordered = alternateFamilies(addresses);
+  expect(ordered.map(({ family }) => family).join("")).toBe(expected);
+  for (const family of [4, 6]) {
+    const own = ordered.filter((each) => each.family === family);
+    expect(own).toEqual(addresses.filter((each) => each.family === family));
+  }
+});
