@@ -17,6 +17,7 @@ import { Resolver } from "./dns.ts";
 import { MemoryReader, NetSocket, type WatchReads } from "./netsocket.ts";
 import { checkTlsNames } from "./tlsnames.ts";
 import { sessionOptions } from "./tlssessions.ts";
+import { removeMarks } from "./tlstexts.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type LookupCallback = (
@@ -181,7 +182,7 @@ function createCreator(
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
-    ...tls,
+    ...(tls && removeMarks(tls)),
     ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
       ? { host: address, port: Number(new URL(origin).port) || (secure ? 443 : 80) }

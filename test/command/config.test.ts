@@ -37,6 +37,8 @@ const target = "http://127.0.0.1:4000";
 describe("a good file is read", () => {
   test.each([
     ["a.json", `{ "target": "${target}" }`],
+    ["marked.json", `\uFEFF{ "target": "${target}" }`],
+    ["marked.mjs", `\uFEFFexport default { target: "${target}" };`],
     ["a.js", `export default { target: "${target}" };`],
     ["a.mjs", `export default { target: "${target}" };`],
     ["a.cjs", `module.exports = { target: "${target}" };`],
