@@ -20,12 +20,23 @@ import { SlowClients } from "../limits/clienttimeouts.ts";
 import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswers.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
+import {
+  claimSocket,
+  explainSocketRefusal,
+  readSocketPath,
+  removeSocket,
+  setSocketMode,
+  toSocketOptions,
+} from "./socketfile.ts";
 
 /** How a server listens. */
 export interface ListenSettings {
   /** 0 for a free one. */
   readonly port: number;
+  /** An address, a host name, or `unix:/path`. */
   readonly host: string;
+  /** The permissions of the socket's file, in octal digits; undefined for those that the process gives to files. */
+  readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
   readonly limits?: AskedClientLimits;
@@ -55,6 +66,8 @@ export interface Running {
 /** A server that listens, with its clients. */
 export interface Front {
   readonly server: Server;
+  /** The origin on which it listens, or `unix:/path`. */
+  readonly address: string;
   /** The connections of clients, which only Node's server shows. */
   readonly connections: ClientConnections | undefined;
   readonly slow: SlowClients | undefined;
@@ -76,11 +89,18 @@ export interface Front {
 
 /**
  * Starts a server.
- * @throws UsageError if the server cannot listen on that port or host
+ * @throws UsageError if the server cannot listen on that port, host or socket
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host, certificate, websocket, worker, report = () => {} } = settings;
+  const socketPath = readSocketPath(host);
+  const socket = socketPath === undefined ? undefined : toSocketOptions(socketPath);
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
+  if (socketPath !== undefined && certificate !== undefined) {
+    throw new UsageError(
+      "--cert: a socket has clients of this machine only; leave it out, or use a port",
+    );
+  }
   let isStopping = false;
   let isClosed = false;
   /** The number of running requests on Deno, whose server does not count them. */
@@ -113,13 +133,20 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
   // A parent has the listening socket of its workers, and the upstream of a demo has few clients.
   const isShared =
-    isOnNode && canSharePort && worker === undefined && settings.limits !== undefined;
+    isOnNode &&
+    canSharePort &&
+    socketPath === undefined &&
+    worker === undefined &&
+    settings.limits !== undefined;
   let server: Server;
   let connections: ClientConnections | undefined;
   let giveUpClaim: (() => void) | undefined;
   try {
     // The system chooses no free port that is shared.
     if (isShared && port !== 0) giveUpClaim = await claimPort(port, host);
+    if (socketPath !== undefined && worker === undefined) {
+      giveUpClaim = await claimSocket(socketPath);
+    }
     server = serve({
       fetch: isOnNode ? onNode : elsewhere,
       port,
@@ -135,6 +162,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
         // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
         // tickets, so that a client may resume its session with another worker.
         ...(worker && { exclusive: false }),
+        ...socket?.node,
       },
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.
@@ -144,8 +172,9 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
+        ...socket?.bun,
       },
-      deno: { ...certificate, onError: answerException },
+      deno: { ...certificate, onError: answerException, ...socket?.deno },
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
@@ -155,19 +184,24 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
     }
     await server.ready();
+    if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
       // As Node's own servers do it.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
   } catch (error) {
-    throw explainRefusal(error, port, host);
+    if (error instanceof UsageError) throw error;
+    throw socketPath === undefined
+      ? explainRefusal(error, port, host)
+      : explainSocketRefusal(error, socketPath);
   } finally {
     giveUpClaim?.();
   }
 
   const front: Front = {
     server,
+    address: socketPath === undefined ? new URL(server.url ?? "").origin : host,
     connections,
     slow: connections && new SlowClients(connections, limits),
     countRunning(proxy) {
@@ -196,6 +230,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       if (server.deno !== undefined && tunnels === 0 && !isClosed) {
         isClosed = true;
         void server.close().catch(() => {});
+        // The process may exit before Deno removes the file.
+        if (socketPath !== undefined) removeSocket(socketPath);
       }
       return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
     },

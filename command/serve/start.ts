@@ -15,7 +15,7 @@ import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
-import { addressOf, renderBanner, renderFewFiles } from "./banner.ts";
+import { renderBanner, renderFewFiles } from "./banner.ts";
 import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
@@ -51,7 +51,7 @@ export async function start(
   };
   const file = path === undefined ? {} : await readConfig(path);
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
-    demo = addressOf(await listen(answerDemo, { port: 0, host: "127.0.0.1" }));
+    ({ address: demo } = await listen(answerDemo, { port: 0, host: "127.0.0.1" }));
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
@@ -81,14 +81,14 @@ export async function start(
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
     const asked = settings.server;
-    return worker.serve({ front, router, observers, server, asked, origin: addressOf(front) });
+    return worker.serve({ front, router, observers, server, asked, address: front.address });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
   stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
-  tell(renderBanner(addressOf(front), settings, demo));
+  tell(renderBanner(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);
   const few = front.connections && renderFewFiles(server);
