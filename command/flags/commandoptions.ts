@@ -29,7 +29,8 @@ export interface ListenOptions {
    * `unix:\\.\pipe\name` on a named pipe of Windows.
    *
    * The file of a socket is removed at the end. One that a killed process has left is replaced, if nobody answers on it.
-   * Clients of a socket have no address: of `trustProxy`, only `true` trusts them, and `maxPerAddress` does not limit them.
+   * Clients of a socket count as 127.0.0.1, so that `trustProxy: ["loopback"]` trusts a proxy in front; `maxPerAddress` does
+   * not limit them.
    * @default "127.0.0.1"
    */
   host?: string;

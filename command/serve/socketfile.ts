@@ -4,11 +4,13 @@
  * The runtimes remove the file of a socket when they close it. The file of a process that was killed stays, and keeps the next
  * one from listening.
  */
-import { chmodSync, lstatSync, rmSync, type Stats } from "node:fs";
+import { chmodSync, existsSync, lstatSync, rmSync, type Stats } from "node:fs";
 import { connect } from "node:net";
+import { dirname } from "node:path";
 import process from "node:process";
 import type { ServerOptions } from "srvx";
 import { findRefusal } from "../config/problems.ts";
+import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { UsageError } from "../flags/read.ts";
 import { claimName } from "./listeners.ts";
 
@@ -36,19 +38,28 @@ export function toSocketOptions(
 export async function claimSocket(path: string): Promise<() => void> {
   // A path to listen on has the same limits as that of a target.
   const wrong = findRefusal({ target: `unix:${path}` });
-  if (wrong !== undefined) throw refuse(path, wrong.replace(/^.*": /s, ""));
+  if (wrong !== undefined) throw refuseSocket(path, wrong.replace(/^.*": /s, ""));
   const file = readStats(path);
   if (file === undefined) return () => {};
-  if (!file.isSocket()) throw refuse(path, "there is a file that is no socket; use another path");
+  if (!file.isSocket())
+    throw refuseSocket(path, "there is a file that is no socket; use another path");
   const giveUp = await claimName(`${file.dev}:${file.ino}`);
   try {
-    if (await isAnswered(path)) throw refuse(path, "another process listens there");
+    if (await isAnswered(path)) throw refuseSocket(path, "another process listens there");
     removeSocket(path);
     return giveUp;
   } catch (error) {
     giveUp();
     throw error;
   }
+}
+
+/**
+ * Gives the clients of a socket the address of the loopback interface: like its clients, they are on this machine. So
+ * `trustProxy: ["loopback"]` names a proxy that connects to either.
+ */
+export function nameSocketClients(options: RouteOptions): RouteOptions {
+  return { clientAddress: () => "127.0.0.1", ...options };
 }
 
 /** Sets who may connect: whoever may write to the file. */
@@ -66,14 +77,19 @@ export function explainSocketRefusal(error: unknown, path: string): UsageError {
   const { code = "", message } = error as Error & { code?: string };
   switch (code) {
     case "EADDRINUSE":
-      return refuse(path, "another process listens there");
+      return refuseSocket(path, "another process listens there");
+    // Node reports EACCES also for a folder that does not exist.
     case "ENOENT":
-      return refuse(path, "its folder does not exist");
     case "EACCES":
     case "EPERM":
-      return refuse(path, "the user of this process may not create it");
+      return refuseSocket(
+        path,
+        existsSync(dirname(path))
+          ? "the user of this process may not create it"
+          : "its folder does not exist",
+      );
     default:
-      return refuse(path, message);
+      return refuseSocket(path, message);
   }
 }
 
@@ -98,6 +114,6 @@ async function isAnswered(path: string): Promise<boolean> {
   }
 }
 
-function refuse(path: string, why: string): UsageError {
+function refuseSocket(path: string, why: string): UsageError {
   return new UsageError(`--host ${JSON.stringify(`unix:${path}`)}: ${why}`);
 }

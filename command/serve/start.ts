@@ -23,6 +23,7 @@ import { listen } from "./listen.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
 import { Router } from "./routes.ts";
+import { nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { stopOnSignals } from "./stop.ts";
 import { keepStdoutForLog, tell } from "./tell.ts";
 
@@ -66,7 +67,12 @@ export async function start(
     return startWorkers(settings, path, demo, secret);
   }
   const observers = new Observers(server);
-  const router = new Router(settings.routes, observers.prepare, observers.rescue);
+  const isOnSocket = readSocketPath(server.host) !== undefined;
+  const router = new Router(
+    settings.routes,
+    (options) => observers.prepare(isOnSocket ? nameSocketClients(options) : options),
+    observers.rescue,
+  );
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {

@@ -2,10 +2,10 @@
 import { createServer } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { removeMarks } from "../runtimes/sockets/tlstexts.ts";
-import { makeCertificate } from "./_certificate.ts";
-import { EVALUATE, startProgram } from "./_program.ts";
-import { listen } from "./_serve.ts";
+import { removeMarks } from "../../../runtimes/sockets/tlstexts.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
+import { EVALUATE, startProgram } from "../../helpers/program.ts";
+import { listen } from "../../helpers/serve.ts";
 
 const MARK = "\uFEFF";
 const own = await makeCertificate();

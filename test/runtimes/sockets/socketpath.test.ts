@@ -4,12 +4,11 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
-import { checkSocketPath } from "../runtimes/sockets/socketpath.ts";
-import { createProxy as createUndiciProxy } from "../runtimes/undici.ts";
-import { balance } from "../src/upstreams/balance.ts";
-import { command } from "./_command.ts";
-import { EVALUATE, startProgram } from "./_program.ts";
+import { createProxy, createTransport, proxyFetch } from "../../../runtimes/node.ts";
+import { checkSocketPath } from "../../../runtimes/sockets/socketpath.ts";
+import { createProxy as createUndiciProxy } from "../../../runtimes/undici.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
+import { EVALUATE, startProgram } from "../../helpers/program.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const server = createServer((_, res) => void res.end("over the socket"));
@@ -45,7 +44,6 @@ test("a longer one is refused where it is written", async () => {
   expect(() => createTransport({ socketPath: tooLong })).toThrow(ofPool);
   expect(() => createUndiciProxy({ target: url, pool: { socketPath: tooLong } })).toThrow(ofPool);
   await expect(proxyFetch(new Request(url), target)).rejects.toThrow(ofTarget);
-  expect(await command(`unix:${tooLong}`).refusal()).toContain(TOO_LONG);
 });
 
 test.each(["bun", "deno"] as const)("%s refuses it as well", async (runtime) => {
@@ -70,7 +68,7 @@ describe("a named pipe of Windows", () => {
     const code = `
       import { createServer } from "node:http";
       import process from "node:process";
-      import { createProxy } from ${JSON.stringify(new URL("../runtimes/node.ts", import.meta.url).href)};
+      import { createProxy } from ${JSON.stringify(new URL("../../../runtimes/node.ts", import.meta.url).href)};
       const { pipe, options } = JSON.parse(process.env.SETUP);
       const server = createServer((_, res) => void res.end("from the pipe"));
       await new Promise((resolve) => server.listen(pipe, resolve));
