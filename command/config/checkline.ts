@@ -26,6 +26,9 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
   const names = Object.keys(line.given.server);
   problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
   problems.push(...checkInspected(line.given.line));
+  if (line.given.server.host?.startsWith("unix:") && line.given.server.port !== undefined) {
+    problems.push(`${labelOf(line, "port")} does nothing beside --host unix:…; leave it out`);
+  }
   if (line.unsure) return { routes, problems };
   problems.push(...findTargetProblems(line.targets));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;

@@ -47,7 +47,8 @@ export function readSource(path: string): string {
     throw new ConfigError([`--config ${quoteInput(path)}: use a .mjs, .js, .ts or .json file`]);
   }
   try {
-    return readFileSync(path, "utf8");
+    // Editors on Windows begin a file with a byte order mark, which JSON does not allow.
+    return readFileSync(path, "utf8").replace(/^\uFEFF/, "");
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
     const reason = code === "ENOENT" ? "there is no such file" : message;

@@ -34,7 +34,7 @@ export function findTargetProblem(target: string): string[] {
   if (wrong === undefined) return [];
   if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
   const meant = `http://${target}`;
-  const isGuessed = !/@|\/\//.test(target) && tryCreate({ target: meant }) === undefined;
+  const isGuessed = !/@|\/\/|^unix:/.test(target) && tryCreate({ target: meant }) === undefined;
   return [isGuessed ? `bad target ${quoteInput(target)}: use ${meant}` : wrong];
 }
 

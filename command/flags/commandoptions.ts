@@ -20,15 +20,29 @@ import { parseAdminAddress } from "../status/adminaddress.ts";
 /** The options about the server that the command starts. */
 export interface ListenOptions {
   /**
-   * The port to listen on; `0` takes a free one.
+   * The port to listen on; `0` takes a free one. It has no effect with a `host` that is a socket.
    * @default 3000
    */
   port?: number;
   /**
    * The address to listen on; `"0.0.0.0"` for all. On a machine without `127.0.0.1`, `::1` takes its place.
+   *
+   * `"unix:/path"` listens on a Unix domain socket instead of a port, and
+   * `unix:\\.\pipe\name` on a named pipe of Windows.
+   *
+   * The file of a socket is removed at the end. One that a killed process has left is replaced, if nobody answers on it.
+   * Clients of a socket count as 127.0.0.1, so that `trustProxy: ["loopback"]` trusts a proxy in front; `maxPerAddress` does
+   * not limit them.
    * @default "127.0.0.1"
    */
   host?: string;
+  /**
+   * The permissions of the file of the socket that `host` names, in octal digits: whoever may write to it may connect. Without
+   * it, they follow from the umask of the process, by which mostly only its own user may. It has no effect on a port, and on
+   * Windows.
+   * @example "660"
+   */
+  socketMode?: string;
   /**
    * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. What is left then is cut, and the exit code
    * is 1 instead of 0.
@@ -55,12 +69,19 @@ export interface ListenOptions {
   workerTimeout?: number;
 }
 
-export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
+export const listenSchema: Schema<ListenOptions, Exclude<keyof ListenOptions, "socketMode">> = {
   port: {
     kind: whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535),
     default: 3000,
   },
-  host: { kind: text(/./, 'use an address such as "0.0.0.0"'), default: "127.0.0.1" },
+  host: {
+    kind: text(
+      /^(?!unix:).|^unix:(?:\/|\\\\)./,
+      'use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"',
+    ),
+    default: "127.0.0.1",
+  },
+  socketMode: { kind: text(/^0?[0-7]{3}$/, 'use three octal digits such as "660"') },
   stopTimeout: {
     kind: whole(0, "use whole milliseconds", 2 ** 31 - 1, "milliseconds"),
     default: 10_000,
@@ -80,7 +101,8 @@ export const listenFlags: Flags<ListenOptions> = {
   heading: "Listening",
   flags: {
     port: { short: "p", help: "port to listen on; 0 takes a free one" },
-    host: { value: "<address>", help: "address to listen on; 0.0.0.0 for all" },
+    host: { value: "<address>", help: "address, 0.0.0.0 for all, or unix:/path" },
+    socketMode: { value: "<660>", help: "permissions of the socket of --host" },
     stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
     workers: { help: "processes that share the port (Node only)" },
     workerTimeout: "until a worker that hangs is replaced",
@@ -293,7 +315,7 @@ export interface ServerOptions
   extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
 
 /** The options of the server without a default. */
-type Unset = "cert" | "key" | "ca" | "corsOrigin" | "admin";
+type Unset = "socketMode" | "cert" | "key" | "ca" | "corsOrigin" | "admin";
 
 /** Every option of the server. */
 export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {

@@ -44,7 +44,8 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
   "--connections --max-conns": "--max-sockets",
   "--max-redirects --max-redirs": "--follow-redirects",
   "--trusted-proxies --trusted-proxy --forwarded-allow-ips --set-real-ip-from": "--trust-proxy",
-  "--socket --unix --unix-socket --uds": "write the target as unix:/path/to/socket",
+  "--socket --unix --unix-socket --uds":
+    "write the target as unix:/path/to/socket; to listen on one, use --host unix:/path/to/socket",
   "--retries --proxy-retries": "--retry",
   "--lb-policy --load-balancing --balance --strategy --algorithm": "--policy",
   "--health-check --health-path --health-uri --healthcheck": "--check",
@@ -94,8 +95,12 @@ for (const [table, takesValue] of [
 /** The flags of other commands, by their spelling. */
 export const peerFlags: ReadonlyMap<string, PeerFlag> = advices;
 
+/** Matches the advice for a flag that says where to listen. */
+const LISTENING = /^use --(?:port|host)$/;
+
 /** Returns what to write instead of a flag of another command that has this value. */
 export function adviseOn({ advice, isTarget }: PeerFlag, value: string | undefined): string {
+  if (value?.startsWith("unix:") && LISTENING.test(advice)) return `use --host ${value}`;
   if (!isTarget || value === undefined || !isTargetText(value)) return advice;
   return `write the target without a flag: fetchway ${value}`;
 }

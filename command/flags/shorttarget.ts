@@ -6,7 +6,7 @@ const HOST_AND_PORT = /^((?:[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\])):(\d+)(\/.*)?$/i
 
 /** Whether a text is a target: a URL, or one of the short forms. */
 export function isTargetText(text: string): boolean {
-  return /^(?:https?:\/\/|unix:\/)/.test(text) || expandTarget(text) !== text;
+  return /^(?:https?:\/\/|unix:[/\\])/.test(text) || expandTarget(text) !== text;
 }
 
 /**

@@ -13,7 +13,7 @@ export interface ClientConnection {
   readonly raw: Socket;
   /** The session, if the client speaks HTTP/2. */
   session: ServerHttp2Session | undefined;
-  /** What the limit for each address counts by; undefined for an address that is exempt from it. */
+  /** What the limit for each address counts by; undefined without an address, and for one that is exempt from it. */
   readonly group: string | undefined;
   /** When it was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
@@ -204,7 +204,8 @@ export class ClientConnections {
 
   #onConnection(socket: Socket, isSecure: boolean): void {
     const address = unmapAddress(socket.remoteAddress ?? "");
-    const group = this.#isExempt(address) ? undefined : groupOf(address);
+    // The clients of a Unix domain socket have no address: they are not one client.
+    const group = address === "" || this.#isExempt(address) ? undefined : groupOf(address);
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxConnections, maxPerAddress } = this.#limits;
     const isFull = this.all.size >= maxConnections && !this.#evict(this.#idle);

@@ -4,7 +4,6 @@ import type { ServerSettings } from "../flags/commandoptions.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { shareLimits } from "../limits/clientlimits.ts";
 import { renderFirstSteps } from "./demo.ts";
-import type { Front } from "./listen.ts";
 
 /**
  * Renders what the command prints when it listens.
@@ -19,7 +18,10 @@ export function renderBanner(
   const isOne = routes.length === 1 && first.match.join() === "/";
   const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
   // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
-  const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+  const near = address
+    .replace("//0.0.0.0:", "//127.0.0.1:")
+    .replace("//[::]:", "//[::1]:")
+    .replace(/^unix:(.*)$/s, "--unix-socket $1 http://localhost");
   const steps = demo === undefined ? [`curl -i ${near}/`] : renderFirstSteps(near);
   const lines = [
     `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`,
@@ -46,10 +48,6 @@ function renderRoutes(routes: readonly RouteSettings[]): string[] {
   return routes.map(
     ({ match, options }) => `  ${match.join(", ").padEnd(width)}  ${show(options.target)}`,
   );
-}
-
-export function addressOf({ server }: Front): string {
-  return new URL(server.url ?? "").origin;
 }
 
 /** Renders a target for the banner, without its query, which may hold a secret. */

@@ -21,12 +21,23 @@ import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswe
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
+import {
+  claimSocket,
+  explainSocketRefusal,
+  readSocketPath,
+  removeSocket,
+  setSocketMode,
+  toSocketOptions,
+} from "./socketfile.ts";
 
 /** How a server listens. */
 export interface ListenSettings {
   /** 0 for a free one. */
   readonly port: number;
+  /** An address, a host name, or `unix:/path`. */
   readonly host: string;
+  /** The permissions of the socket's file, in octal digits; undefined for those that the process gives to files. */
+  readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
   readonly limits?: AskedClientLimits;
@@ -56,6 +67,8 @@ export interface Running {
 /** A server that listens, with its clients. */
 export interface Front {
   readonly server: Server;
+  /** The origin on which it listens, or `unix:/path`. */
+  readonly address: string;
   /** The connections of clients, which only Node's server shows. */
   readonly connections: ClientConnections | undefined;
   readonly slow: SlowClients | undefined;
@@ -77,20 +90,31 @@ export interface Front {
 
 /**
  * Starts a server.
- * @throws UsageError if the server cannot listen on that port or host
+ * @throws UsageError if the server cannot listen on that port, host or socket
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host } = settings;
   try {
     return await openOn(host, (chosen) => openFront(answer, { ...settings, host: chosen }));
   } catch (error) {
-    throw explainRefusal(error, port, host);
+    if (error instanceof UsageError) throw error;
+    const socketPath = readSocketPath(host);
+    throw socketPath === undefined
+      ? explainRefusal(error, port, host)
+      : explainSocketRefusal(error, socketPath);
   }
 }
 
 async function openFront(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host, certificate, websocket, worker, report = () => {} } = settings;
+  const socketPath = readSocketPath(host);
+  const socket = socketPath === undefined ? undefined : toSocketOptions(socketPath);
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
+  if (socketPath !== undefined && certificate !== undefined) {
+    throw new UsageError(
+      "--cert: a socket has clients of this machine only; leave it out, or use a port",
+    );
+  }
   let isStopping = false;
   let isClosed = false;
   /** The number of running requests on Deno, whose server does not count them. */
@@ -123,13 +147,20 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
 
   // A parent has the listening socket of its workers, and the upstream of a demo has few clients.
   const isShared =
-    isOnNode && canSharePort && worker === undefined && settings.limits !== undefined;
+    isOnNode &&
+    canSharePort &&
+    socketPath === undefined &&
+    worker === undefined &&
+    settings.limits !== undefined;
   let server: Server;
   let connections: ClientConnections | undefined;
   let giveUpClaim: (() => void) | undefined;
   try {
     // The system chooses no free port that is shared.
     if (isShared && port !== 0) giveUpClaim = await claimPort(port, host);
+    if (socketPath !== undefined && worker === undefined) {
+      giveUpClaim = await claimSocket(socketPath);
+    }
     server = serve({
       fetch: isOnNode ? onNode : elsewhere,
       port,
@@ -145,6 +176,7 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
         // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
         // tickets, so that a client may resume its session with another worker.
         ...(worker && { exclusive: false }),
+        ...socket?.node,
       },
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.
@@ -154,8 +186,9 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
+        ...socket?.bun,
       },
-      deno: { ...certificate, onError: answerException },
+      deno: { ...certificate, onError: answerException, ...socket?.deno },
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
@@ -165,6 +198,7 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
       connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
     }
     await server.ready();
+    if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
       // As Node's own servers do it.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
@@ -176,6 +210,7 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
 
   const front: Front = {
     server,
+    address: socketPath === undefined ? new URL(server.url ?? "").origin : host,
     connections,
     slow: connections && new SlowClients(connections, limits),
     countRunning(proxy) {
@@ -204,6 +239,8 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
       if (server.deno !== undefined && tunnels === 0 && !isClosed) {
         isClosed = true;
         void server.close().catch(() => {});
+        // The process may exit before Deno removes the file.
+        if (socketPath !== undefined) removeSocket(socketPath);
       }
       return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
     },

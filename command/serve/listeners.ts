@@ -40,9 +40,7 @@ function hasReusePort(): boolean {
  * @throws the error of the system, such as EADDRINUSE
  */
 export async function claimPort(port: number, host: string): Promise<() => void> {
-  // A name in Linux's abstract namespace, which belongs to the same network namespace as the port, and ends with the process.
-  const claim = await listenUntil({ path: `\0fetchway:${port}` }, performance.now() + PATIENCE);
-  const giveUp = (): void => void claim?.close();
+  const giveUp = await claimName(String(port));
   try {
     const probe = createServer((socket) => socket.destroy());
     probe.listen({ port, host, exclusive: true });
@@ -53,6 +51,17 @@ export async function claimPort(port: number, host: string): Promise<() => void>
     giveUp();
     throw error;
   }
+}
+
+/**
+ * Claims a name: other processes that claim it wait until it is given up, for a while. Only Linux has such names, in its
+ * abstract namespace, which belongs to the same network namespace as ports. A claim ends with the process.
+ * @returns what gives the claim up
+ */
+export async function claimName(name: string): Promise<() => void> {
+  if (process.platform !== "linux") return () => {};
+  const claim = await listenUntil({ path: `\0fetchway:${name}` }, performance.now() + PATIENCE);
+  return () => void claim?.close();
 }
 
 /** Listens as soon as no other process does. Returns undefined after a while: then another program has the name for itself. */

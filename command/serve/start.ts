@@ -15,7 +15,7 @@ import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
-import { addressOf, renderBanner, renderFewFiles } from "./banner.ts";
+import { renderBanner, renderFewFiles } from "./banner.ts";
 import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
@@ -24,6 +24,7 @@ import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
 import { Router } from "./routes.ts";
+import { nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { stopOnSignals } from "./stop.ts";
 import { keepStdoutForLog, tell } from "./tell.ts";
 
@@ -52,7 +53,7 @@ export async function start(
   };
   const file = path === undefined ? {} : await readConfig(path);
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
-    demo = addressOf(await listen(answerDemo, { port: 0, host: LOOPBACK }));
+    ({ address: demo } = await listen(answerDemo, { port: 0, host: LOOPBACK }));
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
@@ -67,7 +68,12 @@ export async function start(
     return startWorkers(settings, path, demo, secret);
   }
   const observers = new Observers(server);
-  const router = new Router(settings.routes, observers.prepare, observers.rescue);
+  const isOnSocket = readSocketPath(server.host) !== undefined;
+  const router = new Router(
+    settings.routes,
+    (options) => observers.prepare(isOnSocket ? nameSocketClients(options) : options),
+    observers.rescue,
+  );
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {
@@ -82,14 +88,14 @@ export async function start(
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
     const asked = settings.server;
-    return worker.serve({ front, router, observers, server, asked, origin: addressOf(front) });
+    return worker.serve({ front, router, observers, server, asked, address: front.address });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
   stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
-  tell(renderBanner(addressOf(front), settings, demo));
+  tell(renderBanner(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);
   const few = front.connections && renderFewFiles(server);

@@ -62,8 +62,8 @@ export type WorkerMessage =
   | { readonly type: "beat" }
   | {
       readonly type: "ready";
-      /** The origin on which it listens. */
-      readonly origin: string;
+      /** The origin on which it listens, or `unix:/path`. */
+      readonly address: string;
       /** The options of the server as texts, by name. */
       readonly server: Readonly<Record<string, string>>;
     }

@@ -11,6 +11,7 @@ import { renderBanner, renderFewFiles } from "../serve/banner.ts";
 import { createMetrics, openStatus } from "../serve/observe.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
+import { claimSocket, readSocketPath } from "../serve/socketfile.ts";
 import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../serve/stop.ts";
 import { tell } from "../serve/tell.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
@@ -83,15 +84,18 @@ export async function startWorkers(
     process.exit(code);
   }
 
-  let origin: string;
+  const socketPath = readSocketPath(host);
+  const giveUpClaim = socketPath === undefined ? undefined : await claimSocket(socketPath);
+  let address: string;
   try {
-    origin = await supervisor.start();
+    address = await supervisor.start();
   } catch (error) {
     const { exitCode, reason, message } = error as WorkerFailure;
     if (reason !== "") console.error(`fetchway: ${message}`);
     await supervisor.end();
     process.exit(exitCode);
   }
+  giveUpClaim?.();
   isListening = true;
   printStats({ stats: poolStats, refresh }, server.stats);
   const replace = async (): Promise<void> => {
@@ -107,7 +111,7 @@ export async function startWorkers(
   };
   if (path === undefined) process.on("SIGHUP", runAgain(replace));
   else watchConfig(path, replace);
-  tell(renderBanner(origin, settings, demo));
+  tell(renderBanner(address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);
   tell(`  ${count} workers`);

@@ -145,15 +145,15 @@ export class Supervisor {
   }
 
   /**
-   * Starts all workers: the first alone, because it tells whether the port is free and the config file right.
-   * @returns the origin on which they listen
+   * Starts all workers: the first alone, because it tells whether the port or the socket is free and the config file right.
+   * @returns the origin on which they listen, or `unix:/path`
    * @throws WorkerFailure if one of them does not start; what is wrong has been printed
    */
   async start(): Promise<string> {
     const [first, ...others] = this.#places;
-    const { origin } = await this.#fill(first as Place);
+    const { address } = await this.#fill(first as Place);
     await Promise.all(others.map((place) => this.#fill(place)));
-    return origin;
+    return address;
   }
 
   /** The number of workers that serve and answer. */

@@ -27,8 +27,8 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
   readonly asked: ServerSettings;
-  /** The origin on which the worker listens. */
-  readonly origin: string;
+  /** Where the worker listens. */
+  readonly address: string;
 }
 
 /**
@@ -109,8 +109,8 @@ export class WorkerLink {
   serve(serving: Serving): void {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
-    const { origin, server } = serving;
-    void this.#send({ type: "ready", origin, server: toTexts(serving.asked) });
+    const { address, server } = serving;
+    void this.#send({ type: "ready", address, server: toTexts(serving.asked) });
     setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();

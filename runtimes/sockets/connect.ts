@@ -11,14 +11,17 @@ import type {
   Socket,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
+import { badOption } from "../../src/misuse.ts";
 import { isIPAddress } from "../../src/target/address.ts";
-import type { TlsOptions } from "../../src/target/target.ts";
+import { badTarget, type Upstream } from "../../src/target/target.ts";
 import { Deadline } from "../../src/transport/deadline.ts";
 import { Resolver } from "./dns.ts";
 import { MemoryReader, NetSocket, type WatchReads } from "./netsocket.ts";
 import { alternateFamilies, Race } from "./race.ts";
+import { checkSocketPath } from "./socketpath.ts";
 import { checkTlsNames } from "./tlsnames.ts";
 import { sessionOptions } from "./tlssessions.ts";
+import { removeMarks } from "./tlstexts.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
@@ -54,17 +57,21 @@ export class NetConnector implements Connector {
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
-  /** @throws TypeError for a name server that is not an IP address, and for an unknown TLS option */
+  /** @throws TypeError for a name server that is not an IP address, an unknown TLS option, and a socket path that is too long */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
-    const { dns, tls } = options;
+    const { dns, socketPath, tls } = options;
     this.#options = options;
     this.#parts = parts;
-    if (tls !== undefined) this.checkTls(tls);
+    const wrong = checkSocketPath(socketPath);
+    if (wrong !== undefined) throw badOption("socketPath", wrong);
+    if (tls !== undefined) checkTlsNames(tls, parts.tlsNames ?? []);
     this.#resolver = new Resolver(dns);
   }
 
-  checkTls(tls: TlsOptions): void {
-    checkTlsNames(tls, this.#parts.tlsNames ?? []);
+  checkTarget({ socketPath, tls }: Upstream): void {
+    const wrong = checkSocketPath(socketPath);
+    if (wrong !== undefined) throw badTarget(`unix:${socketPath}`, wrong);
+    if (tls !== undefined) checkTlsNames(tls, this.#parts.tlsNames ?? []);
   }
 
   watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
@@ -172,7 +179,7 @@ function createCreator(
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
-    ...tls,
+    ...(tls && removeMarks(tls)),
     ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
       ? { port: Number(new URL(origin).port) || (secure ? 443 : 80) }

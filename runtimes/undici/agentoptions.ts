@@ -3,6 +3,7 @@ import { badOption } from "../../src/misuse.ts";
 import { checkPoolOptions } from "../../src/options/poolcheck.ts";
 import { fillPoolOptions, type PoolOptions, poolSchema } from "../../src/options/pooloptions.ts";
 import { defaultMaxSockets } from "../sockets/openfiles.ts";
+import { checkSocketPath } from "../sockets/socketpath.ts";
 import { checkTlsNames } from "../sockets/tlsnames.ts";
 
 /**
@@ -50,6 +51,8 @@ export function toAgentOptions(options: PoolOptions = {}): AgentOptions & { conn
   });
   const { maxSockets, keepAliveInitialDelay, tls, socketPath } = filled;
   if (tls !== undefined) checkTlsNames(tls, []);
+  const wrong = checkSocketPath(socketPath);
+  if (wrong !== undefined) throw badOption("socketPath", wrong);
   const connect = {
     ...tls,
     ...(socketPath === undefined ? undefined : { socketPath }),

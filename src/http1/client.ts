@@ -4,7 +4,7 @@ import {
   fillPoolOptions,
   type PoolOptions,
 } from "../options/pooloptions.ts";
-import type { TlsOptions, Upstream } from "../target/target.ts";
+import type { Upstream } from "../target/target.ts";
 import { closeWithin, poolClosed } from "../transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../transport/port.ts";
@@ -165,8 +165,8 @@ export class HttpTransport implements Transport {
     return found.map(({ address }) => address);
   }
 
-  checkTls(tls: TlsOptions): void {
-    this.#connector.checkTls?.(tls);
+  checkTarget(upstream: Upstream): void {
+    this.#connector.checkTarget?.(upstream);
   }
 
   stats(): PoolStats {

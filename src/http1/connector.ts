@@ -1,5 +1,5 @@
 import type { Release } from "../body/memory.ts";
-import type { TlsOptions } from "../target/target.ts";
+import type { TlsOptions, Upstream } from "../target/target.ts";
 
 /** The upstream of the connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
 export interface Destination {
@@ -140,8 +140,8 @@ export interface Connector {
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
   /**
-   * Checks the names of TLS options; left out by a connector that takes any.
-   * @throws TypeError that names an option that it does not know
+   * Checks the TLS options and the socket of a target; left out by a connector that takes any.
+   * @throws TypeError that names what the connector cannot use
    */
-  checkTls?(tls: TlsOptions): void;
+  checkTarget?(upstream: Upstream): void;
 }

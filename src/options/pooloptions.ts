@@ -7,6 +7,7 @@ import {
   object,
   off,
   record,
+  SOCKET_PATH,
   text,
   toggle,
   whole,
@@ -163,7 +164,7 @@ export interface PoolOptions {
   http2?: boolean;
   /** TLS options for upstreams whose target has none. */
   tls?: TlsOptions;
-  /** The path of a Unix domain socket to connect to, for upstreams whose target has none. */
+  /** The path of a Unix domain socket, or on Windows of a named pipe, to connect to, for upstreams whose target has none. */
   socketPath?: string;
 }
 
@@ -203,7 +204,7 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
   },
   http2: { kind: toggle, default: false, aliases: ["allowH2"] },
   tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
-  socketPath: { kind: text(/^\//, 'use a path such as "/run/app.sock"') },
+  socketPath: { kind: text(SOCKET_PATH, 'use a path such as "/run/app.sock"') },
 };
 
 /** Pool options with every default filled in. */

@@ -71,6 +71,9 @@ export const statusCodes: Kind<readonly number[]> = list(
   "use an array of statuses from 400 to 599",
 );
 
+/** Matches an absolute path of a Unix domain socket, or the path of a named pipe on Windows. */
+export const SOCKET_PATH: RegExp = /^(?:\/|\\\\)/;
+
 export function text(form: RegExp, fix?: string): Kind<string> {
   return define((value) => typeof value === "string" && form.test(value), fix, "text");
 }

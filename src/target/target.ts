@@ -1,6 +1,6 @@
 import { badRequest, ProxyError } from "../error.ts";
 import { badOption, quoteInput } from "../misuse.ts";
-import { object, text, toggle } from "../schema/kinds.ts";
+import { object, SOCKET_PATH, text, toggle } from "../schema/kinds.ts";
 import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
 import { isIPAddress } from "./address.ts";
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
@@ -28,7 +28,7 @@ export interface TargetOptions {
    * The URL of the target: the scheme, the authority, and a base path and query to prepend to those of each request.
    */
   url: string | URL;
-  /** The path of a Unix domain socket to connect to instead of the URL's authority. */
+  /** The path of a Unix domain socket, or on Windows of a named pipe, to connect to instead of the URL's authority. */
   socketPath?: string;
   /**
    * The IP address to connect to instead of looking up the URL's host, which stays in `Host` and as the server name in TLS.
@@ -46,7 +46,7 @@ export interface TargetOptions {
 }
 
 /**
- * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with a URL and more options, or an app in
+ * Where to send requests: an `http:` or `https:` URL, `"unix:/path"` (on Windows `unix:\\.\pipe\name`), an object with a URL and more options, or an app in
  * this process, which is any object with a `fetch` method.
  *
  * The server must understand HTTP/1.1, in which a request body of unknown length is sent in chunks, or, with the option
@@ -127,7 +127,7 @@ function parseUncached(target: TargetAddress): Upstream {
   if (isApp(target)) return { ...parseUrl(urlOf(target), {}), app: target };
   if (typeof target === "string" && target.startsWith("unix:")) {
     const socketPath = target.slice("unix:".length);
-    if (!socketPath.startsWith("/")) throw badTarget(target, 'use "unix:/path/to/socket"');
+    if (!SOCKET_PATH.test(socketPath)) throw badTarget(target, 'use "unix:/path/to/socket"');
     return parseUncached({ url: "http://localhost", socketPath });
   }
   if (target instanceof URL || typeof target === "string") return parseUrl(target, {});
@@ -204,7 +204,7 @@ interface Reaching {
     readonly address?: boolean;
     readonly http2?: boolean;
   };
-  checkTls?(tls: TlsOptions): void;
+  checkTarget?(upstream: Upstream): void;
 }
 
 /**
@@ -224,7 +224,9 @@ export function assertReachable(
   if (obstacle !== undefined) {
     throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
   }
-  if (upstream.tls !== undefined) transport.checkTls?.(upstream.tls);
+  if (upstream.tls !== undefined || upstream.socketPath !== undefined) {
+    transport.checkTarget?.(upstream);
+  }
 }
 
 function findObstacle(upstream: Upstream, can: Reaching["capabilities"]): string | undefined {

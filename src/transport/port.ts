@@ -1,4 +1,4 @@
-import type { TlsOptions } from "../target/target.ts";
+import type { Upstream } from "../target/target.ts";
 import type { Send } from "./scope.ts";
 import type { PoolStats } from "./stats.ts";
 
@@ -99,10 +99,10 @@ export interface Transport {
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**
-   * Checks the TLS options of a target before it is used; left out by a transport that takes any.
-   * @throws TypeError that names an option that it does not know
+   * Checks the TLS options and the socket of a target before it is used; left out by a transport that takes any.
+   * @throws TypeError that names what the transport cannot use
    */
-  checkTls?(tls: TlsOptions): void;
+  checkTarget?(upstream: Upstream): void;
   /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**

@@ -37,6 +37,8 @@ const target = "http://127.0.0.1:4000";
 describe("a good file is read", () => {
   test.each([
     ["a.json", `{ "target": "${target}" }`],
+    ["marked.json", `\uFEFF{ "target": "${target}" }`],
+    ["marked.mjs", `\uFEFFexport default { target: "${target}" };`],
     ["a.js", `export default { target: "${target}" };`],
     ["a.mjs", `export default { target: "${target}" };`],
     ["a.cjs", `module.exports = { target: "${target}" };`],
@@ -139,7 +141,7 @@ export default {
 `;
     expect(await problemsOf("c.mjs", source)).toEqual([
       "c.mjs:6: server.prot: there is no such option; did you mean `port`?",
-      'c.mjs:6: server.host: use an address such as "0.0.0.0"',
+      'c.mjs:6: server.host: use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"',
       "c.mjs:3: port: it is an option of the server; write server: { port: … }",
       "c.mjs:4: timout: there is no such option; did you mean `timeout`?",
       "c.mjs:5: maxSockets: it is an option of the pool; write pool: { maxSockets: … }",

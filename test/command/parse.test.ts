@@ -16,6 +16,7 @@ test.each([
   ["a-b.example:443/x", "https://a-b.example:443/x"],
   ["http://a", "http://a"],
   ["unix:/x", "unix:/x"],
+  ["unix:\\\\.\\pipe\\app", "unix:\\\\.\\pipe\\app"],
   ["0", "0"],
   ["70000", "70000"],
   ["localhost", "localhost"],

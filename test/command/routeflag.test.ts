@@ -5,6 +5,10 @@ import { readRoute, splitWords } from "../../command/flags/routeflag.ts";
 test.each([
   ["/api=http://a", { match: ["/api"], options: { target: "http://a" } }],
   ["Shop.Example/=http://a?b=c", { match: ["shop.example/"], options: { target: "http://a?b=c" } }],
+  [
+    "/a='unix:\\\\.\\pipe\\b',unix://./pipe/c",
+    { match: ["/a"], options: { target: ["unix:\\\\.\\pipe\\b", "unix://./pipe/c"] } },
+  ],
   ["/a,b.example=unix:/x", { match: ["/a", "b.example/"], options: { target: "unix:/x" } }],
   [
     `/api=http://a --strip-prefix /api --timeout=5 --no-xfwd --max-sockets 3 --header "x-a: b 'c'"`,

@@ -15,7 +15,7 @@ import { startProgram } from "../helpers/program.ts";
 import { startUpstreams } from "../helpers/upstreams.ts";
 import { until } from "../helpers/wait.ts";
 
-const COMMAND = new URL("../../command/main.ts", import.meta.url).pathname;
+const COMMAND = join(import.meta.dirname, "../../command/main.ts");
 const folder = mkdtempSync(join(tmpdir(), "fetchway-upstreams-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 

@@ -100,7 +100,7 @@ describe("clients keep their upstream", () => {
   });
 });
 
-const COMMAND = new URL("../../command/main.ts", import.meta.url).pathname;
+const COMMAND = join(import.meta.dirname, "../../command/main.ts");
 
 test.each([
   ["node", [COMMAND]],

@@ -29,7 +29,8 @@ function save(name: string, content: string): string {
 
 /** The origin of a page. */
 const app = "https://app.example";
-const [cert, key] = [save("cert.pem", own.cert), save("key.pem", own.key)];
+// The byte order marks are those of editors on Windows.
+const [cert, key] = [save("cert.pem", `\uFEFF${own.cert}`), save("key.pem", `\uFEFF${own.key}`)];
 const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
 echo.on("connection", (socket) =>
   socket.on("message", (data) => socket.send(data, { binary: false })),

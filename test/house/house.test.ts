@@ -1,7 +1,9 @@
 /** Tests that the names of files and functions follow the rules of CONTRIBUTING.md. */
-import { globSync, readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "../..");
 const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
@@ -81,4 +83,46 @@ test("the table of tricks in CONTRIBUTING.md has each file that rests on undocum
   expect(tricks).toEqual(
     expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
   );
+});
+
+describe("on Windows", () => {
+  test("a clone with core.autocrlf has the bytes of the repository", () => {
+    const folder = mkdtempSync(join(tmpdir(), "fetchway-clone-"));
+    try {
+      const [origin, clone] = [join(folder, "origin"), join(folder, "clone")];
+      const git = (...args: string[]): void => {
+        const { status, stderr } = spawnSync("git", args, { encoding: "utf8" });
+        expect(status, stderr).toBe(0);
+      };
+      git("init", "--quiet", origin);
+      copyFileSync(join(root, ".gitattributes"), join(origin, ".gitattributes"));
+      writeFileSync(join(origin, "lines.ts"), "one\ntwo\n");
+      git("-C", origin, "add", ".");
+      const author = ["-c", "user.name=test", "-c", "user.email=test@example.com"];
+      git("-C", origin, ...author, "commit", "--quiet", "--message", "lines");
+      git("-c", "core.autocrlf=true", "clone", "--quiet", origin, clone);
+      expect(readFileSync(join(clone, "lines.ts"), "utf8")).toBe("one\ntwo\n");
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  test("the path of a URL is never the path of a file", () => {
+    // The path of file:///C:/a%20b is /C:/a%20b, which no file has.
+    const all = globSync("{src,runtimes,integrations,command,test,bench}/**/*.ts", { cwd: root });
+    const wrong = all.filter((file) =>
+      /import\.meta\.url\)\.pathname/.test(readFileSync(join(root, file), "utf8")),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test("the npm scripts have no syntax of one shell", () => {
+    for (const manifest of ["package.json", "site/package.json"]) {
+      const { scripts } = JSON.parse(readFileSync(join(root, manifest), "utf8")) as {
+        scripts: Record<string, string>;
+      };
+      // Variables, patterns of files, single quotes, and the shell's own operators; both shells have `&&`.
+      expect(Object.values(scripts).filter((line) => /[$*'`;|<>]|^\w+=/.test(line))).toEqual([]);
+    }
+  });
 });

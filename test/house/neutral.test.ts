@@ -1,11 +1,12 @@
 import { globSync, readFileSync } from "node:fs";
 import { builtinModules } from "node:module";
+import { join } from "node:path";
 import { build, type Plugin } from "esbuild";
 import { defineEnv } from "unenv";
 import { describe, expect, test } from "vitest";
 
-const root = new URL("../../", import.meta.url).pathname;
-const { imports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
+const root = join(import.meta.dirname, "../..");
+const { imports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
   imports: { "#fetchway": Record<string, string> };
 };
 const entries = imports["#fetchway"];
@@ -92,7 +93,7 @@ describe("neutral", () => {
   });
 
   test.each(client)("%s reads nothing from the global object", (file) => {
-    const code = readFileSync(`${root}${file}`, "utf8");
+    const code = readFileSync(join(root, file), "utf8");
     expect(code).not.toMatch(/\bglobalThis\b|getBuiltinModule|\bNodeJS\.|["']node:/);
   });
 
@@ -104,7 +105,7 @@ describe("neutral", () => {
   });
 
   test("the Worker that wrangler builds imports nothing of Node", async () => {
-    const main = /^main = "(.+)"$/m.exec(readFileSync(`${root}wrangler.toml`, "utf8"))?.[1];
+    const main = /^main = "(.+)"$/m.exec(readFileSync(join(root, "wrangler.toml"), "utf8"))?.[1];
     const { packages, free } = await bundle(everythingOf(`./${main}`), ["workerd"]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });

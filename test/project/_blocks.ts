@@ -178,6 +178,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/quickstart.md: In a clone (2)": "it installs a clone",
   "docs/quickstart.md: Deployments":
     "test/project/install.test.ts runs these lines with the packed package, on free ports",
+  "docs/command.md: A socket instead of a port":
+    "it needs nginx; test/command/socket.test.ts runs such a file where nginx is installed",
   "docs/command.md: The log": "it is output; test/command/log.test.ts has the lines",
   "docs/deploy.md: One machine":
     "it needs the user's config file; test/command/workers.test.ts starts such lines",

@@ -449,6 +449,7 @@ describe("what it loads", () => {
     "runtimes/sockets/http2/lostsessions.ts",
     "runtimes/sockets/openfiles.ts",
     "runtimes/sockets/requestchannel.ts",
+    "runtimes/sockets/socketpath.ts",
     "runtimes/sockets/tlsnames.ts",
   ];
 

@@ -2,6 +2,7 @@
 import { createServer } from "node:https";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy } from "../../../runtimes/fetch.ts";
 import { createProxy as createNodeProxy } from "../../../runtimes/node.ts";
@@ -13,7 +14,7 @@ import { startProgram } from "../../helpers/program.ts";
 import { startUpstreams } from "../../helpers/upstreams.ts";
 import { until } from "../../helpers/wait.ts";
 
-const PROGRAM = new URL("_hostnames.program.ts", import.meta.url).pathname;
+const PROGRAM = join(import.meta.dirname, "_hostnames.program.ts");
 
 /** A name server whose records the test sets. */
 class Names {

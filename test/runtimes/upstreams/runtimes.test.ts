@@ -1,9 +1,10 @@
 /** Three upstreams under load on Node, Bun and Deno, of which one is killed, hangs, gets slow, answers 500 or flaps. */
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startProgram } from "../../helpers/program.ts";
 import type { Fault, Outcome } from "./_upstreams.program.ts";
 
-const PROGRAM = new URL("_upstreams.program.ts", import.meta.url).pathname;
+const PROGRAM = join(import.meta.dirname, "_upstreams.program.ts");
 
 describe.each([
   ["node", [PROGRAM]],

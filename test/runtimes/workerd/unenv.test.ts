@@ -2,6 +2,7 @@
  * Workers that are bundled as Nitro's preset for Cloudflare does: unenv replaces Node's modules and globals. None of its
  * polyfills may be in the bundle, and the Worker runs in Miniflare.
  */
+import { join } from "node:path";
 import { build } from "esbuild";
 import { Miniflare, type MiniflareOptions } from "miniflare";
 import { defineEnv } from "unenv";
@@ -9,7 +10,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Upstream } from "../../helpers/upstream.ts";
 import { within } from "../../helpers/wait.ts";
 
-const root = new URL("../../../", import.meta.url).pathname;
+const root = join(import.meta.dirname, "../../..");
 const { env } = defineEnv({ nodeCompat: true });
 const upstream = new Upstream();
 

@@ -34,6 +34,7 @@ describe("parseTarget", () => {
     ["http://a.test:80/", { host: "a.test", basePath: "" }],
     ["http://[::1]:4000", { hostname: "::1", host: "[::1]:4000" }],
     ["unix:/run/app.sock", { origin: "http://localhost", socketPath: "/run/app.sock" }],
+    ["unix:\\\\.\\pipe\\app", { origin: "http://localhost", socketPath: "\\\\.\\pipe\\app" }],
     [
       { url: "http://a.test/b", socketPath: "/s" },
       { socketPath: "/s", basePath: "/b" },
@@ -61,6 +62,7 @@ describe("parseTarget", () => {
     ["wss://a.test", "its scheme must be http: or https:, also for WebSockets"],
     ["http://a.test/#top", "leave out the fragment"],
     ["unix:relative.sock", 'use "unix:/path/to/socket"'],
+    ["unix:\\app", 'use "unix:/path/to/socket"'],
     [{}, "use a URL, or { url, socketPath\\?, tls\\?, http2\\? }"],
     [{ url: "http://a.test", http2: "yes" }, "http2: use true or false"],
     [{ url: "http://a.test", tsl: {} }, "tsl: there is no such option; did you mean `tls`"],

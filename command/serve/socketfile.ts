@@ -1,0 +1,119 @@
+/**
+ * Listening on a Unix domain socket instead of a port, or on a named pipe of Windows, which has no file.
+ *
+ * The runtimes remove the file of a socket when they close it. The file of a process that was killed stays, and keeps the next
+ * one from listening.
+ */
+import { chmodSync, existsSync, lstatSync, rmSync, type Stats } from "node:fs";
+import { connect } from "node:net";
+import { dirname } from "node:path";
+import process from "node:process";
+import type { ServerOptions } from "srvx";
+import { findRefusal } from "../config/problems.ts";
+import type { RouteOptions } from "../flags/severalupstreams.ts";
+import { UsageError } from "../flags/read.ts";
+import { claimName } from "./listeners.ts";
+
+/** Returns the path of `unix:/path`; undefined for a host name or an address. */
+export function readSocketPath(host: string): string | undefined {
+  return host.startsWith("unix:") ? host.slice("unix:".length) : undefined;
+}
+
+/** Returns how the server of each runtime listens on a socket. */
+export function toSocketOptions(
+  path: string,
+): Record<"node" | "bun" | "deno", object> & Pick<ServerOptions, "port"> {
+  const none = { port: undefined, hostname: undefined };
+  return { node: { path }, bun: { unix: path, ...none }, deno: { path, ...none } };
+}
+
+/**
+ * Makes sure that a server can listen on a socket: removes the file that a killed process has left, on which nobody answers.
+ *
+ * Until the socket listens, this process holds a claim: of two commands that start at the same time, the second one would
+ * otherwise remove the file of the first.
+ * @returns what gives the claim up, when the socket listens
+ * @throws UsageError if another process answers, if the file is no socket, or if the path is too long
+ */
+export async function claimSocket(path: string): Promise<() => void> {
+  // A path to listen on has the same limits as that of a target.
+  const wrong = findRefusal({ target: `unix:${path}` });
+  if (wrong !== undefined) throw refuseSocket(path, wrong.replace(/^.*": /s, ""));
+  const file = readStats(path);
+  if (file === undefined) return () => {};
+  if (!file.isSocket())
+    throw refuseSocket(path, "there is a file that is no socket; use another path");
+  const giveUp = await claimName(`${file.dev}:${file.ino}`);
+  try {
+    if (await isAnswered(path)) throw refuseSocket(path, "another process listens there");
+    removeSocket(path);
+    return giveUp;
+  } catch (error) {
+    giveUp();
+    throw error;
+  }
+}
+
+/**
+ * Gives the clients of a socket the address of the loopback interface: like its clients, they are on this machine. So
+ * `trustProxy: ["loopback"]` names a proxy that connects to either.
+ */
+export function nameSocketClients(options: RouteOptions): RouteOptions {
+  return { clientAddress: () => "127.0.0.1", ...options };
+}
+
+/** Sets who may connect: whoever may write to the file. */
+export function setSocketMode(path: string, mode: string | undefined): void {
+  if (mode !== undefined && hasFile) chmodSync(path, Number.parseInt(mode, 8));
+}
+
+/** Removes the file of a socket. */
+export function removeSocket(path: string): void {
+  if (hasFile) rmSync(path, { force: true });
+}
+
+/** Returns why a server cannot listen on a socket. */
+export function explainSocketRefusal(error: unknown, path: string): UsageError {
+  const { code = "", message } = error as Error & { code?: string };
+  switch (code) {
+    case "EADDRINUSE":
+      return refuseSocket(path, "another process listens there");
+    // Node reports EACCES also for a folder that does not exist.
+    case "ENOENT":
+    case "EACCES":
+    case "EPERM":
+      return refuseSocket(
+        path,
+        existsSync(dirname(path))
+          ? "the user of this process may not create it"
+          : "its folder does not exist",
+      );
+    default:
+      return refuseSocket(path, message);
+  }
+}
+
+const hasFile = process.platform !== "win32";
+
+function readStats(path: string): Stats | undefined {
+  return hasFile ? lstatSync(path, { throwIfNoEntry: false }) : undefined;
+}
+
+/** Whether a process listens on a socket. One that is too busy, or that lets others connect only, counts as well. */
+async function isAnswered(path: string): Promise<boolean> {
+  const socket = connect({ path });
+  try {
+    return await new Promise((resolve) => {
+      socket.on("connect", () => resolve(true));
+      socket.on("error", ({ code }: NodeJS.ErrnoException) =>
+        resolve(code !== "ECONNREFUSED" && code !== "ENOENT"),
+      );
+    });
+  } finally {
+    socket.destroy();
+  }
+}
+
+function refuseSocket(path: string, why: string): UsageError {
+  return new UsageError(`--host ${JSON.stringify(`unix:${path}`)}: ${why}`);
+}

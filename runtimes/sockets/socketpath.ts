@@ -1,0 +1,19 @@
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+const { process } = globalThis as unknown as { process: { readonly platform: string } };
+
+/** The bytes of a path that fit into an address (`sun_path`), which ends with a NUL. Windows has named pipes instead. */
+const LIMITS: Readonly<Record<string, number>> = { linux: 107, win32: Infinity };
+const LIMIT_ELSEWHERE = 103;
+
+/**
+ * Checks the length of the path of a Unix domain socket. The system refuses a longer one with each connection.
+ * @returns what is wrong and the limit; undefined for a path that can be connected to
+ */
+export function checkSocketPath(path: string | undefined): string | undefined {
+  const limit = LIMITS[process.platform] ?? LIMIT_ELSEWHERE;
+  // A path has at most three bytes for each UTF-16 code unit.
+  if (path === undefined || path.length * 3 <= limit) return undefined;
+  const { length } = new TextEncoder().encode(path);
+  if (length <= limit) return undefined;
+  return `use a shorter path: it has ${length} bytes, and the address of a socket takes ${limit}`;
+}
