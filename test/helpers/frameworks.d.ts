@@ -47,3 +47,41 @@ declare module "@tanstack/react-router" {
 declare module "*/app.module.ts" {
   export const AppModule: new () => object;
 }
+
+declare module "@hapi/hapi" {
+  import type { IncomingMessage, Server, ServerResponse } from "node:http";
+
+  interface Request {
+    readonly path: string;
+    readonly raw: { readonly req: IncomingMessage; readonly res: ServerResponse };
+  }
+  interface Toolkit {
+    readonly continue: symbol;
+    readonly abandon: symbol;
+  }
+  export function server(options: { port: number; debug: { request: string[] } }): {
+    readonly listener: Server;
+    ext(event: "onRequest", method: (request: Request, h: Toolkit) => unknown): void;
+    start(): Promise<void>;
+  };
+}
+
+declare module "elysia" {
+  type Handler = (context: { request: Request; server: object | null }) => Promise<Response>;
+  export class Elysia {
+    all(path: string, handler: Handler, hook: { parse: "none" }): this;
+    listen(port: number): this;
+  }
+}
+
+interface NuxtEvent {
+  readonly node: {
+    readonly req: import("node:http").IncomingMessage;
+    readonly res: import("node:http").ServerResponse;
+  };
+}
+/** Nuxt and Nitro 2 import these functions of h3 1 by themselves. */
+declare function defineEventHandler(
+  handler: (event: NuxtEvent) => Promise<Response | void>,
+): object;
+declare function toWebRequest(event: NuxtEvent): Request;

@@ -44,9 +44,16 @@ async function expectForwarding(
   expect([redirect.status, redirect.headers.get("location")]).toEqual([302, "/api/login"]);
 }
 
-test("Koa", async () => {
+test.each([
+  ["Koa", {}],
+  ["Fastify", { "{ logger: true }": "" }],
+])("%s", async (name, replaced) => {
   const port = await findPort();
-  await importBlock("docs/frameworks.md: Koa", { ...toUpstream(), "3000": `${port}` });
+  await importBlock(`docs/frameworks.md: ${name}`, {
+    ...toUpstream(),
+    ...replaced,
+    "3000": `${port}`,
+  });
   const ask = (path: string, init?: RequestInit): Promise<Response> =>
     fetch(`http://127.0.0.1:${port}${path}`, init);
   await expectForwarding(ask);

@@ -37,7 +37,8 @@ const FEATURES: Feature[] = [
     name: "a client's disconnection aborts the upstream request",
     says: {
       Deno: "yes, except after an upload in several packets",
-      Workers: "with the flag `enable_request_signal`; after a FIN, at the next write",
+      Workers:
+        "with the flag `enable_request_signal`; after a FIN, at the next write; never in `wrangler dev`",
     },
     gaps: [
       "a client that disconnects after an upload in several packets does not stop the upstream request",

@@ -9,7 +9,6 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import express from "express";
-import { fastify as createFastify, type FastifyInstance } from "fastify";
 import { H3 } from "h3";
 import { Hono } from "hono";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
@@ -38,7 +37,6 @@ interface Names {
   app: H3;
   hono: Hono;
   expressApp: ReturnType<typeof express>;
-  fastify: FastifyInstance;
   server: Server;
 }
 let names: Names;
@@ -59,7 +57,6 @@ beforeEach(() => {
     app: new H3(),
     hono: new Hono(),
     expressApp: express(),
-    fastify: createFastify(),
     server,
   };
   const answer = (text: string) => ({ fetch: () => Promise.resolve(new Response(text)) });
@@ -156,14 +153,6 @@ test("quickstart: options that do not change", async () => {
   for (const { headers } of [mounted, used]) expect(headers.get("location")).toBe("/api/login");
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/x", "/x"]);
   expect(upstream.calls.at(-1)?.get("x-app")).toBe("shop");
-});
-
-test("quickstart: Fastify", async () => {
-  await importBlock("docs/quickstart.md: Fastify");
-  const origin = await names.fastify.listen({ port: 0, host: "127.0.0.1" });
-  ending.push(() => names.fastify.close());
-  const json = { method: "POST", body: '{"a":1}', headers: { "content-type": "application/json" } };
-  expect(await (await fetch(`${origin}/x`, json)).text()).toBe('{"a":1}');
 });
 
 test("bodies: HTML gets a banner, and JSON loses a field", async () => {

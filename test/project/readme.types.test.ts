@@ -12,7 +12,6 @@ const NAMES = `
 import type { KeyObject } from "node:crypto";
 import type { Server } from "node:http";
 import type * as express from "express";
-import type { FastifyInstance } from "fastify";
 import type * as h3 from "h3";
 import type { Hono } from "hono";
 import type * as srvx from "srvx";
@@ -32,7 +31,6 @@ declare global {
   const app: h3.H3;
   const hono: Hono;
   const expressApp: ReturnType<typeof express.default>;
-  const fastify: FastifyInstance;
   const room: string;
   const env: {
     SERVICE: { fetch(request: Request): Promise<Response> };

@@ -1,0 +1,233 @@
+/** The apps of the matrix. Their code is the code blocks of README and docs/. */
+import { blocks } from "../project/_blocks.ts";
+
+export interface App {
+  /** The packages to install, in their newest versions. The table shows the version of the first one. */
+  readonly packages: readonly string[];
+  /** The app's files: a text, or the place of a block. */
+  readonly files: Readonly<Record<string, string | { place: string }>>;
+  /** Texts of the blocks, each with what replaces it. */
+  readonly replaced?: Readonly<Record<string, string>>;
+  /** Programs of the app, or the project's Node or Bun. The port is in the variable PORT, and in place of an argument PORT. */
+  readonly build?: readonly (readonly string[])[];
+  readonly start: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** The configuration that TypeScript checks the app with; by default, one for Node. */
+  readonly types?: string;
+  /** The way in which other code than the page's takes WebSockets. */
+  readonly webSockets?: string;
+}
+
+/** The target in the blocks. */
+export const TARGET = "http://127.0.0.1:4000";
+
+const page = (heading: string): { place: string } => ({ place: `docs/frameworks.md: ${heading}` });
+const readme = (number: number): { place: string } => ({
+  place: `README.md: In your framework${number === 1 ? "" : ` (${number})`}`,
+});
+const PROXY = "proxy.ts";
+const onNode = (...packages: string[]): Pick<App, "packages" | "start"> => ({
+  packages,
+  start: ["node", PROXY],
+});
+const VITE = ["vite", "--host", "127.0.0.1", "--strictPort", "--port", "PORT"];
+/** The tag "latest" is 3.0.0, which has no rules. */
+const NITRO = "nitro@3.0.260903-beta";
+const REACT = ["react", "react-dom", "@types/react"];
+
+export const apps: Readonly<Record<string, App>> = {
+  Express: {
+    ...onNode("express", "@types/express"),
+    files: { [PROXY]: readme(3) },
+    webSockets: "with `attach`",
+  },
+  NestJS: {
+    packages: [
+      "@nestjs/core",
+      "@nestjs/common",
+      "@nestjs/platform-express",
+      "reflect-metadata",
+      "rxjs",
+    ],
+    files: {
+      [PROXY]: page("NestJS"),
+      "app.module.ts": `import { Module } from "@nestjs/common";
+export class AppModule {}
+Module({})(AppModule);
+`,
+    },
+    replaced: { '"/live"': '"/api"', '"/live/"': '"/api/"' },
+    start: ["node", PROXY],
+  },
+  Koa: { ...onNode("koa", "@types/koa"), files: { [PROXY]: page("Koa") } },
+  Fastify: { ...onNode("fastify"), files: { [PROXY]: page("Fastify") } },
+  Hapi: { ...onNode("@hapi/hapi"), files: { [PROXY]: page("Hapi") } },
+  h3: { ...onNode("h3"), files: { [PROXY]: readme(1) }, webSockets: "with `plugin`" },
+  "Hono on Node": {
+    ...onNode("hono", "@hono/node-server"),
+    files: { [PROXY]: readme(2) },
+    webSockets: "with `attach`",
+  },
+  "Hono on Bun": {
+    packages: ["hono"],
+    files: { [PROXY]: page("Elysia, and Hono on Bun (2)") },
+    start: ["bun", PROXY],
+  },
+  Elysia: {
+    packages: ["elysia"],
+    files: { [PROXY]: page("Elysia, and Hono on Bun") },
+    start: ["bun", PROXY],
+  },
+  Nuxt: {
+    packages: ["nuxt"],
+    files: { "server/routes/api/[...].ts": page("Nuxt"), "nuxt.config.ts": "export default {};\n" },
+    build: [["nuxt", "build"]],
+    start: ["node", ".output/server/index.mjs"],
+    types: ".nuxt/tsconfig.server.json",
+  },
+  "Nuxt on Workers": {
+    packages: ["nuxt", "wrangler"],
+    files: {
+      "server/routes/api/[...].ts": page("Nuxt (2)"),
+      "nuxt.config.ts": "export default {};\n",
+    },
+    build: [["nuxt", "build", "--preset", "cloudflare_module"]],
+    start: [
+      "wrangler",
+      "dev",
+      ".output/server/index.mjs",
+      "--assets",
+      ".output/public",
+      "--ip",
+      "127.0.0.1",
+      "--port",
+      "PORT",
+    ],
+    types: ".nuxt/tsconfig.server.json",
+  },
+  "Nitro, a rule": {
+    packages: [NITRO],
+    files: { "nitro.config.ts": page("Nitro") },
+    build: [["nitro", "build"]],
+    start: ["node", ".output/server/index.mjs"],
+  },
+  "Nitro, in Vite": {
+    packages: [NITRO, "vite"],
+    files: {
+      "vite.config.ts": page("Nitro (2)"),
+      "server.ts": 'export default { fetch: () => new Response("app") };\n',
+    },
+    replaced: { '"/live"': '"/api"' },
+    start: VITE,
+  },
+  Next: {
+    packages: ["next", ...REACT, "typescript"],
+    files: {
+      "app/api/[...path]/route.ts": page("Next"),
+      "app/layout.tsx":
+        "export default ({ children }: { children: React.ReactNode }) => <html><body>{children}</body></html>;\n",
+      "app/page.tsx": "export default () => <p>page</p>;\n",
+    },
+    build: [["next", "build"]],
+    start: ["next", "start"],
+    types: "tsconfig.json",
+  },
+  SvelteKit: {
+    packages: [
+      "@sveltejs/kit",
+      "@sveltejs/adapter-node",
+      "@sveltejs/vite-plugin-svelte",
+      "svelte",
+      "vite",
+      "typescript",
+    ],
+    files: {
+      "src/routes/api/[...path]/+server.ts": page("SvelteKit"),
+      "src/app.html": "<html><head>%sveltekit.head%</head><body>%sveltekit.body%</body></html>\n",
+      "tsconfig.json": '{ "extends": "$app/tsconfig", "include": ["src"] }\n',
+      "vite.config.ts": `import adapter from "@sveltejs/adapter-node";
+import { sveltekit } from "@sveltejs/kit/vite";
+export default { plugins: [sveltekit({ adapter: adapter() })] };
+`,
+    },
+    build: [
+      ["svelte-kit", "sync"],
+      ["vite", "build"],
+    ],
+    start: ["node", "build/index.js"],
+    env: { BODY_SIZE_LIMIT: "Infinity" },
+  },
+  Astro: {
+    packages: ["astro", "@astrojs/node"],
+    files: {
+      "src/pages/api/[...path].ts": page("Astro"),
+      "astro.config.mjs": `import node from "@astrojs/node";
+export default { output: "server", adapter: node({ mode: "standalone" }) };
+`,
+      "tsconfig.json": '{ "extends": "astro/tsconfigs/strict" }\n',
+    },
+    build: [["astro", "build"]],
+    start: ["node", "dist/server/entry.mjs"],
+    types: "tsconfig.json",
+  },
+  "React Router": {
+    packages: ["@react-router/serve", "@react-router/dev", "vite", "isbot", ...REACT],
+    files: {
+      "app/routes/api.ts": page("React Router"),
+      "app/routes.ts": `import { route } from "@react-router/dev/routes";
+export default [route("api/*", "routes/api.ts")];
+`,
+      "app/root.tsx": `import { Outlet } from "react-router";
+export default () => <html><body><Outlet /></body></html>;
+`,
+      "vite.config.ts": `import { reactRouter } from "@react-router/dev/vite";
+export default { plugins: [reactRouter()] };
+`,
+    },
+    build: [["react-router", "build"]],
+    start: ["react-router-serve", "build/server/index.js"],
+  },
+  "TanStack Start": {
+    packages: [
+      "@tanstack/react-start",
+      "@tanstack/react-router",
+      "vite",
+      "@vitejs/plugin-react",
+      ...REACT,
+    ],
+    files: {
+      "src/routes/api.$.ts": page("TanStack Start"),
+      "src/routes/__root.tsx": `import { createRootRoute } from "@tanstack/react-router";
+export const Route = createRootRoute({ component: () => <html><body>page</body></html> });
+`,
+      "src/router.tsx": `import { createRouter } from "@tanstack/react-router";
+import { routeTree } from "./routeTree.gen";
+export const getRouter = () => createRouter({ routeTree });
+`,
+      "vite.config.ts": `import { tanstackStart } from "@tanstack/react-start/plugin/vite";
+import react from "@vitejs/plugin-react";
+export default { plugins: [tanstackStart(), react()] };
+`,
+    },
+    build: [["vite", "build"]],
+    start: ["srvx", "--prod", "-s", "../client", "dist/server/server.js"],
+  },
+  "Vite, dev server": {
+    packages: ["vite"],
+    files: { "vite.config.ts": page("Vite") },
+    start: VITE,
+  },
+  "Workers, `wrangler dev`": {
+    packages: ["wrangler"],
+    files: { [PROXY]: readme(4) },
+    start: ["wrangler", "dev", PROXY, "--ip", "127.0.0.1", "--port", "PORT"],
+  },
+};
+
+/** Returns the text of a file of an app. */
+export function textOf(file: App["files"][string]): string {
+  if (typeof file === "string") return file;
+  const block = blocks.find(({ place }) => place === file.place);
+  if (block === undefined) throw new Error(`there is no block ${file.place}`);
+  return block.code;
+}
