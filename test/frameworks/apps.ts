@@ -31,7 +31,7 @@ const onNode = (...packages: string[]): Pick<App, "packages" | "start"> => ({
   start: ["node", PROXY],
 });
 const VITE = ["vite", "--host", "127.0.0.1", "--strictPort", "--port", "PORT"];
-/** The tag "latest" is 3.0.0, which has no rules. */
+/** The tag `latest` is 3.0.0, whose rules do not take another handler. */
 const NITRO = "nitro@3.0.260903-beta";
 const REACT = ["react", "react-dom", "@types/react"];
 
@@ -105,16 +105,22 @@ Module({})(AppModule);
     ],
     types: ".nuxt/tsconfig.server.json",
   },
+  Nitro: {
+    packages: ["nitro"],
+    files: { "routes/api/[...path].ts": page("Nitro"), "nitro.config.ts": "export default {};\n" },
+    build: [["nitro", "build"]],
+    start: ["node", ".output/server/index.mjs"],
+  },
   "Nitro, a rule": {
     packages: [NITRO],
-    files: { "nitro.config.ts": page("Nitro") },
+    files: { "nitro.config.ts": page("Nitro (2)") },
     build: [["nitro", "build"]],
     start: ["node", ".output/server/index.mjs"],
   },
   "Nitro, in Vite": {
     packages: [NITRO, "vite"],
     files: {
-      "vite.config.ts": page("Nitro (2)"),
+      "vite.config.ts": page("Nitro (3)"),
       "server.ts": 'export default { fetch: () => new Response("app") };\n',
     },
     replaced: { '"/live"': '"/api"' },

@@ -11,7 +11,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import { buffer, text } from "node:stream/consumers";
-import { gzipSync } from "node:zlib";
+import { createGunzip, gzipSync } from "node:zlib";
 import { WebSocket, WebSocketServer } from "ws";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
@@ -229,7 +229,12 @@ export const checks: Readonly<Record<string, Check>> = {
       headers: { accept: "text/event-stream", "accept-encoding": "gzip" },
     });
     request.end();
-    const first = answerTo(request).then((response) => once(response, "data"));
+    const first = answerTo(request).then((response) => {
+      const isCoded = response.headers["content-encoding"] === "gzip";
+      // The first chunk may be the head of a compressed body, and nothing of the event.
+      const events = isCoded ? response.pipe(createGunzip().on("error", () => {})) : response;
+      return once(events, "data");
+    });
     const isHeld = await within(first, "the first event", 8000).then(
       () => false,
       () => true,

@@ -198,44 +198,43 @@ async function runApp(name: string, app: App): Promise<string[]> {
   return [`${name} ${versionOf(folder, app)}`, ...cells];
 }
 
-/** Returns the rows of the page's table, by the name of their app. */
-function readRows(table: string): Map<string, string[]> {
-  const rows = table.split("\n").map((line) => line.split("|").slice(1, -1));
-  const cells = rows.map((row) => row.map((cell) => cell.trim()));
-  return new Map(
-    Object.keys(apps).flatMap((name) => {
-      const row = cells.find(([first = ""]) => first.startsWith(`${name} `));
-      return row === undefined ? [] : [[name, row]];
-    }),
+/** Puts the row of an app into the page's table, and returns whether a cell is other than before. */
+function writeRow(name: string, row: string[]): boolean {
+  const text = readFileSync(page, "utf8");
+  const [, open = "", table = "", close = ""] = MARKED.exec(text) ?? [];
+  const lines = table.split("\n").map((line) => line.split("|").slice(1, -1));
+  const cells = lines.map((line) => line.map((cell) => cell.trim()));
+  const rows = new Map(
+    Object.keys(apps).map((each) => [
+      each,
+      cells.find(([first = ""]) => first.replace(/ \S+$/, "") === each),
+    ]),
   );
+  const before = rows.get(name) ?? [];
+  rows.set(name, row);
+  const shown = [...rows.values()].filter((each) => each !== undefined);
+  const updated = toTable([["", ...Object.keys(checks), "types"], ...shown]);
+  writeFileSync(
+    page,
+    text.replace(MARKED, () => `${open}\n${updated}${close}`),
+  );
+  return before.slice(1).join() !== row.slice(1).join();
 }
 
 mkdirSync(scratch, { recursive: true });
 npm(root, "run", "build");
 const packed = npm(root, "pack", "--ignore-scripts", "--pack-destination", scratch);
 const tarball = join(scratch, packed.trim());
-const text = readFileSync(page, "utf8");
-const rows = readRows(MARKED.exec(text)?.[2] ?? "");
 let isChanged = false;
 for (const [name, app] of chosen) {
   try {
     const row = await runApp(name, app);
-    isChanged ||= row.slice(1).join() !== rows.get(name)?.slice(1).join();
-    rows.set(name, row);
+    isChanged = writeRow(name, row) || isChanged;
     console.log(row.join(" | "));
   } catch (error) {
     isChanged = true;
     console.error(`${name}: ${describe(error)}`);
   }
 }
-const sorted = Object.keys(apps).flatMap((name) => {
-  const row = rows.get(name);
-  return row === undefined ? [] : [row];
-});
-const table = toTable([["", ...Object.keys(checks), "types"], ...sorted]);
-writeFileSync(
-  page,
-  text.replace(MARKED, (_, open: string, __, close: string) => `${open}\n${table}${close}`),
-);
 if (values.folder === undefined) rmSync(scratch, { recursive: true });
 process.exitCode = isChanged ? 1 : 0;

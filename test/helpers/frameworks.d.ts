@@ -19,6 +19,10 @@ declare module "nitro" {
   export function defineConfig(config: Config): Config;
 }
 
+declare module "nitro/h3" {
+  export function defineHandler(handler: (event: { req: Request }) => Promise<Response>): object;
+}
+
 declare module "nitro/vite" {
   export function nitro(): { name: string };
 }

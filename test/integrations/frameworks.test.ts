@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { proxy as ruleHandler } from "../../integrations/rules.ts";
 import { expectAllRun, importBlock } from "../project/_blocks.ts";
 import { listen, serve } from "../helpers/serve.ts";
-import { Upstream } from "../helpers/upstream.ts";
+import { echo, Upstream } from "../helpers/upstream.ts";
 import { within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
 
@@ -45,19 +45,40 @@ async function expectForwarding(
 }
 
 test.each([
-  ["Koa", {}],
-  ["Fastify", { "{ logger: true }": "" }],
-])("%s", async (name, replaced) => {
+  [
+    "Koa",
+    "const app = new Koa();",
+    `const app = new Koa();
+    app.use(async (ctx, next) => {
+      ctx.set("x-earlier", "field");
+      try { await next(); } catch ({ message }) { ctx.status = 500; ctx.body = message; }
+    });`,
+  ],
+  [
+    "Fastify",
+    "const fastify = createFastify({ logger: true });",
+    `const fastify = createFastify();
+    fastify.addHook("onRequest", async (_, reply) => void reply.header("x-earlier", "field"));
+    fastify.setErrorHandler(({ message }, _, reply) => reply.code(500).send(message));`,
+  ],
+])("%s, with earlier fields, and with its error page for an exception", async (name, app, own) => {
   const port = await findPort();
   await importBlock(`docs/frameworks.md: ${name}`, {
-    ...toUpstream(),
-    ...replaced,
+    [`"${TARGET}"`]: `({ url }) => {
+      if (url.endsWith("/throw")) throw new Error("thrown");
+      return "${upstream.url}";
+    }`,
+    [app]: own,
     "3000": `${port}`,
   });
   const ask = (path: string, init?: RequestInit): Promise<Response> =>
     fetch(`http://127.0.0.1:${port}${path}`, init);
   await expectForwarding(ask);
   expect((await ask("/elsewhere")).status).toBe(404);
+  upstream.script = echo;
+  const [forwarded, thrown] = [await ask("/api/x"), await ask("/api/throw")];
+  for (const { headers } of [forwarded, thrown]) expect(headers.get("x-earlier")).toBe("field");
+  expect([thrown.status, await thrown.text()]).toEqual([500, "thrown"]);
 });
 
 type Handler = (context: {
@@ -130,7 +151,7 @@ test("Nitro: the rules forward with the handler that takes the place of h3's", a
   type Rules = Parameters<typeof routeRules>[0];
   const { default: config } = await importBlock<{
     default: { alias: Record<string, string>; routeRules: Rules };
-  }>("docs/frameworks.md: Nitro", {
+  }>("docs/frameworks.md: Nitro (2)", {
     'import { defineConfig } from "nitro";': "const defineConfig = (config: object) => config;",
     "http://127.0.0.1:4000": upstream.url,
     "http://127.0.0.1:4001": upstream.url,

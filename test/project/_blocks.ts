@@ -138,7 +138,7 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/frameworks.md: Koa",
     "docs/frameworks.md: Fastify",
     "docs/frameworks.md: Next",
-    "docs/frameworks.md: Nitro",
+    "docs/frameworks.md: Nitro (2)",
     "docs/frameworks.md: SvelteKit",
     "docs/frameworks.md: Astro",
     "docs/frameworks.md: React Router",
@@ -202,5 +202,6 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/frameworks.md: Elysia, and Hono on Bun (2)": IN_MATRIX,
   "docs/frameworks.md: Nuxt": IN_MATRIX,
   "docs/frameworks.md: Nuxt (2)": IN_MATRIX,
-  "docs/frameworks.md: Nitro (2)": IN_MATRIX,
+  "docs/frameworks.md: Nitro": IN_MATRIX,
+  "docs/frameworks.md: Nitro (3)": IN_MATRIX,
 };

@@ -31,8 +31,12 @@ class Body {
   }
 }
 
-async function open(t: Tools, head: string): Promise<[body: Body, call: Call, head: ResponseHead]> {
-  t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n`);
+async function open(
+  t: Tools,
+  head: string,
+  first = "",
+): Promise<[body: Body, call: Call, head: ResponseHead]> {
+  t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n${first}`);
   const client = await t.connect();
   client.send(request("GET", "/"));
   const received = await client.readHead();
@@ -57,6 +61,15 @@ async function expectStepwise(
 }
 
 export const streams = {
+  async "a response body that is still arriving keeps its Content-Length"(t: Tools): Promise<void> {
+    const [body, call, head] = await open(t, "Content-Length: 11", "first ");
+    expect(head.all("content-length")).toEqual(["11"]);
+    await body.reach("first ");
+    call.write("other");
+    await body.reach("first other");
+    await body.end();
+  },
+
   async "response headers arrive before the first byte of a chunked body, and chunks one by one"(
     t: Tools,
   ): Promise<void> {
