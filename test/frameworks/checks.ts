@@ -60,7 +60,8 @@ export class Upstream {
   }
 
   /** Ends the server and all connections, so that a connection to it is refused. */
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#server.listening) return;
     const closed = once(this.#server, "close");
     this.#server.close();
     this.#server.closeAllConnections();
@@ -306,7 +307,7 @@ export const checks: Readonly<Record<string, Check>> = {
   },
 
   async "dead upstream"(app) {
-    await app.upstream.close();
+    await app.upstream[Symbol.asyncDispose]();
     const { response } = await ask(app, `${MOUNT}/dead`);
     response.resume();
     return response.statusCode === 502 ? "yes" : String(response.statusCode);

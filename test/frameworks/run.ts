@@ -121,7 +121,7 @@ function versionOf(folder: string, { packages: [first = ""] }: App): string {
   return (JSON.parse(manifest) as { version: string }).version;
 }
 
-function checkTypes(folder: string, { types = "tsconfig.json" }: App): string {
+async function checkTypes(folder: string, { types = "tsconfig.json" }: App): Promise<string> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   run(folder, process.execPath, [tsc, "--noEmit", "-p", types, "--pretty", "false"]);
   return "yes";
@@ -161,7 +161,7 @@ function describe(error: unknown): string {
 /** Runs an app with all checks, and returns the row of the table. */
 async function runApp(name: string, app: App): Promise<string[]> {
   const folder = join(scratch, name.toLowerCase().replaceAll(/\W+/g, "-"));
-  const upstream = new Upstream();
+  await using upstream = new Upstream();
   const cells: string[] = [];
   const note = (title: string, error: unknown): string => {
     console.error(`${name}, ${title}: ${describe(error)}`);
@@ -190,11 +190,7 @@ async function runApp(name: string, app: App): Promise<string[]> {
   } catch (error) {
     throw new Error(`${String(error)}\n${program.output()}`, { cause: error });
   }
-  try {
-    cells.push(checkTypes(folder, app));
-  } catch (error) {
-    cells.push(note("types", error));
-  }
+  cells.push(await checkTypes(folder, app).catch((error: unknown) => note("types", error)));
   return [`${name} ${versionOf(folder, app)}`, ...cells];
 }
 
