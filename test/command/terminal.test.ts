@@ -7,7 +7,7 @@ import process from "node:process";
 import { isatty } from "node:tty";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { obeySignals } from "../../command/serve/signals.ts";
-import { programs, upstream } from "./_command.ts";
+import { programs as runs, upstream } from "./_command.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { until } from "../helpers/wait.ts";
 
@@ -16,10 +16,29 @@ vi.mock("node:tty", { spy: true });
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
+const programs: Program[] = [];
+// The command is in a session of its own, in which it may outlive the program that has the terminal.
+afterEach(() => {
+  for (const program of programs.splice(0)) {
+    const [, pid] = /^process (\d+)$/m.exec(program.output()) ?? [];
+    if (pid === undefined || /^exit code /m.test(program.output())) continue;
+    try {
+      process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  }
+});
+
+function startInTerminal(...command: readonly string[]): Program {
+  const program = startProgram("bun", ["test/command/_terminal.program.ts", ...command]);
+  programs.push(program);
+  return program;
+}
+
 /** Starts the command in a terminal. */
-function start(runtime: keyof typeof programs, ...args: readonly string[]): Program {
-  const command = [...programs[runtime], "command/main.ts", "--port=0", ...args];
-  return startProgram("bun", ["test/command/_terminal.program.ts", ...command]);
+function start(runtime: keyof typeof runs, ...args: readonly string[]): Program {
+  return startInTerminal(...runs[runtime], "command/main.ts", "--port=0", ...args);
 }
 
 function saveConfig(): string {
@@ -81,14 +100,8 @@ test("a command that uses no terminal outlives the one that it was started in", 
   const output = join(folder, "output");
   // As with nohup: Node no longer ignores the signal that its parent has ignored.
   const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
-  const command = [...programs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
-  await using program = startProgram("bun", [
-    "test/command/_terminal.program.ts",
-    "sh",
-    "-c",
-    line,
-    ...command,
-  ]);
+  const command = [...runs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
+  await using program = startInTerminal("sh", "-c", line, ...command);
   const read = (): string => readFileSync(output, { encoding: "utf8", flag: "a+" });
   await until(() => listens.test(read()), "the start");
   program.signal("SIGUSR2");
