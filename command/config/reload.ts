@@ -3,26 +3,28 @@ import { basename } from "node:path";
 import type { Config } from "../config.ts";
 import { UsageError } from "../flags/read.ts";
 import type { Router } from "../serve/routes.ts";
+import { runAgain } from "../serve/runagain.ts";
 import { tell } from "../serve/tell.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
 import { isSame, type Settings } from "./settings.ts";
-import { watchConfig } from "./watchconfig.ts";
+import { watchFiles } from "./watchfiles.ts";
 
 /** The options of the server that are read again. */
 const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
 
 /**
- * Reads a config file again when it changes, and on SIGHUP, and gives its routes to the router. If the file is wrong, or has
- * no route left, everything stays as it is.
+ * Reads a config file again when it changes, and gives its routes to the router. If the file is wrong, or has no route left,
+ * everything stays as it is.
  * @param compose makes settings of the file and the flags
+ * @returns a function that reads the file again whether it has changed or not
  */
 export function reloadConfig(
   path: string,
   settings: Settings,
   compose: (file: Config) => Settings,
   router: Pick<Router, "update">,
-): void {
+): () => void {
   const name = basename(path);
   let current = settings;
 
@@ -41,7 +43,7 @@ export function reloadConfig(
     current = { server: current.server, routes: next.routes };
   }
 
-  watchConfig(path, async () => {
+  const reload = runAgain(async () => {
     try {
       await apply();
     } catch (error) {
@@ -49,6 +51,8 @@ export function reloadConfig(
       console.error(`fetchway: ${name} is not applied: the routes stay as they are`);
     }
   });
+  watchFiles([path], reload);
+  return reload;
 }
 
 /**

@@ -52,7 +52,7 @@ export interface ListenOptions {
   /**
    * The number of worker processes that share the port; `"auto"` for one for each core. `1` is this process alone. Only Node
    * can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the workers one after
-   * another, and so does a change of the config file.
+   * another, and so does a change of the config file or of the certificate.
    *
    * Each worker has connections, caches and upstream states of its own: limits of the pool, such as `maxSockets`, count for
    * each worker. `maxConnections` and `maxPerAddress` are divided among them.
@@ -112,8 +112,8 @@ export const listenFlags: Flags<ListenOptions> = {
 /** The options about TLS, on both sides, and about browsers. */
 export interface SecurityOptions {
   /**
-   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. SIGHUP
-   * reads it again. It needs `key`.
+   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. It is read
+   * again when it changes, and on SIGHUP, where the runtime can. It needs `key`.
    */
   cert?: string;
   /** The file of the private key of `cert`, in PEM and not encrypted. */
@@ -159,7 +159,7 @@ const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
 export const securityFlags: Flags<SecurityOptions> = {
   heading: "TLS and browsers",
   flags: {
-    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; SIGHUP reads the file again" },
+    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; read again when it changes" },
     key: { value: "<file>", help: "the private key of --cert" },
     ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
     insecure: "accept any certificate of an upstream",

@@ -37,6 +37,7 @@ export interface Repetition<T> {
 interface Kind<T> {
   last: T;
   count: number;
+  /** When the first was shown or the last sum, on the clock of `performance.now()`. */
   since: number;
   wait: number;
 }
@@ -46,7 +47,7 @@ interface Kind<T> {
  * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its
  * next failure is shown at once again.
  */
-export class FailureLog<T extends { readonly time: number }> {
+export class FailureLog<T> {
   readonly #show: (failed: T) => void;
   readonly #sum: (repetition: Repetition<T>) => void;
   readonly #keyOf: (failed: T) => string;
@@ -64,9 +65,9 @@ export class FailureLog<T extends { readonly time: number }> {
     this.#sum = sum;
   }
 
-  add(failed: T): void {
+  /** @param now the time on the clock of `performance.now()`, which does not jump as that of the system may */
+  add(failed: T, now: number = performance.now()): void {
     const key = this.#keyOf(failed);
-    const { time } = failed;
     const isKnown = this.#kinds.has(key) || this.#kinds.size < MOST_KINDS;
     const kind = this.#kinds.get(isKnown ? key : "");
     if (kind !== undefined) {
@@ -75,8 +76,8 @@ export class FailureLog<T extends { readonly time: number }> {
       return;
     }
     this.#show(failed);
-    this.#kinds.set(isKnown ? key : "", { last: failed, count: 0, since: time, wait: FIRST_WAIT });
-    this.#timer ??= setInterval(() => this.tick(Date.now()), FIRST_WAIT).unref();
+    this.#kinds.set(isKnown ? key : "", { last: failed, count: 0, since: now, wait: FIRST_WAIT });
+    this.#timer ??= setInterval(() => this.tick(performance.now()), FIRST_WAIT).unref();
   }
 
   /** @internal Shows the sums that are due. */
@@ -93,7 +94,8 @@ export class FailureLog<T extends { readonly time: number }> {
 
   /** Shows all sums, when the process ends. */
   flush(): void {
-    for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, Date.now());
+    const now = performance.now();
+    for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, now);
   }
 
   #sumUp(key: string, kind: Kind<T>, now: number): void {

@@ -1,13 +1,16 @@
 /** The certificates of the command: its own, and those that it trusts. */
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
-import process from "node:process";
 import { createSecureContext } from "node:tls";
 import type { TlsOptions } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
 import type { Server } from "srvx";
+import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { tell } from "./tell.ts";
+
+/** Milliseconds in which the second file of a certificate and its key follows the first. */
+const PAIR_TIME = 5000;
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
 export interface CertificateTexts {
@@ -15,7 +18,8 @@ export interface CertificateTexts {
   readonly key: string;
 }
 
-interface Paths {
+/** The paths of a certificate and its key. */
+export interface CertificatePaths {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
 }
@@ -25,7 +29,7 @@ interface Paths {
  * @returns undefined if neither file is given
  * @throws UsageError that names the option and the fix
  */
-export function readCertificate({ cert, key }: Paths): CertificateTexts | undefined {
+export function readCertificate({ cert, key }: CertificatePaths): CertificateTexts | undefined {
   if (cert === undefined && key === undefined) return undefined;
   if (key === undefined) throw new UsageError("--cert needs --key: the file of its private key");
   if (cert === undefined) throw new UsageError("--key needs --cert: the file of its certificate");
@@ -116,12 +120,54 @@ interface SecureServer {
   setSecureContext(texts: CertificateTexts): void;
 }
 
+/** A certificate that is read again when its files change. */
+export interface WatchedCertificate {
+  /** Reads the files, whether they have changed or not. */
+  readonly read: () => void;
+  /** Ends the watch. */
+  readonly close: () => void;
+}
+
 /**
- * Reads the certificate again on SIGHUP. New connections get the new one, and running connections keep theirs. If the
- * files are wrong, the server keeps the certificate that it has.
+ * Calls a function with the certificate when its files have changed. If they are wrong, a line on stderr says why: the server
+ * keeps the certificate that it has. A certificate and its key are written one after the other, so a change that makes them
+ * wrong has a few seconds to become complete.
  */
-export function reloadOnSignal(server: Server, paths: Paths): void {
-  process.on("SIGHUP", () => {
+export function watchCertificate(
+  paths: CertificatePaths,
+  use: (texts: CertificateTexts) => void,
+): WatchedCertificate {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  function read(isComplete: boolean): void {
+    clearTimeout(timer);
+    let texts: CertificateTexts;
+    try {
+      texts = readCertificate(paths) as CertificateTexts;
+    } catch (error) {
+      if (!isComplete) timer = setTimeout(() => read(true), PAIR_TIME);
+      else console.error(`fetchway: the certificate stays as it is: ${(error as Error).message}`);
+      return;
+    }
+    use(texts);
+  }
+  const files = [paths.cert, paths.key].filter((path) => path !== undefined);
+  const end = watchFiles(files, () => read(false));
+  return {
+    read: () => read(true),
+    close() {
+      clearTimeout(timer);
+      end();
+    },
+  };
+}
+
+/**
+ * Gives the server its certificate again when its files change. New connections get the new one, and running connections keep
+ * theirs.
+ * @returns a function that reads the files whether they have changed or not
+ */
+export function reloadCertificate(server: Server, paths: CertificatePaths): () => void {
+  const { read } = watchCertificate(paths, (texts) => {
     const secure = server.node?.server as Partial<SecureServer> | undefined;
     if (secure?.setSecureContext === undefined) {
       console.error(
@@ -129,11 +175,8 @@ export function reloadOnSignal(server: Server, paths: Paths): void {
       );
       return;
     }
-    try {
-      secure.setSecureContext(readCertificate(paths) as CertificateTexts);
-      tell("the certificate has been read again");
-    } catch (error) {
-      console.error(`fetchway: the certificate stays as it is: ${(error as Error).message}`);
-    }
+    secure.setSecureContext(texts);
+    tell("the certificate has been read again");
   });
+  return read;
 }

@@ -36,7 +36,6 @@ export class Observers {
     const callOwn = callAll(own);
     this.#listeners = own.length === 0 ? [] : [(end) => callOwn(correctEnd(end))];
     process.on("exit", () => this.#log.flushNow());
-    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
   }
 
   /**
@@ -116,6 +115,11 @@ export class Observers {
   setListening(clientStats: () => ClientStats | undefined): void {
     this.#isListening = true;
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
+  }
+
+  /** Tells that the command's own server stops: the status page is not ready any more. */
+  setStopping(): void {
+    this.#isStopping = true;
   }
 
   /** Writes what is left of the log. Resolves when it is written, or after a second if its reader is too slow. */

@@ -16,7 +16,7 @@ import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
 import { renderBanner, renderFewFiles } from "./banner.ts";
-import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
+import { readCertificate, readTrust, reloadCertificate } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
 import { listen } from "./listen.ts";
@@ -24,8 +24,9 @@ import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
 import { Router } from "./routes.ts";
+import { obeySignals } from "./signals.ts";
 import { nameSocketClients, readSocketPath } from "./socketfile.ts";
-import { stopOnSignals } from "./stop.ts";
+import { createStop } from "./stop.ts";
 import { keepStdoutForLog, tell } from "./tell.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
@@ -92,9 +93,20 @@ export async function start(
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
-  stopOnSignals(front, router, server.stopTimeout, () => observers.close());
-  if (certificate !== undefined) reloadOnSignal(front.server, server);
-  if (path !== undefined) reloadConfig(path, settings, compose, router);
+  const reloads: (() => void)[] = [];
+  if (certificate !== undefined) reloads.push(reloadCertificate(front.server, server));
+  if (path !== undefined) reloads.push(reloadConfig(path, settings, compose, router));
+  const { stop, end } = createStop(front, router, server.stopTimeout, () => observers.close());
+  obeySignals({
+    stop() {
+      observers.setStopping();
+      stop();
+    },
+    end,
+    reload() {
+      for (const reload of reloads) reload();
+    },
+  });
   tell(renderBanner(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);

@@ -2,11 +2,9 @@
 import process from "node:process";
 import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
+import type { Orders } from "./signals.ts";
 import { tell } from "./tell.ts";
 
-/** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
-const SAME_SIGNAL = 250;
-const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
 /** The exit code if requests or tunnels had to be cut. */
 const CUT = 1;
 /** Milliseconds between two looks at what is still running. */
@@ -70,51 +68,30 @@ export class Drain {
 }
 
 /**
- * Calls a function on the first SIGINT or SIGTERM, and another on the second, with the milliseconds between them and the exit
- * code.
- */
-export function onStopSignals(stop: () => void, end: (after: number, code: number) => void): void {
-  let since: number | undefined;
-  let isEnding = false;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.on(signal, () => {
-      if (since === undefined) {
-        since = performance.now();
-        stop();
-      } else if (performance.now() - since > SAME_SIGNAL && !isEnding) {
-        isEnding = true;
-        end(performance.now() - since, EXIT_CODES[signal]);
-      }
-    });
-  }
-}
-
-/**
- * Ends the process on SIGINT or SIGTERM, when all requests and tunnels have ended or `stopTimeout` is over. A second signal
- * ends the process at once.
+ * Returns what ends the process when all requests and tunnels have ended or `stopTimeout` is over, and what ends it at once.
  * @param finish writes what is left, before the process exits
  */
-export function stopOnSignals(
+export function createStop(
   front: Front,
   proxy: Stoppable,
   stopTimeout: number,
   finish: () => Promise<void>,
-): void {
-  const stop = async (): Promise<void> => {
+): Pick<Orders, "stop" | "end"> {
+  async function stop(): Promise<void> {
     const drain = new Drain(front, proxy);
     drain.limit(stopTimeout);
     const cut = await drain.run(tellRunning);
     printCut(cut, stopTimeout);
     await finish();
     process.exit(exitCodeOf(cut));
-  };
-  onStopSignals(
-    () => void stop(),
-    (after, code) => {
+  }
+  return {
+    stop: () => void stop(),
+    end(after, code) {
       printCut(front.countRunning(proxy), after);
       process.exit(code);
     },
-  );
+  };
 }
 
 /** Returns the exit code of a command that has stopped. */

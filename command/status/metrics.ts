@@ -68,13 +68,17 @@ export interface SeenFailure {
   readonly fix: string | undefined;
   readonly status: number;
   count: number;
-  last: number;
+  /** When it last occurred, by `readClock`. */
+  at: number;
 }
 
 /** One of the last requests. The query is left out, because it may hold a secret. */
 export interface SeenRequest {
   readonly id: number;
+  /** When it ended, in milliseconds since 1970. */
   readonly time: number;
+  /** The same by `readClock`, which orders the requests of several workers. */
+  readonly at: number;
   readonly client: string | undefined;
   readonly method: string;
   readonly path: string;
@@ -90,9 +94,10 @@ export interface SeenRequest {
 export interface Snapshot {
   readonly version: string;
   readonly runtime: string;
-  /** Milliseconds since 1970, when the counting began and now. */
+  /** When the counting began, in milliseconds since 1970. */
   readonly startedAt: number;
-  readonly now: number;
+  /** For how many milliseconds it has lasted. */
+  readonly uptime: number;
   readonly memory: number;
   readonly workers: WorkersState | undefined;
   /** The connections of clients, which only Node's server shows. */
@@ -116,7 +121,8 @@ export interface Snapshot {
     readonly statuses: Readonly<Record<string, number>>;
   };
   readonly errors: Readonly<Record<string, number>>;
-  readonly failures: readonly SeenFailure[];
+  /** `ago` is the time since the last of its kind, in milliseconds. */
+  readonly failures: readonly (Omit<SeenFailure, "at"> & { readonly ago: number })[];
   readonly upstreams: readonly UpstreamState[];
   /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
   readonly connections:
@@ -126,7 +132,7 @@ export interface Snapshot {
           readonly waitingForAny: number | undefined;
         })
     | undefined;
-  readonly requests: readonly SeenRequest[];
+  readonly requests: readonly Omit<SeenRequest, "at">[];
 }
 
 /** The state of one upstream. */
@@ -198,6 +204,7 @@ export class Metrics {
   /** Returns the workers; undefined if the command has none. */
   describeWorkers: () => WorkersState | undefined = () => undefined;
   readonly startedAt: number = Date.now();
+  readonly #began: number = readClock();
   readonly #startSecond: number;
   readonly series: Map<string, Series> = new Map();
   readonly errors: Map<string, number> = new Map();
@@ -268,13 +275,13 @@ export class Metrics {
 
   /** Returns the state that `/stats` and the page show. */
   snapshot(second: number = monotonicSecond()): Snapshot {
-    const now = Date.now();
+    const now = readClock();
     const pool = this.#poolStats();
     this.#countAttempts(second, pool);
     return {
       ...this.#about,
       startedAt: this.startedAt,
-      now,
+      uptime: now - this.#began,
       memory: this.usage().memory,
       workers: this.describeWorkers(),
       clients: this.clientStats(),
@@ -295,10 +302,13 @@ export class Metrics {
         statuses: this.#recentStatuses(second),
       },
       errors: Object.fromEntries(this.errors),
-      failures: [...this.#failures.values()].toSorted((one, other) => other.count - one.count),
+      failures: Array.from(this.#failures.values(), ({ at, ...kind }) => ({
+        ...kind,
+        ago: now - at,
+      })).toSorted((one, other) => other.count - one.count),
       upstreams: this.#describeUpstreams(second, pool),
       connections: pool && toTotals(pool),
-      requests: this.#requests.toReversed(),
+      requests: this.#requests.map(omitClock).toReversed(),
     };
   }
 
@@ -353,7 +363,7 @@ export class Metrics {
     }
     this.#requests.push(...report.requests);
     // The workers' own numbers would repeat.
-    this.#requests.sort((one, other) => one.time - other.time);
+    this.#requests.sort((one, other) => one.at - other.at);
     this.#requests.splice(0, this.#requests.length - MOST_RECENT);
     this.#requests.forEach((each, i) => {
       this.#requests[i] = { ...each, id: this.requests - this.#requests.length + i + 1 };
@@ -361,23 +371,25 @@ export class Metrics {
   }
 
   /** Counts an error, and returns its code. */
-  #countError({ error, upstream, status, startedAt, timings }: RequestEnd): string {
+  #countError({ error, upstream, status }: RequestEnd): string {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
       return CLIENT_LEFT;
     }
     const failure = diagnoseFailure(error, upstream);
     increase(this.errors, failure.code, Infinity);
-    this.#addFailure({ ...failure, status, count: 1, last: startedAt + timings.total });
+    this.#addFailure({ ...failure, status, count: 1, at: readClock() });
     return failure.code;
   }
 
   #addFailure(failure: SeenFailure): void {
     const key = `${failure.status} ${failure.code} ${failure.cause}`;
-    const count = (this.#failures.get(key)?.count ?? 0) + failure.count;
+    const { count: before, at } = this.#failures.get(key) ?? { count: 0, at: failure.at };
+    const count = before + failure.count;
     // The map keeps the order of the last occurrences, so that the kind that has not occurred for longest is dropped.
     this.#failures.delete(key);
-    this.#failures.set(key, { ...failure, count });
+    // The reports of workers come in any order.
+    this.#failures.set(key, { ...failure, count, at: Math.max(at, failure.at) });
     if (this.#failures.size > MOST_FAILURES) {
       this.#failures.delete(this.#failures.keys().next().value as string);
     }
@@ -467,6 +479,7 @@ export class Metrics {
     this.#requests.push({
       id: this.requests,
       time: end.startedAt + timings.total,
+      at: readClock(),
       client: clientAddress,
       method: method.slice(0, 20),
       path: (path.split("?", 1)[0] as string).slice(0, 200),
@@ -517,6 +530,20 @@ export class Metrics {
       };
     });
   }
+}
+
+/**
+ * Returns milliseconds of a clock that never goes back, unlike that of the system. All processes of a machine have the same:
+ * `process.hrtime` reads the monotonic clock of the system, while `performance.now()` counts from the start of each process.
+ */
+function readClock(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + nanoseconds / 1e6;
+}
+
+function omitClock(request: SeenRequest): Omit<SeenRequest, "at"> {
+  const { at: _, ...shown } = request;
+  return shown;
 }
 
 function monotonicSecond(): number {

@@ -253,12 +253,12 @@ function showStatuses({ recent: { statuses }, errors }) {
     make("h2", "next", "Errors since the start"),
     codes.length === 0 ? make("p", "none", "None.") : table([], codes.map(([code, count]) => [[make("code", "", code), "path"], [whole.format(count), "num"]])));
 }
-function showFailures({ failures, now }) {
+function showFailures({ failures }) {
   $("failures").hidden = failures.length === 0;
   $("failures").replaceChildren(make("h2", "", "Failures, cause and fix"), make("ol", "", ...failures.map((each) =>
     make("li", "", make("p", "", make("code", "", each.status + " " + each.code), each.cause),
       make("p", "count", whole.format(each.count) + " ×"),
-      make("p", "soft", each.fix || ""), make("p", "soft num", toSpan(now - each.last) + " ago")))));
+      make("p", "soft", each.fix || ""), make("p", "soft num", toSpan(each.ago) + " ago")))));
 }
 function sparkline(counts) {
   const points = counts.slice(0, -1), top = Math.max(...points, 1), step = 100 / (points.length - 1);
@@ -291,9 +291,9 @@ function showRequests({ requests }) {
 let last;
 function showAll() {
   if (last === undefined || document.hidden) return;
-  const { ready, version, runtime, now, startedAt, workers } = last;
+  const { ready, version, runtime, uptime, workers } = last;
   setState(ready ? "good" : "warn", ready ? "running" : "stopping");
-  $("about").textContent = "for " + toSpan(now - startedAt) + " · " + version + " on " + runtime + (workers ? " · " + workers.running + " workers" : "");
+  $("about").textContent = "for " + toSpan(uptime) + " · " + version + " on " + runtime + (workers ? " · " + workers.running + " workers" : "");
   for (const part of [showRate, showNow, showLatency, showStatuses, showFailures, showUpstreams, showRequests]) part(last);
 }
 function setState(tone, text) {

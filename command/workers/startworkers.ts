@@ -4,15 +4,21 @@ import { basename } from "node:path";
 import process from "node:process";
 import type { Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
-import { watchConfig } from "../config/watchconfig.ts";
+import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
 import { renderBanner, renderFewFiles } from "../serve/banner.ts";
+import {
+  type CertificatePaths,
+  watchCertificate,
+  type WatchedCertificate,
+} from "../serve/certificate.ts";
 import { createMetrics, openStatus } from "../serve/observe.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
+import { obeySignals } from "../serve/signals.ts";
 import { claimSocket, readSocketPath } from "../serve/socketfile.ts";
-import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../serve/stop.ts";
+import { exitCodeOf, printCut, tellRunning } from "../serve/stop.ts";
 import { tell } from "../serve/tell.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 import { countWorkers } from "./countworkers.ts";
@@ -64,10 +70,35 @@ export async function startWorkers(
     status = await openStatus(admin, { metrics, isReady, refresh });
   }
 
-  onStopSignals(
-    () => void stop(),
-    (after, code) => void end(after, code),
-  );
+  const before = toTexts(server);
+  let certificate: WatchedCertificate | undefined;
+  let watched: CertificatePaths = {};
+  /** Watches the files that the workers have their certificate from, which the config file may change. */
+  function followCertificate({ cert, key }: CertificatePaths): void {
+    if (cert === watched.cert && key === watched.key) return;
+    watched = { cert, key };
+    certificate?.close();
+    certificate = cert === undefined ? undefined : watchCertificate(watched, replace);
+  }
+  const replace = runAgain(async () => {
+    // A worker that is starting reads the files anyway.
+    if (!isListening) return;
+    const next = await supervisor.replace();
+    if (next === undefined || path === undefined) return;
+    followCertificate(next);
+    for (const option of OF_PARENT) {
+      if (next[option] === before[option]) continue;
+      console.error(
+        `fetchway: ${basename(path)}: server.${option} has changed: restart the command for that`,
+      );
+    }
+  });
+
+  obeySignals({
+    stop: () => void stop(),
+    end: (after, code) => void end(after, code),
+    reload: replace,
+  });
   let isEnding = false;
   async function stop(): Promise<void> {
     const cut = await supervisor.stop(tellRunning);
@@ -98,19 +129,8 @@ export async function startWorkers(
   giveUpClaim?.();
   isListening = true;
   printStats({ stats: poolStats, refresh }, server.stats);
-  const replace = async (): Promise<void> => {
-    const next = await supervisor.replace();
-    if (next === undefined || path === undefined) return;
-    const before = toTexts(server);
-    for (const option of OF_PARENT) {
-      if (next[option] === before[option]) continue;
-      console.error(
-        `fetchway: ${basename(path)}: server.${option} has changed: restart the command for that`,
-      );
-    }
-  };
-  if (path === undefined) process.on("SIGHUP", runAgain(replace));
-  else watchConfig(path, replace);
+  followCertificate(server);
+  if (path !== undefined) watchFiles([path], replace);
   tell(renderBanner(address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) tell(made);

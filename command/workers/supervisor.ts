@@ -134,8 +134,6 @@ export class Supervisor {
       this.#lines.flushNow();
       this.#errors.flushNow();
     });
-    // Without a listener, a SIGHUP that comes while the workers start would end this process.
-    process.on("SIGHUP", () => {});
     cluster.schedulingPolicy = cluster.SCHED_RR;
     cluster.setupPrimary({
       exec: process.argv[1] as string,

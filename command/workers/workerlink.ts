@@ -40,7 +40,7 @@ export async function joinParent(): Promise<WorkerLink | undefined> {
   // The programs that a config file starts are no workers.
   delete process.env[WORKER_MARK];
   // The parent forwards the signals that a terminal sends to all processes.
-  for (const signal of ["SIGINT", "SIGHUP", "SIGUSR1"]) process.on(signal, () => {});
+  for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});
   const link = new WorkerLink();
   await link.begun;
   endWithParent();
@@ -188,7 +188,8 @@ export class WorkerLink {
   }
 }
 
-/** Renders options as texts, because JSON has no `Infinity`. */
+/** Renders the options that are set as texts, because JSON has no `Infinity`. */
 export function toTexts(options: object): Record<string, string> {
-  return Object.fromEntries(Object.entries(options).map(([name, value]) => [name, String(value)]));
+  const set = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(set.map(([name, value]) => [name, String(value)]));
 }

@@ -387,14 +387,17 @@ describe("failures", () => {
     );
     const failure = { code: "connection_refused", cause: "a", fix: undefined } as const;
     const add = (path: string, time: number, cause = "a"): void =>
-      failures.add({
-        method: "GET",
-        path,
-        status: 502,
-        failure: { ...failure, cause },
+      failures.add(
+        {
+          method: "GET",
+          path,
+          status: 502,
+          failure: { ...failure, cause },
+          time: 0,
+          outcome: undefined,
+        },
         time,
-        outcome: undefined,
-      });
+      );
     add("/1", 0);
     for (let i = 2; i <= 413; i++) add(`/${i}`, 500);
     failures.tick(999);
@@ -409,6 +412,30 @@ describe("failures", () => {
     expect(said.slice(2)).toEqual(["1 in 2000, last /x", expect.stringContaining("last /y")]);
   });
 
+  test("are summed up on time after the clock of the system has been set back", async () => {
+    const stderr = new SlowOutput();
+    const began = Date.UTC(2026, 0, 1);
+    vi.useFakeTimers({
+      toFake: ["Date", "performance", "setInterval", "clearInterval"],
+      now: began,
+    });
+    const log = new RequestLog("pretty", new SlowOutput() as never, stderr as never);
+    const fail = (): void => {
+      const error = new ProxyError("connection_refused");
+      log.onRequestEnd?.(endOf({ status: 502, error, startedAt: Date.now() }));
+    };
+    fail();
+    vi.setSystemTime(began - 3_600_000);
+    fail();
+    vi.advanceTimersByTime(1000);
+    fail();
+    vi.advanceTimersByTime(500);
+    const closed = log.close();
+    vi.useRealTimers();
+    await closed;
+    expect(stderr.text).toMatch(/ … 1 time more in 1\.0 s: .+\n.+ … 1 time more in 500 ms: /);
+  });
+
   test("of an upstream that stays down are a line a minute", () => {
     let sums = 0;
     const failures = new FailureLog(
@@ -419,7 +446,10 @@ describe("failures", () => {
     const failure = { code: "connection_refused", cause: "a", fix: undefined } as const;
     for (let second = 0; second < 86_400; second++) {
       const time = second * 1000;
-      failures.add({ method: "GET", path: "/", status: 502, failure, time, outcome: undefined });
+      failures.add(
+        { method: "GET", path: "/", status: 502, failure, time: 0, outcome: undefined },
+        time,
+      );
       failures.tick(time);
     }
     expect(sums).toBeLessThan(24 * 60 + 10);
@@ -437,7 +467,10 @@ describe("failures", () => {
     );
     for (let i = 0; i < 1000; i++) {
       const failure = { code: "proxy_internal_error", cause: `user ${i}`, fix: undefined } as const;
-      failures.add({ method: "GET", path: "/", status: 500, failure, time: 0, outcome: undefined });
+      failures.add(
+        { method: "GET", path: "/", status: 500, failure, time: 0, outcome: undefined },
+        0,
+      );
     }
     failures.tick(1000);
     expect(said).toHaveLength(66);

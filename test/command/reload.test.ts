@@ -1,6 +1,6 @@
 /** The config file is read again without losing a request, on each runtime. */
 import { once } from "node:events";
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -102,6 +102,24 @@ describe.each([
 
   const countReloads = (program: Program): number =>
     program.output().match(/has been read again/g)?.length ?? 0;
+
+  test("a release to which a link points from now on is read", async () => {
+    const at = join(folder, tool);
+    for (const version of [1, 2]) {
+      mkdirSync(join(at, String(version)), { recursive: true });
+      const headers = { "x-revision": String(version) };
+      const file = join(at, String(version), "config.json");
+      writeFileSync(file, JSON.stringify({ target, headers }));
+    }
+    symlinkSync("1", join(at, "current"));
+    const config = `--config=${join(at, "current", "config.json")}`;
+    await using program = startProgram(tool, [...args, config, "--port=0"]);
+    const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
+    symlinkSync("2", join(at, "new"));
+    renameSync(join(at, "new"), join(at, "current"));
+    await program.printed(/config\.json has been read again: 1 route, 1 of them new or changed/);
+    expect(await ask(`${origin}/`)).toBe("200 / 2");
+  });
 
   test(`${RELOADS} changes lose no request, no download and no WebSocket`, async () => {
     const [program, origin] = await start();

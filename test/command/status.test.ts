@@ -1,5 +1,5 @@
 import { Script } from "node:vm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { parseAdminAddress } from "../../command/status/adminaddress.ts";
 import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../../command/status/metrics.ts";
@@ -247,9 +247,11 @@ describe("the counters of several processes", () => {
       sum.add(JSON.parse(JSON.stringify(worker.report())) as MetricsReport, 100);
     }
     const simplify = (metrics: Metrics): object => {
-      const { now: _, startedAt: __, memory: ___, ...rest } = metrics.snapshot(100);
+      const { uptime: _, startedAt: __, memory: ___, ...rest } = metrics.snapshot(100);
       const byName = Object.fromEntries(rest.upstreams.map((each) => [each.name, each]));
-      const byCause = Object.fromEntries(rest.failures.map((each) => [each.cause, each]));
+      const byCause = Object.fromEntries(
+        rest.failures.map(({ ago: ____, ...each }) => [each.cause, each]),
+      );
       return { ...rest, upstreams: byName, failures: byCause, tunnels: [...metrics.tunnels] };
     };
     expect(simplify(sum)).toEqual(simplify(one));
@@ -257,6 +259,30 @@ describe("the counters of several processes", () => {
       [...metrics.series.entries()].toSorted(([a], [b]) => (a < b ? -1 : 1));
     expect(sortedSeries(sum)).toEqual(sortedSeries(one));
     expect(sum.requests).toBe(60);
+  });
+
+  test("are about the same times after the clock of the system has been set back", () => {
+    const hour = 3_600_000;
+    const start = Date.UTC(2026, 0, 1);
+    vi.useFakeTimers({ toFake: ["Date", "hrtime"], now: start });
+    const sum = createMetrics();
+    const workers = [createMetrics(), createMetrics()];
+    const record = (worker: number, path: string): void => {
+      const error = new ProxyError("connection_refused");
+      workers[worker]?.record(endOf({ path, startedAt: Date.now(), status: 502, error }), 100);
+      vi.advanceTimersByTime(1000);
+    };
+    record(0, "/1");
+    vi.setSystemTime(start - hour);
+    record(1, "/2");
+    record(0, "/3");
+    for (const worker of workers) sum.add(worker.report(), 100);
+    vi.advanceTimersByTime(500);
+    const { uptime, failures, requests, startedAt } = sum.snapshot(100);
+    vi.useRealTimers();
+    expect({ uptime, startedAt }).toEqual({ uptime: 3500, startedAt: start });
+    expect(failures.map(({ count, ago }) => [count, ago])).toEqual([[3, 1500]]);
+    expect(requests.map(({ path }) => path)).toEqual(["/3", "/2", "/1"]);
   });
 
   test("stay in bounded memory, too", () => {

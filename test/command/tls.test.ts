@@ -1,6 +1,6 @@
 /** TLS of the command: its own certificate on each runtime, and the certificates of upstreams. */
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { createServer, request } from "node:https";
 import { tmpdir } from "node:os";
@@ -12,10 +12,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
 import { readCertificate, readTrust } from "../../command/serve/certificate.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
-import { Command, programs, upstream } from "./_command.ts";
+import { Command, listening, programs, upstream } from "./_command.ts";
 import { sayHello } from "../helpers/handshake.ts";
 import { listen } from "../helpers/serve.ts";
-import { until } from "../helpers/wait.ts";
+import { until, within } from "../helpers/wait.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const own = await makeCertificate();
@@ -163,6 +163,71 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     session.destroy();
     save("cert.pem", own.cert);
     save("key.pem", own.key);
+  });
+});
+
+describe("a certificate whose files change", () => {
+  let count = 0;
+  /** Writes a pair into a folder of its own, to which a link points then, as Kubernetes does with a Secret. */
+  function mount(pair: { cert: string; key: string }): void {
+    const name = `secret${++count}`;
+    mkdirSync(join(folder, name));
+    save(`${name}/tls.crt`, pair.cert);
+    save(`${name}/tls.key`, pair.key);
+    symlinkSync(name, join(folder, "..data.new"));
+    renameSync(join(folder, "..data.new"), join(folder, "..data"));
+  }
+  const paths = `--cert ${folder}/..data/tls.crt --key ${folder}/..data/tls.key`;
+  const countReads = ({ stdout }: Command): number =>
+    stdout.match(/the certificate has been read again\n/g)?.length ?? 0;
+
+  test("is read again without a signal, and a broken pair leaves the one that works", async () => {
+    mount(own);
+    const { proxy, origin } = await listening(`${upstream.url} ${paths} --admin 0`);
+    const before = await fingerprintOf(origin, own.cert);
+    mount({ cert: other.cert, key: own.key });
+    await until(() => proxy.stderr !== "", "the message");
+    expect(proxy.stderr).toMatch(
+      /^fetchway: the certificate stays as it is: --key .+ not the key of .+\n$/,
+    );
+    expect(await fingerprintOf(origin, own.cert)).toBe(before);
+    mount(other);
+    await until(() => countReads(proxy) === 1, "the second certificate");
+    expect(await fingerprintOf(origin, other.cert)).not.toBe(before);
+    proxy.child.kill("SIGTERM");
+    expect(await within(proxy.exit, "the exit")).toBe(0);
+    expect(proxy.stderr.split("\n")).toHaveLength(2);
+  });
+
+  test("is read again when the second file follows, and nothing is said about the first", async () => {
+    const [crt, pem] = [save("renewed.crt", own.cert), save("renewed.key", own.key)];
+    const config = save(
+      "config.json",
+      JSON.stringify({ target: upstream.url, server: { cert: crt, key: pem } }),
+    );
+    const { proxy, origin } = await listening(`--config ${config}`);
+    save("renewed.crt", other.cert);
+    // The config file changes meanwhile.
+    save(
+      "config.json",
+      `${JSON.stringify({ target: upstream.url, server: { cert: crt, key: pem } })}\n`,
+    );
+    await proxy.says(/config\.json has been read again: 1 route, unchanged/);
+    expect(countReads(proxy)).toBe(0);
+    save("renewed.key", other.key);
+    await until(() => countReads(proxy) === 1, "the certificate");
+    expect(await fingerprintOf(origin, other.cert)).toBeDefined();
+    expect(proxy.stderr).toBe("");
+  });
+
+  test.each(["bun", "deno"] as const)("on %s is reported", async (runtime) => {
+    mount(own);
+    const proxy = new Command(`${upstream.url} --port 0 ${paths}`, [], programs[runtime]);
+    await proxy.origin();
+    mount(other);
+    const message = /the certificate is not read again: only Node's server/;
+    await until(() => message.test(proxy.stderr), "the message");
+    await proxy.kill();
   });
 });
 

@@ -3,7 +3,7 @@
  * `npm run test:load` many.
  */
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { Agent, type IncomingMessage, request, type ServerResponse } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect, createServer } from "node:net";
@@ -679,6 +679,82 @@ test("HTTPS and HTTP/2 work, a session is resumed by another worker, and SIGHUP 
   ca = await write();
   await replace();
   expect(await askSecure()).toBe("whole");
+});
+
+test("a certificate whose files change reaches all workers, also one that the config file names anew", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const [first, second, third] = await Promise.all([1, 2, 3].map(() => makeCertificate()));
+  const save = (name: string, content = ""): string => {
+    writeFileSync(join(folder, name), content);
+    return join(folder, name);
+  };
+  const config = (name: string): string => {
+    const server = { cert: join(folder, `${name}.crt`), key: join(folder, `${name}.key`) };
+    return save("tls.json", JSON.stringify({ target: upstream.url, server }));
+  };
+  save("one.crt", first?.cert);
+  save("one.key", first?.key);
+  const { proxy, port } = await startWorkers(`--config ${config("one")} --log off`);
+  const rounds = (): number => proxy.stdout.split("2 workers have been replaced").length - 1;
+  /** Expects that each of the two workers, which take connections in turn, has a certificate. */
+  async function expectAll({ cert } = { cert: "" }): Promise<void> {
+    for (let i = 0; i < 2; i++) {
+      const socket = connectTls({ port, host: "127.0.0.1", ca: cert });
+      await within(once(socket, "secureConnect"), "the handshake");
+      socket.destroy();
+    }
+  }
+  await expectAll(first);
+
+  // The pair is not replaced before it is whole.
+  save("one.crt", second?.cert);
+  await until(() => proxy.stderr !== "", "the message");
+  expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: --key .+\n$/);
+  await expectAll(first);
+  expect(rounds()).toBe(0);
+  save("one.key", second?.key);
+  await until(() => rounds() === 1, "the second certificate");
+  await expectAll(second);
+
+  // The config file names another pair, which is watched from now on.
+  save("two.crt", third?.cert);
+  save("two.key", third?.key);
+  config("two");
+  await until(() => rounds() === 2, "the third certificate");
+  await expectAll(third);
+  save("two.crt", first?.cert);
+  save("two.key", first?.key);
+  await until(() => rounds() === 3, "the first certificate again");
+  await expectAll(first);
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr.split("\n")).toHaveLength(2);
+});
+
+test("a config file that a link exchanges reaches all workers, and a stop meanwhile ends them", async () => {
+  const answers = new Set<string | undefined>();
+  upstream.handler = (req, res) => {
+    answers.add(req.headers["x-revision"]?.toString());
+    res.end("whole");
+  };
+  const release = (revision: number): void => {
+    const at = join(folder, `release${revision}`);
+    mkdirSync(at);
+    const headers = { "x-revision": String(revision) };
+    writeFileSync(join(at, "f.json"), JSON.stringify({ target: upstream.url, headers }));
+    symlinkSync(at, join(folder, "current.new"));
+    renameSync(join(folder, "current.new"), join(folder, "current"));
+  };
+  release(1);
+  const { proxy, origin } = await startWorkers(`--config ${folder}/current/f.json --log off`);
+  release(2);
+  await proxy.says(/2 workers have been replaced/);
+  for (let i = 0; i < 2; i++) await ask(origin);
+  expect([...answers]).toEqual(["2"]);
+  proxy.child.kill("SIGHUP");
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr).toBe("");
 });
 
 test("the lines of all workers reach stdout whole", async () => {

@@ -1,0 +1,103 @@
+/** Notices that files have changed. */
+import { readFileSync, stat, type Stats, statSync, watch } from "node:fs";
+import { basename, dirname, resolve } from "node:path";
+import { isSame } from "./settings.ts";
+
+/** Milliseconds between two looks at a file that the system has reported no change of. */
+const LOOK_INTERVAL = 2000;
+/** Milliseconds for which texts must stay the same, because editors write a file in several steps. */
+const SETTLE_TIME = 50;
+
+/**
+ * Calls a function when the text of one of the files has changed. A file that is missing or empty is about to be replaced, so
+ * the call waits for its text.
+ *
+ * Events of the folder report most changes immediately. They miss those of a file that is mounted alone, of the target of a
+ * symbolic link and of network file systems, so the state of each file is read every few seconds as well.
+ * @returns a function that ends the watch
+ */
+export function watchFiles(
+  paths: readonly string[],
+  onChange: () => void,
+  interval: number = LOOK_INTERVAL,
+): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const lookSoon = (): void => void (timer ??= setTimeout(look, SETTLE_TIME));
+  // The watch begins before the texts are read, so that no change is between them.
+  const ends = paths.flatMap((path) => [
+    poll(path, interval, lookSoon),
+    watchFolder(dirname(resolve(path)), lookSoon),
+  ]);
+  let used = paths.map(readOrEmpty);
+  let last = used;
+
+  function look(): void {
+    timer = undefined;
+    const texts = paths.map(readOrEmpty);
+    if (!isSame(texts, last)) {
+      last = texts;
+      return lookSoon();
+    }
+    if (texts.includes("") || isSame(texts, used)) return;
+    used = texts;
+    onChange();
+  }
+
+  return () => {
+    clearTimeout(timer);
+    for (const end of ends) end();
+  };
+}
+
+/**
+ * Reads the state of a file from time to time. A call waits for the one before, because a network file system that hangs
+ * would keep one thread after the other.
+ */
+function poll(path: string, interval: number, onChange: () => void): () => void {
+  let before = statSync(path, { throwIfNoEntry: false });
+  let isEnded = false;
+  let timer = setTimeout(look, interval).unref();
+  function look(): void {
+    // Without a file, there is no second argument.
+    stat(path, (_, now?: Stats) => {
+      if (isEnded) return;
+      timer = setTimeout(look, interval).unref();
+      if (isSame(toStamp(now), toStamp(before))) return;
+      // A mounted file that is replaced outside of its mount stays the one that it was, which then has no name.
+      if (now?.nlink === 0 && before?.nlink !== 0) {
+        console.error(
+          `fetchway: ${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
+        );
+      }
+      before = now;
+      onChange();
+    });
+  }
+  return () => {
+    isEnded = true;
+    clearTimeout(timer);
+  };
+}
+
+function toStamp(state: Stats | undefined): readonly unknown[] {
+  return [state?.dev, state?.ino, state?.size, state?.mtimeMs, state?.ctimeMs, state?.nlink];
+}
+
+/** Without its events, changes are seen at the next look. */
+function watchFolder(folder: string, onChange: () => void): () => void {
+  try {
+    const watcher = watch(folder, onChange).unref();
+    watcher.on("error", () => {});
+    return () => watcher.close();
+  } catch {
+    return () => {};
+  }
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,67 @@
+/** What signals ask the command for: to stop, or to read its files again. */
+import process from "node:process";
+import { isatty } from "node:tty";
+
+/** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
+const SAME_SIGNAL = 250;
+/**
+ * Milliseconds after SIGHUP in which the terminal may close: a shell that is closed passes the signal on before its terminal
+ * is gone.
+ */
+const CLOSE_TIME = 1000;
+
+/** What the command does on signals. */
+export interface Orders {
+  /** Finishes what is running, and ends the process. It is called once. */
+  readonly stop: () => void;
+  /** Ends the process immediately, because of a second signal, with the milliseconds since the first. */
+  readonly end: (after: number, code: number) => void;
+  /** Reads the files of the command again. */
+  readonly reload: () => void;
+}
+
+/** The signals that stop the command, with the exit codes of a second one. */
+const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
+/** The same on Windows, with Ctrl+Break and the closed console, whose processes Windows ends a few seconds later. */
+const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
+
+/**
+ * Obeys signals from now on. SIGHUP has two meanings: that the terminal has closed, which stops the command, and the order of
+ * an operator to read the files again. A process that has no terminal gets only orders.
+ */
+export function obeySignals(
+  { stop, end, reload }: Orders,
+  platform: NodeJS.Platform = process.platform,
+): void {
+  let since: number | undefined;
+  let isEnding = false;
+  const begin = (): void => {
+    if (since !== undefined) return;
+    since = performance.now();
+    stop();
+  };
+  const isWindows = platform === "win32";
+  const signals = Object.entries(isWindows ? WINDOWS_STOP_SIGNALS : STOP_SIGNALS);
+  for (const [signal, code] of signals) {
+    process.on(signal, () => {
+      const after = since === undefined ? 0 : performance.now() - since;
+      if (since === undefined) begin();
+      else if (after > SAME_SIGNAL && !isEnding) {
+        isEnding = true;
+        end(after, code);
+      }
+    });
+  }
+  if (isWindows) return;
+
+  const terminals = [0, 1, 2].filter((fd) => isatty(fd));
+  process.on("SIGHUP", () => {
+    const isClosed = (): boolean => !terminals.some((fd) => isatty(fd));
+    if (terminals.length === 0) order();
+    else if (isClosed()) begin();
+    else setTimeout(() => (isClosed() ? begin() : order()), CLOSE_TIME);
+  });
+  function order(): void {
+    if (since === undefined) reload();
+  }
+}

@@ -1,0 +1,28 @@
+/**
+ * Runs a command in a terminal of its own, on Bun, and prints its process id, what the terminal shows and the exit code.
+ * SIGUSR2 closes the terminal, SIGUSR1 sends SIGHUP to the command alone.
+ * @param argv the command with its arguments
+ */
+import process from "node:process";
+
+/** The part of Bun that is used here. */
+interface Bun {
+  spawn(
+    command: readonly string[],
+    options: { terminal: { data(terminal: unknown, bytes: Uint8Array): void } },
+  ): {
+    readonly pid: number;
+    readonly exited: Promise<number>;
+    readonly terminal: { close(): void };
+    kill(signal: string): void;
+  };
+}
+
+const { Bun } = globalThis as unknown as { Bun: Bun };
+const child = Bun.spawn(process.argv.slice(2), {
+  terminal: { data: (_, bytes) => void process.stdout.write(bytes) },
+});
+console.log(`process ${child.pid}`);
+process.on("SIGUSR1", () => child.kill("SIGHUP"));
+process.on("SIGUSR2", () => child.terminal.close());
+console.log(`exit code ${await child.exited}`);

@@ -1,0 +1,177 @@
+/** SIGHUP: the end of a terminal stops the command, an order to read its files again does not. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { isatty } from "node:tty";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { obeySignals } from "../../command/serve/signals.ts";
+import { programs as runs, upstream } from "./_command.ts";
+import { type Program, startProgram } from "../helpers/program.ts";
+import { until } from "../helpers/wait.ts";
+
+vi.mock("node:tty", { spy: true });
+
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const programs: Program[] = [];
+// The command is in a session of its own, in which it may outlive the program that has the terminal.
+afterEach(() => {
+  for (const program of programs.splice(0)) {
+    const [, pid] = /^process (\d+)$/m.exec(program.output()) ?? [];
+    if (pid === undefined || /^exit code /m.test(program.output())) continue;
+    try {
+      process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  }
+});
+
+function startInTerminal(...command: readonly string[]): Program {
+  const program = startProgram("bun", ["test/command/_terminal.program.ts", ...command]);
+  programs.push(program);
+  return program;
+}
+
+/** Starts the command in a terminal. */
+function start(runtime: keyof typeof runs, ...args: readonly string[]): Program {
+  return startInTerminal(...runs[runtime], "command/main.ts", "--port=0", ...args);
+}
+
+function saveConfig(): string {
+  const path = join(folder, "config.json");
+  writeFileSync(path, JSON.stringify({ target: upstream.url }));
+  return path;
+}
+
+async function isServing(origin: string): Promise<boolean> {
+  const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+  const isOpen = await new Promise<boolean>((resolve) => {
+    socket.on("connect", () => resolve(true)).on("error", () => resolve(false));
+  });
+  socket.destroy();
+  return isOpen;
+}
+
+const listens = /listens on (http:\S+) /;
+
+describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
+  test.each([
+    ["a target", () => [upstream.url]],
+    ["--config", () => [`--config=${saveConfig()}`]],
+  ])("a terminal that closes finishes what is running: %s", async (_, args) => {
+    let finish: (() => void) | undefined;
+    upstream.handler = (_request, res) => {
+      res.write("begun, ");
+      finish = () => res.end("and whole");
+    };
+    await using program = start(runtime, ...args());
+    const [, origin = ""] = await program.printed(listens);
+    const response = await fetch(origin);
+    program.signal("SIGUSR2");
+    while (await isServing(origin));
+    finish?.();
+    expect(await response.text()).toBe("begun, and whole");
+    await program.printed(/exit code 0\n/);
+  });
+});
+
+test("a terminal that closes ends the workers as well", async () => {
+  await using program = start("node", `--config=${saveConfig()}`, "--workers=2");
+  const [, origin = ""] = await program.printed(listens);
+  await program.printed(/ {2}2 workers/);
+  program.signal("SIGUSR2");
+  await program.printed(/exit code 0\n/);
+  expect(await isServing(origin)).toBe(false);
+});
+
+test("in a terminal that stays open, SIGHUP reads the files again", async () => {
+  await using program = start("node", `--config=${saveConfig()}`);
+  const [, origin = ""] = await program.printed(listens);
+  program.signal("SIGUSR1");
+  await program.printed(/config\.json has been read again/);
+  expect(await isServing(origin)).toBe(true);
+});
+
+test("a command that uses no terminal outlives the one that it was started in", async () => {
+  const output = join(folder, "output");
+  // As with nohup: Node no longer ignores the signal that its parent has ignored.
+  const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
+  const command = [...runs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
+  await using program = startInTerminal("sh", "-c", line, ...command);
+  const read = (): string => readFileSync(output, { encoding: "utf8", flag: "a+" });
+  await until(() => listens.test(read()), "the start");
+  program.signal("SIGUSR2");
+  await until(() => read().includes("config.json has been read again"), "the reload");
+  const [, origin = ""] = listens.exec(read()) ?? [];
+  expect(await isServing(origin)).toBe(true);
+  expect(program.code()).toBeUndefined();
+});
+
+describe("SIGHUP", () => {
+  const names = ["SIGHUP", "SIGBREAK", "SIGTERM", "SIGINT"] as const;
+  const listeners = names.map((name) => [name, process.listeners(name)] as const);
+  let orders: string[];
+  beforeEach(() => {
+    orders = [];
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.mocked(isatty).mockReset();
+    for (const [name, before] of listeners) {
+      for (const listener of process.listeners(name)) {
+        if (!before.includes(listener)) process.off(name, listener);
+      }
+    }
+  });
+  const emit = (name: NodeJS.Signals): void => void process.emit(name);
+  function obey(platform: NodeJS.Platform): void {
+    obeySignals(
+      {
+        stop: () => orders.push("stop"),
+        end: (_, code) => orders.push(`end ${code}`),
+        reload: () => orders.push("reload"),
+      },
+      platform,
+    );
+  }
+
+  test("that a shell passes on before its terminal closes stops the command", () => {
+    vi.mocked(isatty).mockReturnValue(true);
+    obey("linux");
+    emit("SIGHUP");
+    vi.advanceTimersByTime(200);
+    vi.mocked(isatty).mockReturnValue(false);
+    vi.runAllTimers();
+    expect(orders).toEqual(["stop"]);
+  });
+
+  test("is no second signal, and no order for a command that stops", () => {
+    vi.mocked(isatty).mockReturnValue(true);
+    obey("linux");
+    emit("SIGHUP");
+    emit("SIGTERM");
+    vi.runAllTimers();
+    vi.mocked(isatty).mockReturnValue(false);
+    emit("SIGHUP");
+    vi.runAllTimers();
+    expect(orders).toEqual(["stop"]);
+    emit("SIGTERM");
+    expect(orders).toEqual(["stop", "end 143"]);
+  });
+
+  test.each(["SIGHUP", "SIGBREAK"] as const)(
+    "and SIGBREAK stop the command on Windows: %s",
+    (signal) => {
+      vi.mocked(isatty).mockReturnValue(false);
+      obey("win32");
+      emit(signal);
+      emit(signal);
+      expect(orders).toEqual(["stop"]);
+    },
+  );
+});
