@@ -32,8 +32,8 @@ test.each([
   ["docs/quickstart.md", 1],
   ["docs/connections.md", 1],
 ])("every flag that %s names exists", (file, count) => {
-  // The last two are flags of srvx and wrangler.
-  const others = ["--connections", "--no-", "--prod", "--var"];
+  // Flags of the benches, of srvx and of wrangler.
+  const others = ["--connections", "--no-", "--only", "--prod", "--var"];
   const known = new Set([...flags.map(({ name }) => `--${name}`), ...others]);
   const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
   const named = text.match(/(?<!-)--[a-z][\w-]+/g) ?? [];
