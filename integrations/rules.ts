@@ -36,7 +36,7 @@ export interface RuleHandler {
   }) => (event: RuleEvent) => Promise<Response> | undefined;
 }
 
-type Send = (event: RuleEvent) => Promise<Response>;
+type SendEvent = (event: RuleEvent) => Promise<Response>;
 
 /**
  * Creates a handler for the rules `proxy` of h3's `routeRules`.
@@ -57,7 +57,7 @@ type Send = (event: RuleEvent) => Promise<Response>;
  */
 export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
   // h3 asks for a handler with each path that it has not seen lately, and passes the same object for each rule.
-  const compiled = new WeakMap<ProxyRule, Send>();
+  const compiled = new WeakMap<ProxyRule, SendEvent>();
   return {
     order: 2,
     handler({ options: rule, route }) {
@@ -78,7 +78,7 @@ export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
 export const proxy: RuleHandler = createRuleHandler();
 
 /** Returns the function that forwards the requests of a rule. */
-function compileRule(rule: ProxyRule, shared: ProxyOptions): Send {
+function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   const { to, base, ...own } = rule;
   const options = { ...shared, ...own };
   if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
@@ -100,7 +100,7 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): Send {
 }
 
 /** Returns the function that sends each request of a rule to one URL. */
-function compileFixed(to: string, options: ProxyOptions): Send {
+function compileFixed(to: string, options: ProxyOptions): SendEvent {
   const { origin, pathname, search } = new URL(to);
   const fixed: ProxyOptions = {
     ...options,

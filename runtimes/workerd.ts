@@ -14,7 +14,11 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport/port.ts";
-import { CAPABILITIES, describeAppClient, describeNativeClient } from "./workerd/clients.ts";
+import {
+  WORKERS_CAPABILITIES,
+  describeAppClient,
+  describeNativeClient,
+} from "./workerd/clients.ts";
 import { readRequest } from "./workerd/readrequest.ts";
 import { respond } from "./workerd/respond.ts";
 
@@ -33,7 +37,7 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  inProcess: /* @__PURE__ */ createInProcessTransport(describeAppClient, CAPABILITIES),
+  inProcess: /* @__PURE__ */ createInProcessTransport(describeAppClient, WORKERS_CAPABILITIES),
 };
 
 /**

@@ -25,11 +25,11 @@ import { type Form, formOf } from "./read.ts";
 import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
 
 /** Whose option a flag sets: the command line's own, the server's, that of several upstreams, the proxy's, or its pool's. */
-export type Scope = "line" | "server" | "balance" | "proxy" | "pool";
+export type FlagGroup = "line" | "server" | "balance" | "proxy" | "pool";
 
 /** A flag of the command line. */
 export interface Flag extends Form {
-  readonly scope: Scope;
+  readonly scope: FlagGroup;
   readonly option: string;
   /** The heading in the help. */
   readonly heading: string;
@@ -44,7 +44,7 @@ export interface Flag extends Form {
 }
 
 /** Every group of flags, in the order of the help. */
-const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
+const GROUPS: readonly [FlagGroup, Table, Flags<Record<string, never>>][] = [
   ["line", lineSchema, routeFlags],
   ["server", serverSchema, listenFlags],
   ["server", serverSchema, securityFlags],
@@ -64,7 +64,7 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
 ];
 
 function toFlag(
-  scope: Scope,
+  scope: FlagGroup,
   heading: string,
   option: string,
   { kind, default: preset }: Table[string],

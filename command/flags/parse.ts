@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { quoteInput, nearest } from "#fetchway/options";
 import type { LineSettings, ServerSettings } from "./commandoptions.ts";
-import { type Flag, flags, type Scope } from "./flags.ts";
+import { type Flag, flags, type FlagGroup } from "./flags.ts";
 import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
 import type { BalanceFlags } from "./severalupstreams.ts";
@@ -14,7 +14,7 @@ export interface CommandLine {
   /** All targets: several are the upstreams of one. */
   readonly targets: readonly string[];
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
-  readonly given: Readonly<Record<Scope, Record<string, unknown>>> & {
+  readonly given: Readonly<Record<FlagGroup, Record<string, unknown>>> & {
     readonly line: LineSettings;
     readonly balance: BalanceFlags;
     readonly server: Partial<ServerSettings>;
@@ -101,7 +101,7 @@ function isFlag(word: string): boolean {
 
 /** Parses a command line, and collects all mistakes in it. */
 export function parse(args: readonly string[]): CommandLine {
-  const given: Record<Scope, Record<string, unknown>> = {
+  const given: Record<FlagGroup, Record<string, unknown>> = {
     line: {},
     server: {},
     balance: {},

@@ -15,7 +15,7 @@ import { Router } from "../serve/routes.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
 /** How a request ended. */
-export interface Outcome {
+export interface InspectedOutcome {
   /** The route and what its proxy says; undefined where the server answers by itself. */
   readonly explained: [RouteSettings, Explanation] | undefined;
   /** The response that the server sent: the one that the client would get, if nothing would be sent to an upstream. */
@@ -28,8 +28,11 @@ export interface Outcome {
 const CLIENT = "127.0.0.1";
 
 /** Gives a request to the routes, and lets the proxy that it reaches explain it. */
-export async function capture(inspected: InspectedRequest, settings: Settings): Promise<Outcome> {
-  let explained: Outcome["explained"];
+export async function capture(
+  inspected: InspectedRequest,
+  settings: Settings,
+): Promise<InspectedOutcome> {
+  let explained: InspectedOutcome["explained"];
   let error: unknown;
   const router = new Router(settings.routes, beQuiet);
   const answer = async (request: ServerRequest): Promise<Response> => {
@@ -89,7 +92,7 @@ function isAnswerComplete(answer: string): boolean {
 }
 
 /** Renders what a request becomes, field by field, each with the reason. */
-export function renderInspection(inspected: InspectedRequest, outcome: Outcome): string {
+export function renderInspection(inspected: InspectedRequest, outcome: InspectedOutcome): string {
   const { explained, answer, error } = outcome;
   const title = `${inspected.method} ${inspected.path} from a client at ${CLIENT}; nothing is sent`;
   const [route, explanation] = explained ?? [];

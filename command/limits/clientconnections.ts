@@ -31,7 +31,7 @@ export interface ClientConnection {
   idleSince: number;
 }
 
-export type Running = ServerResponse | Http2ServerResponse;
+export type RunningResponse = ServerResponse | Http2ServerResponse;
 type Message = IncomingMessage | Http2ServerRequest;
 
 /** The most connections of clients. */
@@ -75,7 +75,7 @@ export interface ConnectionCounts {
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
   /** The responses that are not complete, with their connections. */
-  readonly running: Map<Running, ClientConnection | undefined> = new Map();
+  readonly running: Map<RunningResponse, ClientConnection | undefined> = new Map();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
   /** The listening sockets: the server's own, and others that hand their connections to it. */
   readonly listeners: NetServer[];
@@ -128,7 +128,7 @@ export class ClientConnections {
       this.#bySocket.set(socket, connection);
       this.#handshaking.delete(keyOf(socket));
     });
-    server.on("request", (req: Message, res: Running) => this.#onRequest(req, res));
+    server.on("request", (req: Message, res: RunningResponse) => this.#onRequest(req, res));
   }
 
   /**
@@ -180,7 +180,7 @@ export class ClientConnections {
     const now = performance.now();
     this.#stoppedAt = now;
     // Before the app's own listener, which may send the head of the response at once.
-    this.#server.prependListener("request", (_: Message, res: Running) => closeAfter(res));
+    this.#server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;
@@ -302,7 +302,7 @@ export class ClientConnections {
     return false;
   }
 
-  #onRequest(req: Message, res: Running): void {
+  #onRequest(req: Message, res: RunningResponse): void {
     const owner = "stream" in req ? req.stream.session : req.socket;
     const connection = owner && this.#bySocket.get(owner);
     this.running.set(res, connection);
@@ -347,7 +347,7 @@ function describeFull({ maxConnections, openFiles }: ConnectionLimits): string {
 const LAST_STREAM = 2 ** 31 - 1;
 
 /** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
-function closeAfter(res: Running): void {
+function closeAfter(res: RunningResponse): void {
   if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
 }
 

@@ -6,7 +6,7 @@ import {
   type ClientStats,
   closeConnection,
   resetConnection,
-  type Running,
+  type RunningResponse,
 } from "./clientconnections.ts";
 import { noteEnd } from "./ownanswers.ts";
 import { countUnsent } from "./writequeue.ts";
@@ -45,7 +45,7 @@ interface Seen {
 }
 
 /** Whether all of a request has arrived. `complete` is set on an HTTP/2 request only when its body has been read. */
-function hasEnded(req: Running["req"]): boolean {
+function hasEnded(req: RunningResponse["req"]): boolean {
   return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
 }
 
@@ -65,7 +65,7 @@ const CANCEL = 8;
  * Looks at all connections from time to time, instead of a timer for each: a look costs little for each connection, and a
  * request that ends before the next look costs nothing.
  */
-export class SlowClients {
+export class ClientWatch {
   readonly counts: SlowCounts = { body: 0, read: 0 };
   readonly #connections: ClientConnections;
   readonly #timeouts: ClientTimeouts;
@@ -120,7 +120,11 @@ export class SlowClients {
   }
 
   /** Ends a request whose body makes no progress, if that is the client's fault. */
-  #lookAtBody(res: Running, connection: ClientConnection | undefined, timeout: number): void {
+  #lookAtBody(
+    res: RunningResponse,
+    connection: ClientConnection | undefined,
+    timeout: number,
+  ): void {
     const req = res.req;
     const isOurs =
       hasEnded(req) ||
@@ -152,8 +156,8 @@ export class SlowClients {
     socket.destroy();
   }
 
-  #lookAtStream(res: Running & { stream: unknown }, timeout: number): void {
-    const { stream } = res as Extract<Running, { stream: unknown }>;
+  #lookAtStream(res: RunningResponse & { stream: unknown }, timeout: number): void {
+    const { stream } = res as Extract<RunningResponse, { stream: unknown }>;
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
     if (unsent === 0) return void this.#writes.delete(res);
     // The buffer may be filled again to the same size between two looks.

@@ -13,7 +13,7 @@ export interface Failure {
 }
 
 /** What the texts are made of. */
-interface Facts {
+interface FailureFacts {
   /** The upstream as host and port, or the path of its socket. */
   readonly at: string;
   /** The host name of the upstream, without the port. */
@@ -38,7 +38,7 @@ interface Thrown {
   readonly reason?: string;
 }
 
-type Text = (facts: Facts) => readonly [cause: string, fix?: string | undefined];
+type Text = (facts: FailureFacts) => readonly [cause: string, fix?: string | undefined];
 
 /** The limits that refuse requests, by status. */
 const LIMITS: Readonly<Record<number, string>> = {
@@ -273,7 +273,7 @@ function toClause(detail: string | undefined): string {
 }
 
 /** Renders an exception, mostly of a hook, with the place in its code: the first line of the stack. */
-function explainException({ message, thrown }: Facts): readonly [string] {
+function explainException({ message, thrown }: FailureFacts): readonly [string] {
   if (!(thrown instanceof Error)) return [message ?? "something other than an Error was thrown"];
   const [, place] = /^\s+at (.*)$/m.exec(thrown.stack ?? "") ?? [];
   const where =

@@ -34,7 +34,7 @@ export interface Repetition<T> {
   readonly isMixed: boolean;
 }
 
-interface Kind<T> {
+interface FailureKind<T> {
   last: T;
   count: number;
   /** When the first was shown or the last sum, on the clock of `performance.now()`. */
@@ -51,7 +51,7 @@ export class FailureLog<T> {
   readonly #show: (failed: T) => void;
   readonly #sum: (repetition: Repetition<T>) => void;
   readonly #keyOf: (failed: T) => string;
-  readonly #kinds: Map<string, Kind<T>> = new Map();
+  readonly #kinds: Map<string, FailureKind<T>> = new Map();
   #timer: NodeJS.Timeout | undefined;
 
   /** @param keyOf returns the same text for failures that are equal */
@@ -98,7 +98,7 @@ export class FailureLog<T> {
     for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, now);
   }
 
-  #sumUp(key: string, kind: Kind<T>, now: number): void {
+  #sumUp(key: string, kind: FailureKind<T>, now: number): void {
     const { last, count, since } = kind;
     this.#sum({ last, count, span: now - since, isMixed: key === "" });
     kind.count = 0;

@@ -16,7 +16,7 @@ import {
   PROBES,
   shareLimits,
 } from "../limits/clientlimits.ts";
-import { SlowClients } from "../limits/clienttimeouts.ts";
+import { ClientWatch } from "../limits/clienttimeouts.ts";
 import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswers.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
@@ -71,7 +71,7 @@ export interface Front {
   readonly address: string;
   /** The connections of clients, which only Node's server shows. */
   readonly connections: ClientConnections | undefined;
-  readonly slow: SlowClients | undefined;
+  readonly slow: ClientWatch | undefined;
   /** Counts what is running. */
   countRunning(proxy: Pick<Proxy, "stats">): Running;
   /** Stops accepting connections, and tells clients to send no further requests. */
@@ -212,7 +212,7 @@ async function openFront(answer: ServerHandler, settings: ListenSettings): Promi
     server,
     address: socketPath === undefined ? new URL(server.url ?? "").origin : host,
     connections,
-    slow: connections && new SlowClients(connections, limits),
+    slow: connections && new ClientWatch(connections, limits),
     countRunning(proxy) {
       if (connections !== undefined) {
         return { requests: connections.running.size, tunnels: connections.tunnels };

@@ -13,14 +13,14 @@ import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts"
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
 import type { StatusSource } from "../status/statusserver.ts";
 
-type Listener = (end: RequestEnd) => void;
+type EndListener = (end: RequestEnd) => void;
 
 /** What follows the requests of the command: its log and its status page. */
 export class Observers {
   readonly #log: RequestLog;
   readonly #admin: AdminAddress | undefined;
   #metrics: Metrics | undefined;
-  readonly #listeners: readonly Listener[];
+  readonly #listeners: readonly EndListener[];
   #poolStats: () => PoolStats | undefined = () => undefined;
   #isListening = false;
   #isStopping = false;
@@ -48,7 +48,7 @@ export class Observers {
     const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
     if (this.#listeners.length > 0) {
       prepared.onRequestEnd =
-        listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
+        listeners.length === 1 ? (listeners[0] as EndListener) : callAll(listeners);
     }
     if (balance !== undefined || isTargetList(target)) {
       const onStateChange = (change: StateChange): void => {
@@ -172,7 +172,7 @@ const nameFailures: Interceptor = (next) => (request, scope) => {
   return sent;
 };
 
-function callAll(listeners: readonly Listener[]): Listener {
+function callAll(listeners: readonly EndListener[]): EndListener {
   return (end) => {
     for (const listener of listeners) listener(end);
   };

@@ -278,15 +278,15 @@ function isBusy(proxy: Proxy): boolean {
   return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
 }
 
-type Upstreams = NonNullable<PoolStats["upstreams"]>;
-type State = Upstreams[number]["state"];
+type UpstreamStats = NonNullable<PoolStats["upstreams"]>;
+type State = UpstreamStats[number]["state"];
 
 /** The states of an upstream, the worst one last. */
 const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
 
 /** Adds up the upstreams of several routes. Each route has its own opinion of an upstream: the worst one is told. */
 function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" | "waiting"> {
-  const merged = new Map<string, Upstreams[number]>();
+  const merged = new Map<string, UpstreamStats[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
     const other = merged.get(each.name) ?? {
       ...each,
@@ -313,7 +313,7 @@ function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" 
 
 /** Returns the counters of a process that has ended: of its upstreams, only the sums are left, with the weight 0. */
 export function endStats(stats: PoolStats): PoolStats {
-  const upstreams = stats.upstreams?.map((each): Upstreams[number] => ({
+  const upstreams = stats.upstreams?.map((each): UpstreamStats[number] => ({
     ...each,
     weight: 0,
     active: 0,

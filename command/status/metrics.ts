@@ -2,7 +2,14 @@ import process from "node:process";
 import type { PoolStats, RequestEnd } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { diagnoseFailure, isClientGone, isClientSlow } from "../log/causes.ts";
-import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
+import {
+  Latencies,
+  type Percentiles,
+  Recent,
+  roundToThree,
+  sumOf,
+  RECENT_SECONDS,
+} from "./recent.ts";
 
 /** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
 const MOST_UPSTREAMS = 50;
@@ -123,7 +130,7 @@ export interface Snapshot {
   readonly errors: Readonly<Record<string, number>>;
   /** `ago` is the time since the last of its kind, in milliseconds. */
   readonly failures: readonly (Omit<SeenFailure, "at"> & { readonly ago: number })[];
-  readonly upstreams: readonly UpstreamState[];
+  readonly upstreams: readonly UpstreamRow[];
   /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
   readonly connections:
     | (Omit<PoolStats, "origins" | "version" | "upstreams" | "waiting"> &
@@ -136,7 +143,7 @@ export interface Snapshot {
 }
 
 /** The state of one upstream. */
-export interface UpstreamState {
+export interface UpstreamRow {
   readonly name: string;
   /** Requests by their last upstream; of one of several upstreams, all attempts. */
   readonly requests: number;
@@ -294,7 +301,7 @@ export class Metrics {
         retries: this.retries,
       },
       recent: {
-        seconds: Math.min(WINDOW, second - this.#startSecond + 1),
+        seconds: Math.min(RECENT_SECONDS, second - this.#startSecond + 1),
         requests: this.#recent.history(second, REQUESTS),
         failed: this.#recent.history(second, FAILED),
         percentiles: this.#latencies.percentiles(second),
@@ -453,7 +460,7 @@ export class Metrics {
       const recent = before?.recent ?? new Recent(2);
       // The counters begin again if the configuration has changed.
       const isGoingOn = before !== undefined && before.requests <= requests;
-      if (second - since < WINDOW) {
+      if (second - since < RECENT_SECONDS) {
         recent.add(since, REQUESTS, requests - (isGoingOn ? before.requests : 0));
         recent.add(since, FAILED, failures - (isGoingOn ? before.failures : 0));
       }
@@ -498,7 +505,7 @@ export class Metrics {
     return Object.fromEntries(names.map((name, i) => [name, this.#statuses.sum[i + 1] as number]));
   }
 
-  #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamState[] {
+  #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamRow[] {
     const origins = pool?.origins ?? {};
     const live = pool?.upstreams?.filter(({ weight }) => weight > 0);
     const health = new Map(live?.map(({ name, state }) => [name, state]));

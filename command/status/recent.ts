@@ -1,7 +1,7 @@
 /** Counters of the last minute. Their memory does not depend on the number of requests. */
 
 /** The number of seconds that are counted. */
-export const WINDOW = 60;
+export const RECENT_SECONDS = 60;
 
 /** Sixteen buckets to an octave from 1/16 ms: their width is 4 % of the value. */
 const STEPS = 16;
@@ -27,22 +27,22 @@ export class Recent {
   readonly sum: Float64Array;
 
   constructor(size: number) {
-    this.#slots = Array.from({ length: WINDOW }, () => new Float64Array(size));
+    this.#slots = Array.from({ length: RECENT_SECONDS }, () => new Float64Array(size));
     this.sum = new Float64Array(size);
   }
 
   add(second: number, index: number, amount = 1): void {
     this.advance(second);
-    const slot = this.#slots[second % WINDOW] as Float64Array;
+    const slot = this.#slots[second % RECENT_SECONDS] as Float64Array;
     slot[index] = (slot[index] as number) + amount;
     this.sum[index] = (this.sum[index] as number) + amount;
   }
 
   /** Drops the seconds that are older than a minute. */
   advance(second: number): void {
-    const from = Math.max(this.#second + 1, second - WINDOW + 1);
+    const from = Math.max(this.#second + 1, second - RECENT_SECONDS + 1);
     for (let each = from; each <= second; each++) {
-      const slot = this.#slots[each % WINDOW] as Float64Array;
+      const slot = this.#slots[each % RECENT_SECONDS] as Float64Array;
       for (let i = 0; i < slot.length; i++)
         this.sum[i] = (this.sum[i] as number) - (slot[i] as number);
       slot.fill(0);
@@ -54,8 +54,8 @@ export class Recent {
   history(second: number, index: number): number[] {
     this.advance(second);
     return Array.from(
-      { length: WINDOW },
-      (_, i) => (this.#slots[(second + 1 + i) % WINDOW] as Float64Array)[index] as number,
+      { length: RECENT_SECONDS },
+      (_, i) => (this.#slots[(second + 1 + i) % RECENT_SECONDS] as Float64Array)[index] as number,
     );
   }
 }
@@ -81,14 +81,14 @@ export class Latencies {
 
   /** Adds the longest latency of another process. */
   addLongest(second: number, milliseconds: number): void {
-    const slot = (this.#longest[second % WINDOW] ??= { second, milliseconds: 0 });
+    const slot = (this.#longest[second % RECENT_SECONDS] ??= { second, milliseconds: 0 });
     if (slot.second === second) slot.milliseconds = Math.max(slot.milliseconds, milliseconds);
     else Object.assign(slot, { second, milliseconds });
   }
 
   /** Returns the longest latency of the minute up to a second; 0 if there was no request. */
   longest(second: number): number {
-    const recent = this.#longest.filter((slot) => slot.second > second - WINDOW);
+    const recent = this.#longest.filter((slot) => slot.second > second - RECENT_SECONDS);
     return Math.max(0, ...recent.map(({ milliseconds }) => milliseconds));
   }
 

@@ -43,7 +43,7 @@ const REPORT_LIMIT = 300;
 const MOST_RETIRED = 2;
 
 /** A process that serves, will serve, or did serve. */
-interface Member {
+interface WorkerProcess {
   readonly worker: Worker;
   state: "starting" | "serving" | "silent" | "retired";
   /** Whether it is retired, and must end within `stopTimeout`. */
@@ -62,8 +62,8 @@ interface Member {
 }
 
 /** The place of one worker: its processes follow one another. */
-interface Place {
-  member: Member | undefined;
+interface Slot {
+  member: WorkerProcess | undefined;
   /** The number of processes in a row that died early. */
   deaths: number;
   timer: ReturnType<typeof setTimeout> | undefined;
@@ -93,8 +93,8 @@ const MISUSE = 2;
 export class Supervisor {
   readonly #begin: Begin;
   readonly #stopTimeout: number;
-  readonly #places: readonly Place[];
-  readonly #members: Set<Member> = new Set();
+  readonly #places: readonly Slot[];
+  readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
   /** Takes the notices of the parent as well, so that they stand behind the lines that caused them. */
   readonly #errors: LineWriter;
@@ -105,7 +105,7 @@ export class Supervisor {
   #cut: Running = { requests: 0, tunnels: 0 };
   #wasKilled = false;
   #onRunning: ((running: Running) => void) | undefined;
-  readonly #heartbeat: Heartbeat<Member>;
+  readonly #heartbeat: Heartbeat<WorkerProcess>;
   /** What the workers count. */
   readonly totals: WorkerTotals = new WorkerTotals(() =>
     [...this.#members].flatMap(({ report }) => report ?? []),
@@ -149,7 +149,7 @@ export class Supervisor {
    */
   async start(): Promise<string> {
     const [first, ...others] = this.#places;
-    const { address } = await this.#fill(first as Place);
+    const { address } = await this.#fill(first as Slot);
     await Promise.all(others.map((place) => this.#fill(place)));
     return address;
   }
@@ -259,11 +259,11 @@ export class Supervisor {
   }
 
   /** Starts a process for a place, which it takes when it is ready. */
-  async #fill(place: Place): Promise<Ready> {
+  async #fill(place: Slot): Promise<Ready> {
     const worker = this.#fork();
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
     const ended = new Promise<void>((resolve) => worker.process.once("close", resolve));
-    const member: Member = {
+    const member: WorkerProcess = {
       worker,
       closed,
       close,
@@ -331,7 +331,7 @@ export class Supervisor {
     return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
   }
 
-  #note(member: Member, message: WorkerMessage): void {
+  #note(member: WorkerProcess, message: WorkerMessage): void {
     switch (message.type) {
       case "hello":
         send(member.worker, this.#begin);
@@ -378,7 +378,7 @@ export class Supervisor {
   }
 
   /** Notes that a process has ended. */
-  #forget(member: Member): void {
+  #forget(member: WorkerProcess): void {
     this.#heartbeat.forget(member);
     member.close();
     member.reported?.resolve();
@@ -388,7 +388,7 @@ export class Supervisor {
     if (member.report !== undefined) this.totals.keep(member.report);
   }
 
-  #retire(member: Member): void {
+  #retire(member: WorkerProcess): void {
     if (!this.#members.has(member)) return;
     member.state = "retired";
     this.#heartbeat.forget(member);
@@ -405,7 +405,7 @@ export class Supervisor {
   }
 
   /** Kills a retired process that does not obey in time: its code runs without an end, and no connection is served. */
-  #killUnless({ worker }: Member, obeyed: Promise<void>): void {
+  #killUnless({ worker }: WorkerProcess, obeyed: Promise<void>): void {
     const timer = setTimeout(() => {
       const { pid } = worker.process;
       this.#errors.write(
@@ -417,7 +417,7 @@ export class Supervisor {
   }
 
   /** Replaces a worker whose event loop is blocked. It may still finish what it has, if it goes on within a time. */
-  #onSilence(member: Member): void {
+  #onSilence(member: WorkerProcess): void {
     const place = this.#places.find((each) => each.member === member);
     if (place === undefined || this.#isStopping) return;
     member.state = "silent";
@@ -426,7 +426,7 @@ export class Supervisor {
     this.#last = this.#last.then(() => this.#replaceSilent(place, member));
   }
 
-  async #replaceSilent(place: Place, member: Member): Promise<void> {
+  async #replaceSilent(place: Slot, member: WorkerProcess): Promise<void> {
     if (place.member !== member || this.#isStopping) return;
     try {
       await this.#fill(place);
@@ -438,7 +438,7 @@ export class Supervisor {
   }
 
   /** Starts another process for one that has died while it served. */
-  #onEnd(member: Member, place: Place, how: string): void {
+  #onEnd(member: WorkerProcess, place: Slot, how: string): void {
     if (place.member !== member) return;
     place.member = undefined;
     if (this.#isStopping) return;
@@ -450,7 +450,7 @@ export class Supervisor {
   }
 
   /** Starts a process for a place after a while, and returns the milliseconds. */
-  #restartLater(place: Place): number {
+  #restartLater(place: Slot): number {
     const { deaths } = place;
     const delay = deaths === 0 ? 0 : Math.min(FIRST_DELAY * 2 ** (deaths - 1), LONGEST_DELAY);
     place.timer = setTimeout(() => {
@@ -459,7 +459,7 @@ export class Supervisor {
     return delay;
   }
 
-  async #restart(place: Place): Promise<void> {
+  async #restart(place: Slot): Promise<void> {
     // A replacement may have filled the place meanwhile.
     if (place.member !== undefined || this.#isStopping) return;
     try {

@@ -6,7 +6,7 @@ import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
 import { toFreedStream } from "./internals/freedstream.ts";
 
 /** A body up to this number of bytes is sent as bytes, which Deno copies. A longer body is sent as a stream of chunks. */
-const SMALL_BODY = 16_384;
+const SMALL_RESPONSE = 16_384;
 
 /** Builds the `Response` that a handler returns to Deno. */
 export function respond(
@@ -15,7 +15,7 @@ export function respond(
   request?: UpstreamRequest,
 ): Response | Promise<Response> {
   if (tunnel !== undefined) return respondSwitched(headers, (request as UpstreamRequest).headers);
-  const bytes = body?.whole({ joinUpTo: SMALL_BODY });
+  const bytes = body?.whole({ joinUpTo: SMALL_RESPONSE });
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);

@@ -35,7 +35,7 @@ export function sendOnStream(
   }
   // Node ends the stream itself where the request or the status allows no body.
   if (endStream || stream.writableEnded) return isWhole ? undefined : body.cancel();
-  const sink = new StreamSink(stream, trailers);
+  const sink = new Http2StreamSink(stream, trailers);
   if (bytes !== undefined) return void stream.end(bytes);
   if (body?.buffered === undefined) stream.on("close", () => body?.cancel());
   pipe(body as BodySource, sink);
@@ -52,7 +52,7 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 }
 
 /** Writes a response body to a stream, and the trailer fields after it. */
-class StreamSink implements Sink {
+class Http2StreamSink implements Sink {
   /** The chunks are sent from their own memory, and Node does not tell when. */
   readonly memory = "borrowed";
   readonly #stream: ServerHttp2Stream;

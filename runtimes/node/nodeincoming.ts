@@ -24,7 +24,7 @@ import { understandsChunks } from "./trailerframing.ts";
 import { turnOf } from "./turns.ts";
 
 /** The connection of a request, or its HTTP/2 stream: it closes when the client disconnects. */
-type ClientConnection = Socket | ServerHttp2Stream;
+type ClientStream = Socket | ServerHttp2Stream;
 
 /**
  * The listeners for the end of each connection. The connection itself gets one `close` listener, for all of its requests.
@@ -32,9 +32,9 @@ type ClientConnection = Socket | ServerHttp2Stream;
  * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
  * which the old table refers. Once a table has moved to the old generation, it keeps all later tables in memory.
  */
-const watched: WeakMap<ClientConnection, Listener[]> = new WeakMap();
+const watched: WeakMap<ClientStream, Listener[]> = new WeakMap();
 
-function watchConnection(connection: ClientConnection): Listener[] {
+function watchConnection(connection: ClientStream): Listener[] {
   const listeners: Listener[] = [];
   watched.set(connection, listeners);
   if ("session" in connection) endWhenLost(connection.session);
@@ -44,12 +44,12 @@ function watchConnection(connection: ClientConnection): Listener[] {
   return listeners;
 }
 
-function listenTo(connection: ClientConnection, listener: Listener): void {
+function listenTo(connection: ClientStream, listener: Listener): void {
   (watched.get(connection) ?? watchConnection(connection)).push(listener);
   if (connection.destroyed || connection.closed) listener.handleEvent();
 }
 
-function unlistenTo(connection: ClientConnection, listener: Listener): void {
+function unlistenTo(connection: ClientStream, listener: Listener): void {
   const listeners = watched.get(connection) ?? [];
   const at = listeners.indexOf(listener);
   if (at < 0) return;
@@ -107,7 +107,7 @@ abstract class NodeIncoming implements Incoming {
     return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
   }
 
-  protected abstract get connection(): ClientConnection;
+  protected abstract get connection(): ClientStream;
 
   listen(listener: Listener): void {
     listenTo(this.connection, listener);
@@ -156,7 +156,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     return this.#request;
   }
 
-  protected override get connection(): ClientConnection {
+  protected override get connection(): ClientStream {
     return connectionOf(this.message);
   }
 }
@@ -210,7 +210,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     return this.#request;
   }
 
-  protected override get connection(): ClientConnection {
+  protected override get connection(): ClientStream {
     return connectionOf(this.message);
   }
 }
@@ -265,7 +265,7 @@ class PeerIncoming extends WebIncoming {
 
 /** A web `Request` that an app has built while it handled a request of Node's, whose client gets the response. */
 class RebuiltIncoming extends PeerIncoming {
-  readonly #connection: ClientConnection;
+  readonly #connection: ClientStream;
 
   constructor(request: Request, peer: IncomingMessage, rules: ClientRules, context: Context) {
     super(request, peer, rules, context);
@@ -285,7 +285,7 @@ class RebuiltIncoming extends PeerIncoming {
 }
 
 /** Returns what closes when the client of a message disconnects. */
-function connectionOf(message: IncomingMessage): ClientConnection {
+function connectionOf(message: IncomingMessage): ClientStream {
   return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }
 

@@ -29,7 +29,7 @@ const LONGEST_WAIT = 200;
 /** Milliseconds after which an expired answer is no longer used: somebody else may have the address by then. */
 const LONGEST_EXPIRED = 3_600_000;
 /** The addresses of the loopback interface. */
-const LOOPBACK: readonly ResolvedAddress[] = [
+const LOOPBACK_ADDRESSES: readonly ResolvedAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
@@ -268,9 +268,9 @@ async function askForLocal(
 ): Promise<Answer> {
   const { addresses } = await askSystem(dns, hostname, ttl).catch(() => ({ addresses: [] }));
   const found = new Set(addresses.map(({ address }) => address));
-  const missing = LOOPBACK.filter(({ address }) => !found.has(address));
+  const missing = LOOPBACK_ADDRESSES.filter(({ address }) => !found.has(address));
   // The hosts file may have another address, such as that of a container.
-  const hasOther = found.size + missing.length > LOOPBACK.length;
+  const hasOther = found.size + missing.length > LOOPBACK_ADDRESSES.length;
   return { addresses: hasOther ? addresses : [...addresses, ...missing], ttl };
 }
 

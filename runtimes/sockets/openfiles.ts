@@ -6,14 +6,14 @@ import { poolDefaults } from "../../src/options/pooloptions.ts";
 const { process, Deno } = globalThis as unknown as {
   process?: {
     readonly platform: string;
-    readonly report?: { excludeNetwork?: boolean; getReport(): Report };
+    readonly report?: { excludeNetwork?: boolean; getReport(): DiagnosticReport };
     getBuiltinModule(name: "node:fs"): typeof import("node:fs");
   };
   Deno?: { permissions: { querySync(descriptor: { name: string }): { state: string } } };
 };
 
 /** The members of Node's diagnostic report (`process.report`) that contain the limit. */
-interface Report {
+interface DiagnosticReport {
   readonly userLimits?: { readonly open_files?: { readonly soft?: number | "unlimited" } };
 }
 

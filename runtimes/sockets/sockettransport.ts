@@ -9,7 +9,7 @@ import { defaultMaxSockets } from "./openfiles.ts";
 import { assertVersion } from "./versions.ts";
 
 /** The parts of the transport that differ between Node, Bun and Deno. */
-interface RuntimeParts extends Pick<ClientParts, "schedule" | "chunkMemory"> {
+interface SocketTransportParts extends Pick<ClientParts, "schedule" | "chunkMemory"> {
   /** How its sockets differ. */
   readonly sockets?: SocketParts;
   /** `bufferCodec` by default. */
@@ -25,7 +25,7 @@ export function createSocketTransport(
   runtime: "Node" | "Bun" | "Deno",
   version: string | undefined,
   options: PoolOptions,
-  { sockets, ...parts }: RuntimeParts,
+  { sockets, ...parts }: SocketTransportParts,
 ): Transport {
   checkPoolOptions(options);
   assertVersion(runtime, version);

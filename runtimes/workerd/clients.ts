@@ -14,7 +14,7 @@ declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> 
 }
 
 /** `decodes` is empty, because workerd passes an encoded body on unchanged while no JavaScript code reads it. */
-export const CAPABILITIES: Capabilities = {
+export const WORKERS_CAPABILITIES: Capabilities = {
   background: false,
   decodes: [],
   host: false,
@@ -47,7 +47,7 @@ const GOING_AWAY = 1001;
 
 /** The members that all descriptions in this file share. */
 const COMMON = {
-  capabilities: CAPABILITIES,
+  capabilities: WORKERS_CAPABILITIES,
   toError: toWorkerdError,
   amendsHeaders: true,
   handsBodiesThrough: true,

@@ -18,7 +18,7 @@ export interface Tracing {
 }
 
 /** Takes what is known of a request when its response is over. */
-type Report = (event: RequestEnd) => unknown;
+type ReportEnd = (event: RequestEnd) => unknown;
 
 /**
  * Collects what `onRequestEnd` tells of one exchange. It exists only where that option or `serverTiming` is set, or where a
@@ -31,8 +31,8 @@ export class Observation implements ScopeObserver {
   /** What is collected; undefined once it was reported: an attempt or an upload may outlast the response. */
   #event: CollectedEvent | undefined;
   readonly #incoming: Incoming;
-  readonly #report: Report | undefined;
-  readonly #trace: Report | undefined;
+  readonly #report: ReportEnd | undefined;
+  readonly #trace: ReportEnd | undefined;
   readonly #start: number = performance.now();
   #attemptStart = 0;
   /** Milliseconds that the request has waited without being sent. */
@@ -47,7 +47,7 @@ export class Observation implements ScopeObserver {
    * @param report called with the event
    * @param trace called with the event after `report`
    */
-  constructor(incoming: Incoming, route?: string, report?: Report, trace?: Report) {
+  constructor(incoming: Incoming, route?: string, report?: ReportEnd, trace?: ReportEnd) {
     this.#incoming = incoming;
     this.#event = new CollectedEvent(incoming, route);
     this.#report = report;
@@ -184,7 +184,7 @@ export class Observation implements ScopeObserver {
   }
 }
 
-function reportEnd(report: Report | undefined, event: RequestEnd): void {
+function reportEnd(report: ReportEnd | undefined, event: RequestEnd): void {
   try {
     const reported = report?.(event);
     if (isPromise(reported)) reported.then(undefined, printException);

@@ -28,7 +28,7 @@ export type Outcome =
   | "final";
 
 /** Where the next attempt would go: to the only upstream, to the same one of several, or to another one. */
-export type Place = "alone" | "same" | "another";
+export type RetryPlace = "alone" | "same" | "another";
 
 /**
  * Which requests are sent again (without an entry, none): `"listed"` if the method is in the option `methods`, `"any"` with any method, and `"free"`
@@ -39,7 +39,7 @@ export type Place = "alone" | "same" | "another";
  * applied [any, free]" (RFC 9110 §9.2.2). "Requests that have not been processed have not failed; clients MAY automatically retry
  * them, even those with non-idempotent methods" (RFC 9113 §8.7).
  */
-const RULES: Readonly<Record<Outcome, Partial<Record<Place, "listed" | "any" | "free">>>> = {
+const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any" | "free">>>> = {
   // To the only upstream, a refused request of another method could go as well. It does not: nothing has changed since.
   refused: { alone: "listed", another: "free" },
   unsent: { another: "free" },
@@ -78,7 +78,7 @@ export interface NextAttempt {
 export function nextAttempt(
   request: UpstreamRequest,
   outcome: Outcome,
-  place: Place,
+  place: RetryPlace,
   { attempts, methods }: Required<RetryOptions>,
   left: number,
 ): NextAttempt | undefined {

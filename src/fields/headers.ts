@@ -1,4 +1,4 @@
-import { TOKEN, UNSENDABLE } from "./token.ts";
+import { TOKEN, NOT_IN_VALUE } from "./token.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
@@ -199,7 +199,7 @@ function isOws(code: number): boolean {
 
 /** Whether a field can be sent unchanged. */
 export function isSendable(name: string, value: string): boolean {
-  return TOKEN.test(name) && !UNSENDABLE.test(value);
+  return TOKEN.test(name) && !NOT_IN_VALUE.test(value);
 }
 
 /** Whether a response is an event stream, which may be silent for any length of time. */

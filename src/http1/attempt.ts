@@ -3,7 +3,7 @@ import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, mayGoUnread, pipe, takeWhole } from "../body/source.ts";
 import { badRequest, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
-import { TARGET, TOKEN } from "../fields/token.ts";
+import { REQUEST_TARGET, TOKEN } from "../fields/token.ts";
 import type { Place } from "../transport/claim.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Scope } from "../transport/scope.ts";
@@ -12,9 +12,9 @@ import { toSocketError } from "../transport/socketerror.ts";
 import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
-import type { ResponseHead } from "./parser.ts";
+import type { ParsedHead } from "./parser.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
-import { BodyWriter, type ChunkMemory, SMALL } from "./writebody.ts";
+import { BodyWriter, type ChunkMemory, SMALL_CHUNK } from "./writebody.ts";
 
 /**
  * Milliseconds after which a body is sent without a 100 (Continue): not every upstream sends one, and a client must not
@@ -214,7 +214,7 @@ export class Attempt implements Job, Inlet {
     this.#scope.interimReceived(status, headers);
   }
 
-  onHead({ status, statusText, headers, length }: ResponseHead): void {
+  onHead({ status, statusText, headers, length }: ParsedHead): void {
     this.#isAnswered = true;
     // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
     if (this.#continueTimer !== undefined) this.#stopUpload();
@@ -285,7 +285,7 @@ type HeadStart = Pick<UpstreamRequest, "method" | "path" | "upstream" | "host" |
 export function assertHead({ method, path, upstream, host, headers }: HeadStart): void {
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
-  if (!TARGET.test(path)) throw badRequest("path");
+  if (!REQUEST_TARGET.test(path)) throw badRequest("path");
   if (!isSendable("Host", host ?? upstream.host)) throw badRequest("Host");
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
@@ -382,7 +382,7 @@ export function writeWhole(
   connection.markRequestComplete();
   const length = body?.byteLength ?? 0;
   // A small body is copied after the head, so that both are sent in one write.
-  const room = length <= SMALL ? length : 0;
+  const room = length <= SMALL_CHUNK ? length : 0;
   const head = writeHead(connection.codec, request, end, room);
   if (body !== undefined && room > 0) head.set(body, head.byteLength - room);
   connection.write(head);

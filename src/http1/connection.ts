@@ -5,7 +5,7 @@ import type { HeaderList } from "../fields/headers.ts";
 import type { Account, Claim, Holder } from "../transport/claim.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
-import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
+import { type ResponseHandler, type ParsedHead, ResponseParser } from "./parser.ts";
 import type { IdleItem, PooledConnection } from "./pool.ts";
 import type { QueuedJob } from "./queue.ts";
 
@@ -18,7 +18,7 @@ export interface Carried extends Claim {
   /** Called with each interim response (1xx). */
   onInterim?(status: number, headers: HeaderList): void;
   /** Called when the response headers have arrived. */
-  onHead(head: ResponseHead): void;
+  onHead(head: ParsedHead): void;
   /** Called with each chunk of the response body, in memory that belongs to the receiver. */
   onChunk(chunk: Uint8Array): void;
   /** Called when the response has ended or, for a tunnel, when the upstream has closed its direction. */
@@ -246,7 +246,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   }
 
   /** @internal */
-  onHead(head: ResponseHead): void {
+  onHead(head: ParsedHead): void {
     this.keepAliveTimeout = head.keepAliveTimeout;
     this.job?.onHead(head);
   }

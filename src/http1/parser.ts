@@ -11,7 +11,7 @@ const CHUNKED = -1;
 const UNTIL_CLOSE = -2;
 
 /** The head of a response, and what it says about the bytes that follow. */
-export interface ResponseHead {
+export interface ParsedHead {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
@@ -28,7 +28,7 @@ export interface ResponseHandler {
   /** Called with each interim response (1xx), except 101. */
   onInterim?(status: number, headers: HeaderList): void;
   /** Called with the head of the response. */
-  onHead(head: ResponseHead): void;
+  onHead(head: ParsedHead): void;
   /** Called with each chunk of the body, which is a view of the bytes that were passed to `feed`. */
   onChunk(chunk: Uint8Array): void;
   /**
@@ -86,7 +86,7 @@ const MAX_PLAIN_DIGITS = 8;
  * CR is refused by `LineReader`.
  */
 const UNCLEAR = /[^\t\r\n -~\u0080-\u00ff]|\r(?!\n)/;
-const CONTENT_LENGTH = /^\d{1,15}$/;
+const LENGTH_VALUE = /^\d{1,15}$/;
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -421,7 +421,7 @@ export function parseHead(
   text: string,
   isHeadRequest: boolean,
   lastFields: HeaderList = [],
-): ResponseHead {
+): ParsedHead {
   // `exec` would allocate an array of the parts for each response.
   if (!STATUS_LINE.test(text)) throw malformed("status line");
   const end = text.indexOf("\r\n");
@@ -443,7 +443,7 @@ export function parseHead(
         break;
       case 14:
         if (!/^content-length$/i.test(name)) break;
-        if (length !== undefined || !CONTENT_LENGTH.test(value)) throw malformed("Content-Length");
+        if (length !== undefined || !LENGTH_VALUE.test(value)) throw malformed("Content-Length");
         length = Number(value);
         break;
       case 17:

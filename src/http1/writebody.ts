@@ -6,7 +6,7 @@ import type { Scope } from "../transport/scope.ts";
 import type { Connection } from "./connection.ts";
 
 /** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
-export const SMALL = 16_384;
+export const SMALL_CHUNK = 16_384;
 
 /** Which chunks are freed when they have been sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {
@@ -116,12 +116,12 @@ export class BodyWriter implements Sink {
     if (!this.isOver) this.#attempt.fail(toRequestBodyError(reason));
   }
 
-  /** Writes bytes between two texts. Up to `SMALL` bytes are copied, and sent together with the texts in one write. */
+  /** Writes bytes between two texts. Up to `SMALL_CHUNK` bytes are copied, and sent together with the texts in one write. */
   #writeChunk(bytes: Uint8Array, before: string, after: string, release?: Release): boolean {
     const connection = this.#connection;
     const { codec } = connection;
     const isAlone = before === "" && this.#head === undefined;
-    if (!isAlone && bytes.byteLength <= SMALL) {
+    if (!isAlone && bytes.byteLength <= SMALL_CHUNK) {
       const framed = [this.#afterHead(before), bytes, codec.encode(after)];
       return connection.write(concat(framed), release);
     }

@@ -103,13 +103,13 @@ interface Element {
   readonly node: string | undefined;
 }
 
-const TOKEN = "[!#$%&'*+.^`|~\\w-]+";
+const TOKEN_PATTERN = "[!#$%&'*+.^`|~\\w-]+";
 /**
  * Matches at most one parameter, and the separator after it. It takes linear time, because no two parts of the pattern
  * can begin with the same character.
  */
 const PARAMETER = new RegExp(
-  `[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,
+  `[ \\t]*(?:(${TOKEN_PATTERN})=(?:(${TOKEN_PATTERN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,
   "y",
 );
 

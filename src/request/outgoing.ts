@@ -147,7 +147,7 @@ export function toUpstreamRequest(
 }
 
 /** The header fields of a request that may be forwarded, and the values of fields that the proxy itself evaluates. */
-export interface RequestHead {
+export interface OutgoingHead {
   /** The fields that may be forwarded. */
   readonly headers: HeaderList;
   /** The value of `Host`. */
@@ -179,7 +179,7 @@ export function cleanRequestHeaders(
   dropped: NameSet,
   kept?: NameSet,
   source?: Pick<Incoming, "version">,
-): RequestHead {
+): OutgoingHead {
   const headers: HeaderList = [];
   let host: string | undefined;
   let contentLength: number | undefined;

@@ -274,14 +274,14 @@ export function pathOf(url: string): string {
 
 /** Matches what a request line cannot contain: spaces, control characters and fragments (RFC 9112 §3). */
 // oxlint-disable-next-line no-control-regex
-const UNSENDABLE = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
+const NOT_IN_TARGET = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
 
 /**
  * Makes sure that a path can be sent as a request target in origin-form.
  * @throws ProxyError 400
  */
 export function assertSendable(path: string): void {
-  if (path.charCodeAt(0) !== 0x2f /* / */ || UNSENDABLE.test(path)) {
+  if (path.charCodeAt(0) !== 0x2f /* / */ || NOT_IN_TARGET.test(path)) {
     throw badRequest("path");
   }
 }

@@ -6,7 +6,7 @@ import {
   nextAttempt,
   type Outcome,
   outcomeOf,
-  type Place,
+  type RetryPlace,
   type NextAttempt,
 } from "../exchange/repeat.ts";
 import { pause } from "../exchange/send.ts";
@@ -473,7 +473,7 @@ class LeasedAttempt {
     if (this.#nextLease === undefined) this.#nextQuery?.leave?.();
   }
 
-  #nextAttempt(scope: Scope, outcome: Outcome, place: Place): NextAttempt | undefined {
+  #nextAttempt(scope: Scope, outcome: Outcome, place: RetryPlace): NextAttempt | undefined {
     if (scope.error !== undefined) return undefined;
     return nextAttempt(this.#request, outcome, place, this.#options.retry, this.#left);
   }

@@ -4,7 +4,7 @@ import { connect as connectHttp2, createServer as createHttp2Server } from "node
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { ClientConnections } from "../../command/limits/clientconnections.ts";
-import { intervalOf, SlowClients } from "../../command/limits/clienttimeouts.ts";
+import { intervalOf, ClientWatch } from "../../command/limits/clienttimeouts.ts";
 import { serverDefaults } from "../../command/flags/commandoptions.ts";
 import { listen } from "../helpers/serve.ts";
 import { within } from "../helpers/wait.ts";
@@ -17,7 +17,7 @@ test("a client that takes longer than the timeout for one chunk, but reads, is s
   const chunk = Buffer.alloc(48 * 1024 * 1024);
   const server = createServer((_, res) => res.end(chunk));
   const connections = new ClientConnections(server, unlimited, () => {});
-  const slow = new SlowClients(connections, { ...timeouts, sendTimeout: SEND_TIMEOUT });
+  const slow = new ClientWatch(connections, { ...timeouts, sendTimeout: SEND_TIMEOUT });
   const client = connect(await listen(server), "127.0.0.1");
   client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
   let [size, paused] = [0, 0];
@@ -53,7 +53,7 @@ test("a client that reads an HTTP/2 stream slowly is served, though the buffer i
     fill();
   });
   const connections = new ClientConnections(server, unlimited, () => {});
-  const slow = new SlowClients(connections, { ...timeouts, sendTimeout: SEND_TIMEOUT });
+  const slow = new ClientWatch(connections, { ...timeouts, sendTimeout: SEND_TIMEOUT });
   const session = connectHttp2(`http://127.0.0.1:${await listen(server)}`);
   const stream = session.request();
   let size = 0;

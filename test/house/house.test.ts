@@ -31,16 +31,54 @@ test("no two files share a name unless they play the same part for two runtimes"
   expect(Object.values(repeated).filter((group) => !areSameParts(group))).toEqual([]);
 });
 
-test("no two functions of modules share a name unless they play the same part for two runtimes", () => {
-  const functions = files.flatMap((file) => {
-    const source = readFileSync(join(root, file), "utf8");
-    const names = source.matchAll(/^(?:export )?(?:async )?function\*? (\w+)/gm);
-    return [...new Set(Array.from(names, ([, name = ""]) => name))].map((name) => ({ file, name }));
-  });
-  expect(functions.length).toBeGreaterThan(200);
-  const repeated = Object.entries(findRepeated(functions, ({ name }) => name));
-  const wrong = repeated.filter(([, group]) => !areSameParts(group.map(({ file }) => file)));
-  expect(Object.fromEntries(wrong)).toEqual({});
+/** A type, class, constant or function at the top of a module. */
+interface Definition {
+  readonly file: string;
+  readonly name: string;
+  readonly isFunction: boolean;
+  readonly isExported: boolean;
+}
+
+const definitions = files.flatMap((file): Definition[] => {
+  const source = readFileSync(join(root, file), "utf8");
+  const found = source.matchAll(
+    /^(export )?(?:abstract )?(?:async )?(function\*?|const|class|interface|type) (\w+)/gm,
+  );
+  // A function with overloads has its name several times.
+  const all = Array.from(found, ([, exported, kind = "", name = ""]) => ({
+    file,
+    name,
+    isFunction: kind.startsWith("function"),
+    isExported: exported !== undefined,
+  }));
+  return all.filter(({ name }, at) => all.findIndex((each) => each.name === name) === at);
+});
+
+/** Returns the files of each name that several of these definitions have, unless they play the same part for two runtimes. */
+function findCollisions(among: readonly Definition[]): Record<string, string[]> {
+  const repeated = Object.entries(findRepeated(among, ({ name }) => name));
+  const wrong = repeated
+    .map(([name, group]) => [name, group.map(({ file }) => file)] as const)
+    .filter(([, group]) => !areSameParts(group));
+  return Object.fromEntries(wrong);
+}
+
+test("no two exports share a name unless they play the same part for two runtimes", () => {
+  expect(definitions.length).toBeGreaterThan(1000);
+  // The entries that belong to no runtime export the same functions.
+  const entries = new Set(["runtimes/default.ts", "runtimes/server.ts"]);
+  expect(
+    findCollisions(definitions.filter(({ file, isExported }) => isExported && !entries.has(file))),
+  ).toEqual({});
+});
+
+test("no type, class or constant has the name of another file's export", () => {
+  const exported = new Set(definitions.filter((each) => each.isExported).map(({ name }) => name));
+  // A local function may share its name, as it is read with its file. So may a variable in lower case.
+  const named = definitions.filter(
+    ({ name, isFunction }) => exported.has(name) && !isFunction && /^[A-Z]/.test(name),
+  );
+  expect(findCollisions(named)).toEqual({});
 });
 
 test("no file defines a constant again that another one exports", () => {

@@ -19,10 +19,10 @@ import type { Duplex } from "node:stream";
 import { trimOws } from "../../../src/fields/headers.ts";
 import { turnAfterAll } from "../turns.ts";
 
-type Choose = (this: Server, req: IncomingMessage) => boolean;
+type ShouldUpgrade = (this: Server, req: IncomingMessage) => boolean;
 
 /** A server that may ask which requests are upgrades. */
-type ChoosingServer = Server & { shouldUpgradeCallback?: Choose };
+type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**
  * Makes the server ask which requests are upgrades, where it can.

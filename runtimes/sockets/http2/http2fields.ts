@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
 import { trimOws, type HeaderList } from "../../../src/fields/headers.ts";
-import { TARGET, TOKEN, UNSENDABLE } from "../../../src/fields/token.ts";
+import { REQUEST_TARGET, TOKEN, NOT_IN_VALUE } from "../../../src/fields/token.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
 
 /** Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`. */
@@ -26,7 +26,7 @@ export function toHttp2Fields(request: UpstreamRequest, length: number | undefin
   const { method, path, upstream, host, headers, acceptsTrailers, trailer } = request;
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
-  if (!TARGET.test(path)) throw badRequest("path");
+  if (!REQUEST_TARGET.test(path)) throw badRequest("path");
   const scheme = upstream.secure ? "https" : "http";
   const list: HeaderList = [":method", method, ":scheme", scheme];
   list.push(":authority", host ?? upstream.host, ":path", path);
@@ -53,7 +53,7 @@ function pushFields(list: HeaderList, fields: HeaderList): void {
     const name = (fields[i] as string).toLowerCase();
     if (NOT_IN_HTTP2.has(name)) continue;
     const value = fields[i + 1] as string;
-    if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
+    if (!TOKEN.test(name) || NOT_IN_VALUE.test(value)) throw badRequest(name);
     // White space around a value makes a message malformed (RFC 9113 §8.2.1).
     list.push(name, trimOws(value));
   }

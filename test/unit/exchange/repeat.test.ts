@@ -7,7 +7,7 @@ import {
   nextAttempt,
   type Outcome,
   outcomeOf,
-  type Place,
+  type RetryPlace,
 } from "../../../src/exchange/repeat.ts";
 import { retryDefaults } from "../../../src/options/repeatoptions.ts";
 import type { UpstreamResponse } from "../../../src/transport/message.ts";
@@ -21,7 +21,7 @@ import {
   stale,
 } from "../../helpers/fakes.ts";
 
-const PLACES: readonly Place[] = ["alone", "same", "another"];
+const PLACES: readonly RetryPlace[] = ["alone", "same", "another"];
 
 /** What happens to a request at each place; "-" if it is not sent again. */
 const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
@@ -36,7 +36,7 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
 };
 
 /** Describes what the rule does with a GET and a POST, with one attempt left and with none. */
-function describeRule(outcome: Outcome, place: Place): string {
+function describeRule(outcome: Outcome, place: RetryPlace): string {
   const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
     nextAttempt(fakeRequest({ method }), outcome, place, retryDefaults, left);
   const get = repeat("GET", 1);

@@ -1,10 +1,10 @@
 /** Feeds bytes to the parser of responses, and returns what it has reported. */
-import { type ResponseHead, ResponseParser } from "../../../src/http1/parser.ts";
+import { type ParsedHead, ResponseParser } from "../../../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";
 import { ProxyError } from "../../../src/error.ts";
 
 export interface Parsed {
-  heads: ResponseHead[];
+  heads: ParsedHead[];
   body: string;
   /** Whether the response has ended, and the connection can be used again. */
   end: "open" | "clean" | "unclean";

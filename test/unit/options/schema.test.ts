@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from "vitest";
 import { lineSchema, serverDefaults, serverSchema } from "../../../command/flags/commandoptions.ts";
-import { flags, type Scope } from "../../../command/flags/flags.ts";
+import { flags, type FlagGroup } from "../../../command/flags/flags.ts";
 import { renderHelp } from "../../../command/flags/help.ts";
 import { parse } from "../../../command/flags/parse.ts";
 import { findProblems } from "../../../command/config/problems.ts";
@@ -19,7 +19,7 @@ import type { Table } from "../../../src/schema/schema.ts";
 import { FakeTransport } from "../../helpers/fakes.ts";
 import { badTexts, goodTexts, wrongValues } from "./_kinds.ts";
 
-const tables: Record<Scope, Table> = {
+const tables: Record<FlagGroup, Table> = {
   proxy: proxySchema,
   pool: poolSchema,
   server: serverSchema,
