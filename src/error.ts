@@ -153,7 +153,7 @@ export function clientGone(cause?: unknown): ProxyError {
  */
 export function toRequestBodyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const message = `the stream of the request body failed: ${messageOf(thrown)}`;
+  const message = `the stream of the request body failed: ${textOf(thrown)}`;
   const status = (thrown as { status?: unknown } | undefined)?.status === 413 ? 413 : 400;
   return new ProxyError("http_request_error", { status, message, cause: thrown });
 }
@@ -173,9 +173,9 @@ export function badLength(length: number, received: number): ProxyError {
  */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  return new ProxyError("proxy_internal_error", { message: messageOf(thrown), cause: thrown });
+  return new ProxyError("proxy_internal_error", { message: textOf(thrown), cause: thrown });
 }
 
-function messageOf(thrown: unknown): string {
+function textOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

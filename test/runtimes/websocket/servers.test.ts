@@ -132,7 +132,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
 describe("handlers of the app or of a framework, on Bun", () => {
   async function startWith(handlers: string): Promise<Program & { port: number }> {
     const env = { UPSTREAM: upstream.url, HANDLERS: handlers };
-    const program = startProgram("bun", ["run", "test/_websocket.handlers.ts"], env);
+    const program = startProgram("bun", ["run", "test/runtimes/websocket/_handlers.ts"], env);
     return Object.assign(program, { port: Number((await program.printed(/^port (\d+)$/m))[1]) });
   }
 
