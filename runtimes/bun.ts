@@ -17,7 +17,7 @@ import {
 import type { Transport } from "../src/transport/port.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
-import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
+import { readHandlers, WEBSOCKET_HINT, type WebSocketHandlers } from "./bun/websocket.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { addExplain } from "./sockets/explaining.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
@@ -69,7 +69,8 @@ export interface BunProxy extends Proxy, ExplainingProxy {
   /**
    * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started
    * otherwise needs it as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
-   * `serve(app, { bun: { websocket: proxy.websocket } })`. Without it, a WebSocket handshake gets 501.
+   * `serve(app, { bun: { websocket: proxy.websocket } })`. Handlers of your own may call it. If no code has read it, a
+   * WebSocket handshake gets 501.
    */
   readonly websocket: WebSocketHandlers;
 }
@@ -85,7 +86,7 @@ const runtime: Runtime = {
   createTransport,
   respond,
   explainOption: explainWherePooled,
-  upgradeHint: ": give it proxy.websocket, and call proxy.fetch(request, server)",
+  upgradeHint: `: ${WEBSOCKET_HINT}, and call proxy.fetch(request, server)`,
   tracing: findRequestChannel(),
   inProcess,
 };
@@ -120,6 +121,9 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
     ...refuseNodeMembers(),
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     error: reportError,
-    websocket,
+    // A getter, because a server that has not read it has other handlers.
+    get websocket() {
+      return readHandlers();
+    },
   }),
 );

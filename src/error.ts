@@ -147,16 +147,23 @@ export function clientGone(cause?: unknown): ProxyError {
   });
 }
 
-/** Converts an exception into the error of a request body that failed before its end. */
+/**
+ * Converts an exception into the error of a request body that failed before its end: the client has disconnected, or the
+ * framework has ended the stream. The errors of frameworks for bodies above their limits have the status 413.
+ */
 export function toRequestBodyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const message = "the client broke off its request body";
-  return new ProxyError("http_request_error", { message, cause: thrown });
+  const message = `the stream of the request body failed: ${textOf(thrown)}`;
+  const status = (thrown as { status?: unknown } | undefined)?.status === 413 ? 413 : 400;
+  return new ProxyError("http_request_error", { status, message, cause: thrown });
 }
 
-/** Returns the error of a request body whose length differs from its Content-Length. */
-export function badLength(): ProxyError {
-  const message = "the request body was not as long as its Content-Length";
+/**
+ * Returns the error of a request body whose length differs from its Content-Length.
+ * @param received the bytes of the body; those until now if there are too many
+ */
+export function badLength(length: number, received: number): ProxyError {
+  const message = `the request body has ${received} of ${length} bytes; does a limit of the framework cut it?`;
   return new ProxyError("http_request_error", { message });
 }
 
@@ -166,6 +173,9 @@ export function badLength(): ProxyError {
  */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return new ProxyError("proxy_internal_error", { message, cause: thrown });
+  return new ProxyError("proxy_internal_error", { message: textOf(thrown), cause: thrown });
+}
+
+function textOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -212,7 +212,8 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
 ): CreateProxy<OwnProxy> {
   return function createProxy(options) {
     const route = createRoute(options, runtime);
-    return Object.assign(toProxy(route, runtime), extend?.(route)) as OwnProxy;
+    // The own members come first, because `assign` would read their getters.
+    return Object.assign(extend?.(route) ?? {}, toProxy(route, runtime)) as OwnProxy;
   };
 }
 

@@ -7,7 +7,7 @@ import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
-import { type BunUpgrader, relayWebSocket } from "./websocket.ts";
+import { areHandlersRead, type BunUpgrader, relayWebSocket } from "./websocket.ts";
 
 /** The methods of Bun's server that the proxy calls. They are declared here, so that no types package is needed. */
 interface BunServer extends BunUpgrader {
@@ -83,7 +83,8 @@ class BunIncoming extends WebIncoming {
   }
 
   get upgrade(): string | undefined {
-    return this.#server !== undefined && asksForWebSocket(this.headers) ? "websocket" : undefined;
+    const mayAnswer = this.#server !== undefined && areHandlersRead();
+    return mayAnswer && asksForWebSocket(this.headers) ? "websocket" : undefined;
   }
 
   prepareUpgrade(headers: HeaderList): void {

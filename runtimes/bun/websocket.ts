@@ -68,9 +68,14 @@ class BunClient implements ClientSocket {
     this.#limits = limits;
   }
 
-  open(socket: BunSocket): void {
+  start(socket: BunSocket): void {
     this.#socket = socket;
     this.relay = new Relay(this, this.#tunnel, () => (this.relay = undefined), this.#limits);
+  }
+
+  /** Whether the server has called the handler `open` of this file. */
+  get isStarted(): boolean {
+    return this.#socket !== undefined;
   }
 
   send(data: string | Uint8Array<ArrayBuffer>): void {
@@ -104,16 +109,8 @@ function clientOf({ data }: BunSocket): BunClient | undefined {
   return data instanceof BunClient ? data : undefined;
 }
 
-/**
- * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it,
- * a WebSocket handshake gets 501.
- * @example
- * ```ts
- * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });
- * ```
- */
-export const websocket: WebSocketHandlers = {
-  open: (socket) => clientOf(socket)?.open(socket),
+const handlers: WebSocketHandlers = {
+  open: (socket) => clientOf(socket)?.start(socket),
   message: (socket, data) => clientOf(socket)?.relay?.onClientMessage(data),
   drain: (socket) => clientOf(socket)?.relay?.onClientDrain(),
   ping: (socket) => clientOf(socket)?.relay?.onActivity(),
@@ -125,6 +122,45 @@ export const websocket: WebSocketHandlers = {
   closeOnBackpressureLimit: true,
   idleTimeout: 0,
 };
+
+/**
+ * Whether any code of this process has read the handlers. Bun's server does not show its own. If nothing has read these, the
+ * server has handlers of the app or of a framework, which do not know the proxy's WebSockets: an exception of theirs would
+ * end the process.
+ */
+let isRead = false;
+
+/** Returns whether a server of this process can have the proxy's handlers. */
+export function areHandlersRead(): boolean {
+  return isRead;
+}
+
+/** Returns the handlers for `proxy.websocket`. */
+export function readHandlers(): WebSocketHandlers {
+  isRead = true;
+  return websocket;
+}
+
+/**
+ * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it,
+ * a WebSocket handshake gets 501. The handlers ignore the WebSockets that the app itself has accepted, so that handlers of
+ * the app can call them.
+ * @example
+ * ```ts
+ * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });
+ * ```
+ */
+export const websocket: WebSocketHandlers = /* @__PURE__ */ new Proxy(handlers, {
+  get(target, name) {
+    isRead = true;
+    return Reflect.get(target, name) as unknown;
+  },
+});
+
+/** How to make Bun's server call the handlers. */
+export const WEBSOCKET_HINT: string =
+  "give Bun's server `websocket: proxy.websocket` (under srvx and h3 in the option `bun`), " +
+  "or handlers of the app that begin with `...proxy.websocket` and call its handlers";
 
 /**
  * Answers a handshake, and connects the client with the upstream.
@@ -149,14 +185,12 @@ export function relayWebSocket(
   } catch (thrown) {
     cause = thrown;
   }
-  // Bun ignores this response.
-  if (isUpgraded) return new Response(null, { status: 101 });
-  if (cause === undefined) throw clientGone();
+  // Bun calls the handler `open` before `upgrade` returns, and ignores the response then.
+  if (client.isStarted) return new Response(null, { status: 101 });
+  if (!isUpgraded && cause === undefined) throw clientGone();
   throw new ProxyError("http_request_error", {
     status: 501,
-    message:
-      "Bun's server does not serve WebSockets: give it `websocket: proxy.websocket`; " +
-      "under srvx and h3 `bun: { websocket: proxy.websocket }`",
+    message: `Bun's server does not call the proxy's handlers for WebSockets: ${WEBSOCKET_HINT}`,
     cause,
   });
 }

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import type { Release } from "../../src/body/memory.ts";
 import { type BodySource, pipe, type Sink, type WholeOptions } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
-import { toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
+import { getHeader, toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
@@ -250,8 +250,11 @@ async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
   // To import a module takes a while, even if it is loaded already.
   const { sendOnStream } = (http2Response ??= await import("./http2response.ts"));
   return ({ status, headers, body, trailer }) => {
-    const fields = trailer === undefined ? headers : [...headers, "trailer", trailer];
-    sendOnStream(res as Http2ServerResponse, status, fields, body);
+    const response = res as Http2ServerResponse;
+    const own = trailer === undefined ? headers : [...headers, "trailer", trailer];
+    // `stream.respond` does not know the fields of the response object.
+    const fields = addEarlier(response, response.getHeaderNames(), own);
+    sendOnStream(response, status, fields, body);
   };
 }
 
@@ -496,11 +499,37 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
 
 function writeHeadTo(res: ServerResponse, head: Head): void {
   const { status, statusText, trailer } = head;
-  const { headers: plain } = head;
+  // Node would replace the cookies, and keeps the other fields.
+  const plain = res.hasHeader("set-cookie")
+    ? addEarlier(res, ["set-cookie"], head.headers)
+    : head.headers;
   const headers = trailer === undefined ? plain : announceTrailers(plain, trailer, res.req);
   // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
   if ("stream" in res) res.writeHead(status, headers);
   else res.writeHead(status, statusText, headers);
+}
+
+/**
+ * Adds fields that middleware has set on Node's response before the proxy. The upstream's value replaces an earlier one, except
+ * for cookies: each line is a cookie of its own. The earlier ones come first, because a client keeps the last of two with the
+ * same name, domain and path (RFC 6265 §5.3), and that is the upstream's.
+ * @param names the fields to add, in lower case
+ */
+function addEarlier(
+  res: Pick<ServerResponse, "getHeader">,
+  names: readonly string[],
+  headers: HeaderList,
+): HeaderList {
+  const earlier: HeaderList = [];
+  for (const name of names) {
+    const value = res.getHeader(name);
+    const isCookie = name === "set-cookie";
+    if (value === undefined || (!isCookie && getHeader(headers, name) !== undefined)) continue;
+    const lines = Array.isArray(value) ? value : [String(value)];
+    // Node writes all lines with the name of the first.
+    for (const line of lines) earlier.push(isCookie ? "Set-Cookie" : name, line);
+  }
+  return earlier.length === 0 ? headers : [...earlier, ...headers];
 }
 
 function headOf(response: Response): Head {

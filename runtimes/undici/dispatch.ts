@@ -169,8 +169,9 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     if (bytes === undefined) {
       return (this.#upload = new UploadStream(body, contentLength, this.#scope, !isOwn));
     }
-    if (bytes.byteLength !== (contentLength ?? bytes.byteLength)) throw badLength();
-    if (bytes.byteLength === 0) return null;
+    const { byteLength: size } = bytes;
+    if (contentLength !== undefined && size !== contentLength) throw badLength(contentLength, size);
+    if (size === 0) return null;
     // Copy the bytes for an interceptor of the app, which may keep or change them: they may have to be sent again.
     return isOwn ? bytes : copyOf(bytes);
   }

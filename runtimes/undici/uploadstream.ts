@@ -42,7 +42,7 @@ export class UploadStream extends Readable implements Sink {
     this.#written += chunk.byteLength;
     // A dispatcher with `strictContentLength: false` would send the rest as the next request (RFC 9112 §6.3).
     if (this.#length !== undefined && this.#written > this.#length) {
-      this.destroy(badLength());
+      this.destroy(badLength(this.#length, this.#written));
       return true;
     }
     return this.push(chunk);
@@ -54,7 +54,8 @@ export class UploadStream extends Readable implements Sink {
 
   end(): void {
     if (this.destroyed) return;
-    if (this.#length !== undefined && this.#written < this.#length) this.destroy(badLength());
+    if (this.#length !== undefined && this.#written < this.#length)
+      this.destroy(badLength(this.#length, this.#written));
     else this.push(null);
   }
 

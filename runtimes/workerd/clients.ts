@@ -64,6 +64,7 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
     name: "workerd",
     fetch,
     prepare: assertUpperCase,
+    printsFailures: true,
     rawBodies: { encodeResponseBody: "manual" },
   };
 }

@@ -173,8 +173,8 @@ export function pipe(body: BodySource, sink: Sink): void {
  */
 export function takeWhole(body: BodySource, contentLength?: number): Uint8Array | undefined {
   const bytes = body.whole();
-  const isWrong = contentLength !== undefined && bytes?.byteLength !== contentLength;
-  if (bytes !== undefined && isWrong) throw badLength();
+  if (bytes === undefined || contentLength === undefined) return bytes;
+  if (bytes.byteLength !== contentLength) throw badLength(contentLength, bytes.byteLength);
   return bytes;
 }
 

@@ -15,6 +15,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts"
 import type { Capabilities, Transport } from "../transport/port.ts";
 import type { HandedSocket } from "../transport/tunnel.ts";
 import {
+  abortFetch,
   type FetchAttempt,
   stopRequestStream,
   type StreamClient,
@@ -100,7 +101,7 @@ export function createFetchTransport(client: FetchClient): Transport {
       // property. The function refers to the request, which would then stay in memory until the next major garbage
       // collection.
       const stop = (error: ProxyError): void => {
-        controller.abort(error);
+        abortFetch(attempt, error);
         reject?.(error);
       };
       scope.onAbort({ fail: stop });

@@ -37,6 +37,12 @@ export interface StreamClient {
    * were complete. A write to the pipe resolves when the pipe no longer needs the chunk's memory.
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
+  /**
+   * Whether the runtime prints the error of a request body, and the reason of an abort during an upload, as exceptions that
+   * nothing has caught, although the promise of `fetch` rejects with the same one. It prints nothing if the abort has no reason and
+   * the body then stays open until the runtime cancels it.
+   */
+  readonly printsFailures?: boolean;
 }
 
 /** One attempt to send a request through a `fetch`: the state that the streams of the two bodies share. */
@@ -72,7 +78,7 @@ export function toRequestStream(
     // `fetch` may reject with another error, so the scope keeps this one. After the response headers, the promise of
     // `fetch` is settled, and cannot report the error.
     scope.abort(error);
-    controller.abort(error);
+    abortFetch(attempt, error);
     return error;
   };
   if (createPipe !== undefined && length !== undefined) {
@@ -105,7 +111,8 @@ export function toRequestStream(
           sink.close();
         } catch (thrown) {
           finish();
-          throw fail(thrown);
+          const error = fail(thrown);
+          if (!attempt.client.printsFailures) throw error;
         }
       },
       cancel(reason) {
@@ -122,13 +129,19 @@ export function toRequestStream(
  * complete, or when there will be no response. Without it, no code would cancel a stream that an app has received but does
  * not read.
  */
-export function stopRequestStream({ isUploading, controller }: FetchAttempt): void {
-  if (!isUploading) return;
-  controller.abort(
+export function stopRequestStream(attempt: FetchAttempt): void {
+  if (!attempt.isUploading) return;
+  abortFetch(
+    attempt,
     new ProxyError("http_request_error", {
       message: "the response was over before all of the request's body was read",
     }),
   );
+}
+
+/** Aborts the fetch with a reason, which the scope or the caller keeps as well. */
+export function abortFetch({ client, controller }: FetchAttempt, reason: unknown): void {
+  controller.abort(client.printsFailures ? undefined : reason);
 }
 
 type ReadResult = ReadableStreamReadResult<Uint8Array>;

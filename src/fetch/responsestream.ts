@@ -1,5 +1,5 @@
 import { ProxyError } from "../error.ts";
-import { type FetchAttempt, stopRequestStream } from "./requeststream.ts";
+import { abortFetch, type FetchAttempt, stopRequestStream } from "./requeststream.ts";
 
 /**
  * Returns a response body as a stream. The idle timeout runs while a chunk is awaited, the end of the body ends the
@@ -11,7 +11,7 @@ export function toResponseStream(
   length: number | undefined,
   attempt: FetchAttempt,
 ): ReadableStream<Uint8Array> {
-  const { scope, controller } = attempt;
+  const { scope } = attempt;
   const { createPipe } = attempt.client;
   const reader = body.getReader();
   const read = async (): Promise<ReadableStreamReadResult<Uint8Array>> => {
@@ -32,7 +32,7 @@ export function toResponseStream(
   };
   const cancel = async (reason: unknown): Promise<void> => {
     scope.end();
-    controller.abort(reason);
+    abortFetch(attempt, reason);
     await reader.cancel(reason).catch(() => {});
   };
   if (createPipe !== undefined && length !== undefined) {

@@ -80,7 +80,7 @@ export class BodyWriter implements Sink {
     }
     if (this.written > this.#length) {
       // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
-      this.#attempt.fail(badLength());
+      this.#attempt.fail(badLength(this.#length, this.written));
       release?.();
       return true;
     }
@@ -101,7 +101,8 @@ export class BodyWriter implements Sink {
   end(trailers?: HeaderList): void {
     if (this.isOver) return;
     this.#isEnded = true;
-    if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    if (this.#length !== undefined)
+      return this.#attempt.fail(badLength(this.#length, this.written));
     let section = "";
     try {
       if (trailers !== undefined) section = writeFields(trailers);

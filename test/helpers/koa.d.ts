@@ -1,4 +1,4 @@
-/** The little of Koa that a recipe uses: it has no types of its own. */
+/** The part of Koa that the tests use: it has no types of its own. */
 declare module "koa" {
   import type { IncomingMessage, Server, ServerResponse } from "node:http";
 
@@ -6,11 +6,13 @@ declare module "koa" {
     readonly path: string;
     readonly req: IncomingMessage;
     readonly res: ServerResponse;
+    readonly cookies: { set(name: string, value: string): void };
     respond: boolean;
   }
 
   export default class Koa {
     use(middleware: (ctx: Context, next: () => Promise<void>) => unknown): this;
+    callback(): (req: IncomingMessage, res: ServerResponse) => void;
     listen(port: number): Server;
   }
 }

@@ -509,4 +509,27 @@ test("websockets: the servers of Bun accept the handlers", async () => {
   });
 });
 
+test("websockets: an app on Bun has WebSockets of its own beside the proxy's", async () => {
+  const preload = join(folder, "preload.own.ts");
+  writeFileSync(
+    preload,
+    `const { serve } = Bun;
+     Bun.serve = (options) => {
+       const server = serve(options);
+       console.log("port", server.port);
+       return server;
+     };`,
+  );
+  echoMessages(upstream);
+  const replaced = { [TARGET]: upstream.url };
+  await withCopy("docs/websockets.md: WebSockets (3)", replaced, async (copy) => {
+    const file = fileURLToPath(copy);
+    await using program = startProgram("bun", ["run", "--preload", preload, file], { PORT: "0" });
+    const [, port] = await program.printed(/^port (\d+)$/m);
+    expect(await sayHello(`ws://127.0.0.1:${port}/chat`)).toBe("lobby: hello");
+    expect(await sayHello(`ws://127.0.0.1:${port}/live`)).toBe("hello");
+    expect(program.code()).toBeUndefined();
+  });
+});
+
 test("every block of the ledger has a test", () => expectAllRun("docs.run.test.ts"));

@@ -39,7 +39,10 @@ declare global {
   };
   const Bun: {
     serve(options: {
-      fetch(request: Request, server: object): Response | Promise<Response>;
+      fetch(
+        request: Request,
+        server: { upgrade(request: Request, options: { data: object }): boolean },
+      ): Response | Promise<Response>;
       websocket: object;
     }): void;
   };

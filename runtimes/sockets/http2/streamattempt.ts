@@ -534,8 +534,8 @@ class StreamUpload implements Sink {
   readonly #scope: Scope;
   /** The number of bytes that were written. */
   written = 0;
-  /** The number of bytes that are still to come; undefined where it is not known. */
-  #left: number | undefined;
+  /** The length that the request announces; undefined if it announces none. */
+  readonly #length: number | undefined;
   #isEnded = false;
 
   constructor(
@@ -546,7 +546,7 @@ class StreamUpload implements Sink {
   ) {
     this.#attempt = attempt;
     this.#stream = stream;
-    this.#left = length;
+    this.#length = length;
     this.#scope = scope;
   }
 
@@ -554,8 +554,8 @@ class StreamUpload implements Sink {
     if (chunk.byteLength === 0 || this.#isEnded || this.#stream.destroyed) return true;
     this.#scope.touch();
     this.written += chunk.byteLength;
-    if (this.#left !== undefined && (this.#left -= chunk.byteLength) < 0) {
-      this.#attempt.fail(badLength());
+    if (this.#length !== undefined && this.written > this.#length) {
+      this.#attempt.fail(badLength(this.#length, this.written));
       return true;
     }
     return this.#stream.write(chunk);
@@ -570,7 +570,9 @@ class StreamUpload implements Sink {
     this.#isEnded = true;
     // A destroyed stream has taken no further chunk: its event `close` follows, with the reason.
     if (this.#stream.destroyed) return;
-    if (this.#left !== undefined && this.#left !== 0) return this.#attempt.fail(badLength());
+    if (this.#length !== undefined && this.written < this.#length) {
+      return this.#attempt.fail(badLength(this.#length, this.written));
+    }
     try {
       this.#attempt.markUploaded(trailers);
     } catch (error) {

@@ -1,6 +1,7 @@
 /** The proxy's Node handler in Express and Fastify. */
 import express, { type NextFunction, type Request, type Response } from "express";
 import fastify from "fastify";
+import Koa from "koa";
 import { expect, test } from "vitest";
 import { createProxy } from "#fetchway";
 import { useApps } from "../../helpers/apps.ts";
@@ -64,6 +65,67 @@ test("Express: response headers set before the proxy stay, those of the upstream
   expect(answer.all("x-both")).toEqual(["upstream"]);
   expect(answer.all("set-cookie")).toEqual(["a=1", "b=2"]);
   expect(answer.text).toBe("body");
+});
+
+const upstreamsCookies: [string, string][] = [
+  ["Set-Cookie", "a=upstream"],
+  ["Set-Cookie", "b=2"],
+];
+
+test("Express: cookies set before the proxy come in front of the upstream's", async () => {
+  const own = ["session=1; Path=/", "a=express; Path=/"];
+  const app = express()
+    .use((_, res, next) => {
+      res.setHeader("Set-Cookie", own);
+      next();
+    })
+    .use(createProxy({ target: upstream.url }).nodeHandler);
+  const port = await apps.serve("node", app);
+  upstream.script = (call) => call.reply(200, upstreamsCookies, "body");
+  const answer = await apps.ask(port, request("GET", "/"));
+  expect(answer.all("set-cookie")).toEqual([...own, "a=upstream", "b=2"]);
+  expect(answer.text).toBe("body");
+  // One of the app's alone, and the upstream's alone.
+  upstream.script = (call) => call.reply(200, [], "body");
+  expect((await apps.ask(port, request("GET", "/"))).all("set-cookie")).toEqual(own);
+});
+
+test("Koa: cookies set before the proxy come in front of the upstream's", async () => {
+  const { nodeHandler } = createProxy({ target: upstream.url });
+  const app = new Koa();
+  app.use((ctx, next) => {
+    ctx.cookies.set("session", "1");
+    return next();
+  });
+  app.use((ctx) => {
+    ctx.respond = false;
+    nodeHandler(ctx.req, ctx.res);
+  });
+  upstream.script = (call) => call.reply(200, upstreamsCookies, "body");
+  const answer = await apps.ask(await apps.serve("node", app.callback()), request("GET", "/"));
+  expect(answer.all("set-cookie")).toEqual(["session=1; path=/; httponly", "a=upstream", "b=2"]);
+});
+
+test("Fastify: fields of the reply that are copied to Node's response stay, and cookies of both", async () => {
+  const { nodeHandler } = createProxy({ target: upstream.url });
+  const app = fastify();
+  app.addHook("onRequest", async (_, reply) => {
+    reply.header("x-before", "1").header("set-cookie", "session=1").header("x-both", "fastify");
+  });
+  app.addHook("onRequest", (fastifyRequest, reply, _done) => {
+    for (const [name, value] of Object.entries(reply.getHeaders())) {
+      if (value !== undefined) reply.raw.setHeader(name, value);
+    }
+    reply.hijack();
+    nodeHandler(fastifyRequest.raw, reply.raw);
+  });
+  upstream.script = (call) =>
+    call.reply(200, [...upstreamsCookies, ["X-Both", "upstream"]], "body");
+  await app.ready();
+  const answer = await apps.ask(await apps.listen(app.server), request("GET", "/"));
+  expect(answer.all("set-cookie")).toEqual(["session=1", "a=upstream", "b=2"]);
+  expect([answer.get("x-before"), answer.all("x-both")]).toEqual(["1", ["upstream"]]);
+  await app.close();
 });
 
 test("Express: middleware sees the status when the response is finished", async () => {

@@ -54,22 +54,26 @@ function receive(stream: ClientHttp2Stream): Promise<UpstreamResponse> {
   return within(closed, "the stream's end");
 }
 
-describe.each(Object.entries(servers))("%s", (_, listen) => {
-  async function using(work: (session: ClientHttp2Session) => Promise<void>): Promise<void> {
-    // The client checks the certificate: it trusts only this one.
-    const session = connect(`https://localhost:${await listen()}`, {
-      ca: certificate.cert,
-      lookup: (_host, options, callback) =>
-        options.all
-          ? callback(null, [{ address: "127.0.0.1", family: 4 }])
-          : callback(null, "127.0.0.1", 4),
-    });
-    try {
-      await work(session);
-    } finally {
-      session.destroy();
-    }
+type Work = (session: ClientHttp2Session) => Promise<void>;
+
+async function useSession(listen: () => Promise<number>, work: Work): Promise<void> {
+  // The client checks the certificate: it trusts only this one.
+  const session = connect(`https://localhost:${await listen()}`, {
+    ca: certificate.cert,
+    lookup: (_host, options, callback) =>
+      options.all
+        ? callback(null, [{ address: "127.0.0.1", family: 4 }])
+        : callback(null, "127.0.0.1", 4),
+  });
+  try {
+    await work(session);
+  } finally {
+    session.destroy();
   }
+}
+
+describe.each(Object.entries(servers))("%s", (_, listen) => {
+  const using = (work: Work): Promise<void> => useSession(listen, work);
 
   test("GET and POST are forwarded", async () => {
     rfc(
@@ -228,4 +232,35 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
       expect(await reply).toMatchObject({ body: "half", failed: true });
     });
   });
+});
+
+test("fields that middleware has set on the response stay, and cookies of both", async () => {
+  const { nodeHandler } = createProxy({ target: upstream.url });
+  const server = createSecureServer(certificate, (req, res) => {
+    res.setHeader("X-Before", ["1", "2"]);
+    res.setHeader("x-both", "middleware");
+    res.setHeader("Set-Cookie", "session=1");
+    nodeHandler(req, res);
+  });
+  const fields: [string, string][] = [
+    ["X-Both", "upstream"],
+    ["Set-Cookie", "a=1"],
+    ["Set-Cookie", "b=2"],
+  ];
+  upstream.script = (call) => call.reply(200, fields, "body");
+  await useSession(
+    () => apps.listen(server),
+    async (session) => {
+      const { headers, body } = await receive(session.request({ ":path": "/" }));
+      expect(headers).toMatchObject({
+        "set-cookie": ["session=1", "a=1", "b=2"],
+        "x-before": "1, 2",
+        "x-both": "upstream",
+      });
+      expect(body).toBe("body");
+      upstream.script = (call) => call.reply(204, []);
+      const answer = await receive(session.request({ ":path": "/" }));
+      expect(answer.headers).toMatchObject({ "set-cookie": ["session=1"], "x-both": "middleware" });
+    },
+  );
 });

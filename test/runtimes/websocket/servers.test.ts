@@ -56,7 +56,9 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     async () => {
       echoMessages(upstream);
       expect(await refusal("unhandled")).toBe(501);
-      await program.printed(/give it `websocket: proxy\.websocket`/);
+      await program.printed(
+        /does not call the proxy.s handlers.*give Bun.s server `websocket: proxy\.websocket`/,
+      );
       await within(
         upstream.links[0]?.closed as Promise<void>,
         "the end of the upstream's connection",
@@ -125,4 +127,58 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     await using command = startProgram(tool, args);
     expect(await sayHello(`ws://127.0.0.1:${await portOf(command)}`)).toBe("hello");
   });
+});
+
+describe("handlers of the app or of a framework, on Bun", () => {
+  async function startWith(handlers: string): Promise<Program & { port: number }> {
+    const env = { UPSTREAM: upstream.url, HANDLERS: handlers };
+    const program = startProgram("bun", ["run", "test/runtimes/websocket/_handlers.ts"], env);
+    return Object.assign(program, { port: Number((await program.printed(/^port (\d+)$/m))[1]) });
+  }
+
+  async function shakeHands({ port }: { port: number }): Promise<number> {
+    const client = await connect(port);
+    client.send(request("GET", "/", handshake));
+    const { status } = await client.read();
+    client.leave("FIN");
+    return status;
+  }
+
+  async function expectOwn({ port }: { port: number }): Promise<void> {
+    expect(await sayHello(`ws://127.0.0.1:${port}/own`)).toBe("own hello");
+  }
+
+  test.each(["strict", "lenient"])(
+    "%s: a handshake gets 501 before the upstream is asked",
+    async (handlers) => {
+      await using program = await startWith(handlers);
+      expect(await shakeHands(program)).toBe(501);
+      await program.printed(/begin with `\.\.\.proxy\.websocket`/);
+      expect(upstream.calls).toEqual([]);
+      expect(await shakeHands(program)).toBe(501);
+      await expectOwn(program);
+      expect(program.code()).toBeUndefined();
+    },
+  );
+
+  test("beside a server with the proxy's handlers, the upstream's WebSocket is closed", async () => {
+    echoMessages(upstream);
+    await using program = await startWith("lenientBesideOthers");
+    const client = new WebSocket(`ws://127.0.0.1:${program.port}`).on("error", () => {});
+    await program.printed(/does not call the proxy's handlers/);
+    const [link] = upstream.links;
+    await within(link?.closed as Promise<void>, "the end of the upstream's connection");
+    client.terminate();
+  });
+
+  test.each(["composed", "called"])(
+    "%s: sockets of the proxy and of the app are carried",
+    async (handlers) => {
+      const sockets = echoMessages(upstream);
+      await using program = await startWith(handlers);
+      expect(await sayHello(`ws://127.0.0.1:${program.port}/a`)).toBe("hello");
+      await until(() => sockets[0]?.readyState === WebSocket.CLOSED, "the end at the upstream");
+      await expectOwn(program);
+    },
+  );
 });

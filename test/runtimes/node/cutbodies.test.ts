@@ -1,0 +1,84 @@
+/** Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, type CreateProxyOptions, type ProxyError } from "../../../runtimes/node.ts";
+import { createTransport as createUndiciTransport } from "../../../runtimes/undici.ts";
+import { Upstream } from "../../helpers/upstream.ts";
+import { within } from "../../helpers/wait.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+const clients: Record<string, Partial<CreateProxyOptions>> = {
+  "Fetchway's client": {},
+  undici: { transport: createUndiciTransport() },
+  fetch: { fetch: globalThis.fetch },
+};
+
+const LIMIT = 524_288;
+
+/** Makes a request as frameworks do: of their own stream and the client's fields. */
+function makeRequest(pieces: number, end: Error | undefined, length?: number): Request {
+  let left = pieces;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        if (left-- > 0) return controller.enqueue(new Uint8Array(LIMIT / 8).fill(97));
+        if (end === undefined) controller.close();
+        else controller.error(end);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  const headers = length === undefined ? {} : { "content-length": String(length) };
+  return new Request("http://proxy.test/", {
+    method: "POST",
+    body,
+    headers,
+    duplex: "half",
+  } as RequestInit);
+}
+
+describe.each(Object.entries(clients))("%s", (_, options) => {
+  async function send(request: Request): Promise<{ status: number; error: ProxyError }> {
+    let reported: ProxyError | undefined;
+    const onError = (error: ProxyError): void => void (reported = error);
+    const proxy = createProxy({ target: upstream.url, onError, ...options });
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(200, [], "complete");
+    };
+    const { status } = await within(proxy.fetch(request), "the response");
+    // The upstream does not take what it has got for a complete body.
+    for (const { link } of upstream.calls) await within(link.closed, "the connection's end");
+    await proxy.close();
+    return { status, error: reported as ProxyError };
+  }
+
+  const limit = Object.assign(new Error(`request body size exceeded ${LIMIT}`), { status: 413 });
+
+  test.each([
+    ["at once", 0, 12 * LIMIT],
+    ["at the limit", 8, undefined],
+  ])("a stream that fails %s with status 413 gets 413", async (_when, pieces, length) => {
+    const { status, error } = await send(makeRequest(pieces, limit, length));
+    expect(status).toBe(413);
+    expect(error.cause).toBe(limit);
+    expect(error.message).toBe(`the stream of the request body failed: ${limit.message}`);
+  });
+
+  test("a stream that fails with another error gets 400", async () => {
+    const cause = new Error("terminated");
+    const { status, error } = await send(makeRequest(1, cause));
+    expect(status).toBe(400);
+    expect(error.cause).toBe(cause);
+    expect(error.message).toContain("terminated");
+  });
+
+  test.runIf(options.fetch === undefined)("a stream that ends early gets 400", async () => {
+    const { status, error } = await send(makeRequest(8, undefined, 2 * LIMIT));
+    expect(status).toBe(400);
+    expect(error.message).toMatch(/has 524288 of 1048576 bytes; .* limit of the framework/);
+  });
+});
