@@ -5,14 +5,16 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { build } from "esbuild";
+import { build, type Plugin } from "esbuild";
 
 const root = import.meta.dirname;
 const dist = join(root, "dist");
-const { name, imports, exports, bin } = JSON.parse(
+const { name, version, engines, imports, exports, bin } = JSON.parse(
   readFileSync(join(root, "package.json"), "utf8"),
 ) as {
   name: string;
+  version: string;
+  engines: object;
   imports: { "#fetchway": Record<string, string> };
   exports: Record<string, { default?: string | object }>;
   bin: Record<string, string>;
@@ -25,6 +27,15 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.
 });
 // tsc has printed its errors.
 if (status !== 0) process.exit(1);
+
+/** Puts the part of package.json that the command uses into it: the command then reads no file, wherever it is bundled to. */
+const ownPackage: Plugin = {
+  name: "own-package",
+  setup(bundler) {
+    const contents = JSON.stringify({ version, engines });
+    bundler.onLoad({ filter: /package\.json$/ }, () => ({ contents, loader: "json" }));
+  },
+};
 
 const toSource = (path: string): string => path.replace("./dist/", "./").replace(/\.js$/, ".ts");
 const subpaths = Object.values(exports).flatMap(({ default: path }) =>
@@ -47,6 +58,7 @@ await build({
   // `#fetchway` is the package's own name while it is not built: it leads to the sources. The installed package imports its
   // own name, whose `exports` select the compiled entry by the same conditions.
   alias: { "#fetchway": name },
+  plugins: [ownPackage],
   logLevel: "warning",
 });
 for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" })) {

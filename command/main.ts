@@ -3,7 +3,7 @@ import process from "node:process";
 import { checkLine } from "./config/checkline.ts";
 import { explainAll } from "./config/reload.ts";
 import { renderHelp } from "./flags/help.ts";
-import { checkNode, readVersion } from "./flags/ownpackage.ts";
+import { checkNode, VERSION } from "./flags/ownpackage.ts";
 import { parse } from "./flags/parse.ts";
 import { start } from "./serve/start.ts";
 
@@ -16,15 +16,15 @@ async function run(args: readonly string[]): Promise<string[]> {
     return [];
   }
   if (version === true) {
-    console.log(readVersion());
+    console.log(VERSION);
     return [];
   }
   // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkNode(process.versions.node);
   if (old !== undefined) return [old];
-  const { routes, problems } = checkLine(line);
-  if (problems.length > 0) return problems;
   try {
+    const { routes, problems } = checkLine(line);
+    if (problems.length > 0) return problems;
     await start(line, routes, config);
     return [];
   } catch (error) {
@@ -32,8 +32,12 @@ async function run(args: readonly string[]): Promise<string[]> {
   }
 }
 
-const problems = await run(process.argv.slice(2));
-if (problems.length > 0) {
+async function main(): Promise<void> {
+  const problems = await run(process.argv.slice(2));
+  if (problems.length === 0) return;
   const lines = problems.map((problem) => `fetchway: ${problem}\n`);
   process.stderr.write(lines.join(""), () => process.exit(2));
 }
+
+// Without `await` here, bundlers can make a CommonJS module of the command, as single executables need it.
+void main();

@@ -38,6 +38,7 @@ const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 /** The members of the global `Deno` that are used here. */
 interface DenoGlobal {
   readonly version: { readonly deno: string };
+  readonly permissions?: { querySync(permission: { name: "net" }): { readonly state: string } };
   unrefTimer(timer: number): void;
 }
 
@@ -57,7 +58,11 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   // Timers are numbers on Deno.
   setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
-  return createSocketTransport("Deno", Deno?.version.deno, options, {
+  // Deno permits a name apart from its addresses. Where only some hosts are permitted, Deno itself must look the names up, for
+  // each connection: with `--allow-net=api.example`, it refuses connections to the addresses that a lookup has found.
+  const { state = "granted" } = Deno?.permissions?.querySync({ name: "net" }) ?? {};
+  const filled = state === "granted" ? options : { dns: false as const, ...options };
+  return createSocketTransport("Deno", Deno?.version.deno, filled, {
     sockets: { takeMemory: takeReadBuffer },
     codec: CODEC,
     chunkMemory: REUSED_BUFFERS,

@@ -3,6 +3,7 @@ export type ProxyErrorCode =
   | "dns_timeout"
   | "dns_error"
   | "destination_unavailable"
+  | "destination_ip_prohibited"
   | "destination_ip_unroutable"
   | "connection_refused"
   | "connection_terminated"
@@ -29,6 +30,7 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   dns_timeout: 504,
   dns_error: 502,
   destination_unavailable: 503,
+  destination_ip_prohibited: 502,
   destination_ip_unroutable: 502,
   connection_refused: 502,
   connection_terminated: 502,

@@ -20,7 +20,6 @@ export class ConfigError extends Error {
   }
 }
 
-const { cache } = createRequire(import.meta.url);
 /** A number in each import, because a module is evaluated once for each URL. */
 let imports = 0;
 
@@ -72,7 +71,7 @@ function parseJson(path: string, source: string): unknown {
 async function importConfig(path: string, source: string): Promise<unknown> {
   const file = resolve(path);
   // CommonJS modules, and on Bun all modules, are cached by their path.
-  delete cache[file];
+  delete createRequire(file).cache[file];
   let loaded: { default?: unknown };
   try {
     loaded = (await import(`${pathToFileURL(file).href}?read=${++imports}`)) as object;
@@ -113,6 +112,11 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
       `${basename(path)}: this version of Node cannot read TypeScript: ${fix}`,
     ]);
   }
+  if (failure.code === "ERR_UNKNOWN_BUILTIN_MODULE") {
+    return new ConfigError([
+      `${basename(path)}: this single executable cannot import files: use a .json file`,
+    ]);
+  }
   // Deno's messages have colours, and a picture of the line behind the first line.
   const message = stripVTControlCharacters(failure.message ?? "");
   const [first = ""] = message.split("\n");
@@ -131,13 +135,19 @@ function findLine(
   const found = place.exec(message) ?? place.exec(stripVTControlCharacters(stack));
   if (found !== null || name !== "SyntaxError")
     return found === null ? undefined : Number(found[1]);
-  // Node tells the place of a syntax error only to the terminal. On other runtimes, the error has told it.
-  const { stderr } = spawnSync(process.execPath, ["--check", resolve(path)], {
-    encoding: "utf8",
-    env: { ...process.env, NODE_OPTIONS: "" },
-  });
-  const shown = place.exec(stderr);
+  const shown = place.exec(checkSyntax(resolve(path)));
   return shown === null ? undefined : Number(shown[1]);
+}
+
+/** Returns what Node prints about a syntax error. Its errors lack the place; on other runtimes, they have it. */
+function checkSyntax(file: string): string {
+  try {
+    const env = { ...process.env, NODE_OPTIONS: "" };
+    return spawnSync(process.execPath, ["--check", file], { encoding: "utf8", env }).stderr;
+  } catch {
+    // Node's permissions may forbid other processes.
+    return "";
+  }
 }
 
 function escapeRegExp(text: string): string {

@@ -4,6 +4,7 @@ import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
+import { explainRefused } from "../serve/permission.ts";
 
 const ANY_TARGET = "http://localhost";
 
@@ -65,12 +66,14 @@ function isMisuse(error: unknown): error is TypeError {
 }
 
 /**
- * Explains the user's mistake in one line.
+ * Explains the user's mistake, or what the runtime does not permit, in one line.
  * @throws the error itself, if it is not a mistake of the user
  */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;
   if (isMisuse(error)) return toCommandLine(error.message);
+  const refused = explainRefused(error);
+  if (refused !== undefined) return refused;
   throw error;
 }
 

@@ -114,6 +114,11 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   dns_error: ({ host }) => [`cannot find host ${host}`, "is the name right?"],
   destination_unavailable: ({ message }) => [message ?? "the upstream cannot be used now"],
+  destination_ip_prohibited: ({ at, thrown }) => {
+    const [flag = "--allow-net"] = /--allow-[\w-]+/.exec(thrown.message ?? "") ?? [];
+    const fix = `is ${flag} of the runtime missing? does a firewall forbid it?`;
+    return [`this process may not connect to ${at}`, fix];
+  },
   destination_ip_unroutable: ({ at }) => [`there is no way to ${at}`, "is the address right?"],
   connection_refused: ({ at }) => [at, "is it running?"],
   connection_terminated: ({ at, message }) => [

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Server as NetServer } from "node:net";
 import { type Proxy, ProxyError } from "#fetchway";
 import { quoteInput, defaultsOf } from "#fetchway/options";
-import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
+import type { Server, ServerHandler, ServerRequest } from "srvx";
 import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { ClientConnections } from "../limits/clientconnections.ts";
@@ -21,6 +21,7 @@ import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswe
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
+import { loadServe } from "./permission.ts";
 import {
   claimSocket,
   explainSocketRefusal,
@@ -94,8 +95,9 @@ export interface Front {
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host } = settings;
+  const serve = await loadServe();
   try {
-    return await openOn(host, (chosen) => openFront(answer, { ...settings, host: chosen }));
+    return await openOn(host, (chosen) => openFront(answer, { ...settings, host: chosen }, serve));
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const socketPath = readSocketPath(host);
@@ -105,7 +107,11 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
   }
 }
 
-async function openFront(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
+async function openFront(
+  answer: ServerHandler,
+  settings: ListenSettings,
+  serve: Awaited<ReturnType<typeof loadServe>>,
+): Promise<Front> {
   const { port, host, certificate, websocket, worker, report = () => {} } = settings;
   const socketPath = readSocketPath(host);
   const socket = socketPath === undefined ? undefined : toSocketOptions(socketPath);

@@ -4,7 +4,7 @@ import { quoteInput } from "#fetchway/options";
 import type { Interceptor } from "#fetchway/transport";
 import type { StateChange } from "#fetchway/upstreams";
 import type { ServerSettings } from "../flags/commandoptions.ts";
-import { readVersion } from "../flags/ownpackage.ts";
+import { VERSION } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
@@ -130,7 +130,7 @@ export class Observers {
 
 /** Makes the counters of the status page. */
 export function createMetrics(poolStats: () => PoolStats | undefined): Metrics {
-  return new Metrics({ version: readVersion(), runtime: nameRuntime() }, poolStats);
+  return new Metrics({ version: VERSION, runtime: nameRuntime() }, poolStats);
 }
 
 /**

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
 import { pathOf } from "#fetchway/requests";
-import { type Server, serve } from "srvx";
+import type { Server } from "srvx";
 import { UsageError } from "../flags/read.ts";
 import { openOn } from "../serve/loopback.ts";
+import { loadServe } from "../serve/permission.ts";
 import type { AdminAddress } from "./adminaddress.ts";
 import type { Metrics } from "./metrics.ts";
 import { PROMETHEUS_TYPE, renderMetrics } from "./prometheus.ts";
@@ -193,6 +194,7 @@ export async function listenForStatus(
   { host, port }: AdminAddress,
   source: StatusSource,
 ): Promise<Server> {
+  const serve = await loadServe();
   try {
     const pages = new StatusPages(source, host);
     const { refresh } = source;

@@ -135,9 +135,12 @@ export class Supervisor {
       this.#errors.flushNow();
     });
     cluster.schedulingPolicy = cluster.SCHED_RR;
+    // A single executable has its script in itself, and takes all arguments for those of the command.
+    const isScriptInside = process.getBuiltinModule("node:sea").isSea();
+    const [exec = "", ...args] = process.argv.slice(isScriptInside ? 2 : 1);
     cluster.setupPrimary({
-      exec: process.argv[1] as string,
-      args: process.argv.slice(2),
+      exec,
+      args,
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
   }

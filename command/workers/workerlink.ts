@@ -36,7 +36,8 @@ export interface Serving {
  * @returns undefined if this process is no worker of the command
  */
 export async function joinParent(): Promise<WorkerLink | undefined> {
-  if (process.env[WORKER_MARK] === undefined || process.send === undefined) return undefined;
+  // A process without a parent reads no variable: on Deno, that would need a permission.
+  if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
   // The programs that a config file starts are no workers.
   delete process.env[WORKER_MARK];
   // The parent forwards the signals that a terminal sends to all processes.
@@ -63,12 +64,15 @@ const WATCH_PARENT = `
  * the parent closes; but an event loop that is blocked does not notice that, and so a thread watches.
  */
 function endWithParent(): void {
-  const watcher = new Thread(WATCH_PARENT, {
-    eval: true,
-    resourceLimits: { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 },
-  });
-  // Without the thread, such a process only outlives its parent.
-  watcher.on("error", () => {}).unref();
+  try {
+    const watcher = new Thread(WATCH_PARENT, {
+      eval: true,
+      resourceLimits: { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 },
+    });
+    watcher.on("error", () => {}).unref();
+  } catch {
+    // Node's permissions may forbid threads. Without this one, such a process only outlives its parent.
+  }
 }
 
 /** The connection of a worker to its parent. */

@@ -242,7 +242,9 @@ function createNameServers(
   const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
   try {
     nameServers.setServers(servers);
-  } catch {
+  } catch (error) {
+    // Deno may not permit to ask other name servers than those of the system.
+    if ((error as Error).name === "NotCapable") throw error;
     throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
   }
   return nameServers;
@@ -310,9 +312,17 @@ function notFound(): Error {
   return Object.assign(new Error("the name has no address"), { code: "ENOTFOUND" });
 }
 
+/** The errors of lookups that say something of this process, and nothing of the name: no descriptor, or no permission. */
+const LOCAL: ReadonlySet<string> = new Set([
+  "EMFILE",
+  "ENFILE",
+  "EPERM",
+  "ERR_ACCESS_DENIED",
+  "NotCapable",
+]);
+
 /** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
 function toDnsError(cause: NodeJS.ErrnoException): ProxyError {
-  // A lookup by the system opens files and sockets.
-  if (cause.code === "EMFILE" || cause.code === "ENFILE") return toSocketError(cause, false, false);
+  if (LOCAL.has(cause.code ?? cause.name)) return toSocketError(cause, false, false);
   return new ProxyError(cause.code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
 }

@@ -1,8 +1,11 @@
 import type { HeaderList } from "../fields/headers.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
-/** A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. */
-export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
+/**
+ * A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. It does not name
+ * `UnderlyingDefaultSource`, which apps lack that have the types of Node and not those of the DOM.
+ */
+export class StreamSink implements Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
   #onDrain: (() => void) | undefined;

@@ -119,6 +119,7 @@ const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "dns_error",
   "dns_timeout",
   "connection_limit_reached",
+  "destination_ip_prohibited",
   "destination_ip_unroutable",
   "tls_certificate_error",
 ]);

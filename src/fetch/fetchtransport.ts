@@ -276,7 +276,7 @@ function toNetworkError(
   const known = client.toError?.(thrown, request);
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
-  const code = (cause as { code?: unknown } | null)?.code;
+  const { code, name } = Object(cause) as { code?: unknown; name?: unknown };
   // The errors of Deno's fetch have no codes.
   const text = cause instanceof Error ? cause.message : "";
   const isRefused = code === "ECONNREFUSED" || code === "ConnectionRefused";
@@ -285,6 +285,9 @@ function toNetworkError(
   }
   if (code === "ENOTFOUND" || code === "EAI_AGAIN" || /\bdns error\b/.test(text)) {
     return new ProxyError("dns_error", { cause: thrown });
+  }
+  if (code === "ERR_ACCESS_DENIED" || name === "NotCapable") {
+    return new ProxyError("destination_ip_prohibited", { cause: thrown });
   }
   if (thrown instanceof TypeError)
     return new ProxyError("connection_terminated", { cause: thrown });

@@ -8,6 +8,10 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOENT: "connection_refused",
   EACCES: "connection_refused",
   ETIMEDOUT: "connection_timeout",
+  // A local firewall, and the permissions of the runtime: those of Node, and those of Deno, whose errors have a name only.
+  EPERM: "destination_ip_prohibited",
+  ERR_ACCESS_DENIED: "destination_ip_prohibited",
+  NotCapable: "destination_ip_prohibited",
   EHOSTUNREACH: "destination_ip_unroutable",
   ENETUNREACH: "destination_ip_unroutable",
   ENOTFOUND: "dns_error",
@@ -34,12 +38,14 @@ const UNTRUSTED =
 /** The parts of a system error that this file reads. `errors` has one error per address, if several were tried. */
 interface FailedConnect {
   readonly code?: string;
-  readonly errors?: readonly { readonly code?: string }[];
+  readonly name?: string;
+  readonly errors?: readonly FailedConnect[];
 }
 
 /** The messages and further properties of the errors of some types. */
 const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
   tls_certificate_error: { message: UNTRUSTED },
+  destination_ip_prohibited: { message: "this process may not connect to the upstream" },
   connection_limit_reached: {
     message: "this machine has no free descriptor or port for a connection",
     retryAfter: 1,
@@ -50,6 +56,7 @@ const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
 const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_refused",
   "connection_timeout",
+  "destination_ip_prohibited",
   "destination_ip_unroutable",
 ]);
 
@@ -89,6 +96,7 @@ function withErrorType(thrown: unknown): ProxyError {
  */
 const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
   "connection_limit_reached",
+  "destination_ip_prohibited",
   "destination_ip_unroutable",
 ]);
 
@@ -97,9 +105,13 @@ const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyEr
  * local error, such as `EADDRNOTAVAIL` for an address family that this machine lacks.
  */
 export function codeOf(thrown: unknown): string {
-  const { code = "", errors = [] } = (thrown ?? {}) as FailedConnect;
-  const codes = [code, ...errors.map((each) => each.code ?? "")].filter((each) => each !== "");
+  const error = (thrown ?? {}) as FailedConnect;
+  const codes = [error, ...(error.errors ?? [])].map(labelOf).filter((each) => each !== "");
   return codes.find((each) => !OF_THIS_MACHINE.has(CODES[each])) ?? codes[0] ?? "";
+}
+
+function labelOf({ code, name }: FailedConnect): string {
+  return code ?? (name === "NotCapable" ? name : "");
 }
 
 function errorTypeOf(code: string): ProxyErrorCode {

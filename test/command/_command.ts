@@ -31,11 +31,18 @@ export class Command {
    * @param line the arguments of the command as typed in a shell
    * @param flags flags for Node itself
    * @param program the runtime with its arguments
+   * @param file the file of the command; empty if `program` names it
    */
-  constructor(line: string, flags: string[] = [], program: readonly string[] = [node]) {
+  constructor(
+    line: string,
+    flags: string[] = [],
+    program: readonly string[] = [node],
+    file: string = program[0] === node ? compiled : script,
+    variables: NodeJS.ProcessEnv = {},
+  ) {
     const args = ["-c", `exec "$0" "$@" ${line}`, ...program, ...flags];
-    args.push(program[0] === node ? compiled : script);
-    this.child = spawn("sh", args, { env });
+    if (file !== "") args.push(file);
+    this.child = spawn("sh", args, { env: { ...env, ...variables } });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
     this.child.stderr?.setEncoding("utf8").on("data", (data: string) => (this.stderr += data));
     this.exit = once(this.child, "close").then(([code]) => code as number | null);

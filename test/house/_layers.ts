@@ -51,7 +51,7 @@ export function readImports(): Imports {
 function importsOf(file: string): string[] {
   const source = readFileSync(join(root, file), "utf8");
   const paths = source.matchAll(
-    /(?:^(?:import|export|\}) [^"]*?|^import |\bimport\()"(\.[^"]+)"/gm,
+    /(?:^(?:import|export|\}) [^"]*?|^import |\bimport\()"(\.[^"]+\.ts)"/gm,
   );
   return Array.from(paths, ([, path = ""]) => relative(root, join(root, dirname(file), path)));
 }

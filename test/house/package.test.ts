@@ -171,6 +171,8 @@ describe("sources", () => {
     expect(apps.length).toBeGreaterThan(50);
     for (const file of apps) {
       for (const path of importsOf(file)) {
+        // The build puts what is read of it into the code.
+        if (path === "../../package.json") continue;
         if (path.startsWith("#")) expect(Object.keys(manifest.imports), file).toContain(path);
         else if (path.startsWith(".")) {
           expect(join(dirname(file), path).split("/")[0], file).toBe(file.split("/")[0]);

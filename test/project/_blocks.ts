@@ -147,6 +147,7 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/coming-from.md: Vite's `server.proxy`",
     "docs/coming-from.md: h3's `proxyRequest`",
   ],
+  "command/permissions.test.ts": ["docs/deploy.md: The fewest permissions"],
   "docs.run.test.ts": [
     "docs/quickstart.md: One call",
     "docs/quickstart.md: Changing a body",
@@ -188,6 +189,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/deploy.md: One machine (2)": "it needs systemd",
   "docs/performance.md: Garbage collection":
     "it takes a minute, and shows figures; test/project/bench.tail.test.ts has its flags",
+  "docs/deploy.md: One file":
+    "test/project/install.test.ts runs these lines with the packed package, and test/command/bundle.test.ts such bundles",
   "docs/deploy.md: Kubernetes":
     "it needs a cluster; test/project/examples.deploy.test.ts checks the manifests",
   "docs/deploy.md: Workers":

@@ -260,7 +260,15 @@ describe("the installed package", () => {
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway function");
   });
 
-  test("its types need no types package, with TypeScript 7 and 5.4", async () => {
+  const withDOM = { lib: ["es2022", "dom", "dom.iterable"], types: [] };
+  const withNode = { lib: ["es2022"], types: ["node"] };
+  test.each([
+    ["node16", "no types package", withDOM],
+    ["nodenext", "no types package", withDOM],
+    ["bundler", "no types package", withDOM],
+    ["preserve", "no types package", withDOM],
+    ["nodenext", "Node's types only", withNode],
+  ])("its types need, with %s, %s; with TypeScript 7 and 5.4", async (name, _, types) => {
     const entries = Object.keys(manifest.exports).filter(
       // The types of undici come with the package undici, which users of that entry install.
       (path) => !/json$|undici$/.test(path),
@@ -281,28 +289,22 @@ describe("the installed package", () => {
       ),
       "5.4.5": tool.resolve("typescript/bin/tsc"),
     };
-    const runs = ["node16", "nodenext", "bundler", "preserve"].map(async (name) => {
-      const compilerOptions = {
-        strict: true,
-        noEmit: true,
-        target: "es2022",
-        lib: ["es2022", "dom", "dom.iterable"],
-        types: [],
-        skipLibCheck: false,
-        // TypeScript's own declarations take most of the time.
-        skipDefaultLibCheck: true,
-        ...resolutions[name],
-      };
-      const config = `tsconfig.${name}.json`;
-      await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
-      return Promise.all(
-        Object.entries(compilers).map(async ([version, path]) => {
-          expect(await run("node", path, "--version")).toBe(`Version ${version}`);
-          return run("node", path, "-p", config);
-        }),
-      );
-    });
-    expect((await Promise.all(runs)).flat().join("")).toBe("");
+    const compilerOptions = {
+      strict: true,
+      noEmit: true,
+      target: "es2022",
+      skipLibCheck: false,
+      // TypeScript's own declarations take most of the time.
+      skipDefaultLibCheck: true,
+      ...types,
+      ...resolutions[name],
+    };
+    const config = "tsconfig.bare.json";
+    await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
+    for (const [version, path] of Object.entries(compilers)) {
+      expect(await run("node", path, "--version")).toBe(`Version ${version}`);
+      expect(await run("node", path, "-p", config)).toBe("");
+    }
   });
 
   describe("fetchway/server is a server that is ready to run", () => {
@@ -491,6 +493,24 @@ describe("the installed package", () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");
     expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
     expect(await run("node", bin, "--version")).toContain(manifest.version);
+  });
+
+  test("is bundled into one file by the lines of docs/deploy.md", async () => {
+    const page = await readFile(join(root, "docs/deploy.md"), "utf8");
+    const [, bundle = "", start = ""] =
+      /```sh\nnpx (esbuild .*)\n(node fetchway\.cjs .*)\n```/.exec(page) ?? [];
+    expect(page).toContain(
+      `esbuild ${/^\d+\.\d+/.exec(manifest.devDependencies["esbuild"] ?? "")?.[0]}`,
+    );
+    const [, ...args] = bundle.split(" ");
+    await run(join(root, "node_modules/.bin/esbuild"), ...args, "--log-level=warning");
+    // Nothing of the package is beside it.
+    const folder = await mkdtemp(join(tmpdir(), "fetchway-"));
+    await cp(join(app, "fetchway.cjs"), join(folder, "fetchway.cjs"));
+    const [node = "", ...words] = start.split(" ");
+    const { stdout, stderr } = await execute(node, words, { cwd: folder });
+    expect([stdout, stderr]).toEqual([`${manifest.version}\n`, ""]);
+    await rm(folder, { recursive: true });
   });
 
   test("is installed with npm install --omit=dev without a warning, and its command shows the demo", async () => {

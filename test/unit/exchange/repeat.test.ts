@@ -77,6 +77,7 @@ const CODES: [ProxyErrorCode, Outcome][] = [
   ["connection_timeout", "unsent"],
   ["dns_error", "unsent"],
   ["dns_timeout", "unsent"],
+  ["destination_ip_prohibited", "unsent"],
   ["destination_ip_unroutable", "unsent"],
   ["connection_limit_reached", "unsent"],
   ["tls_certificate_error", "unsent"],

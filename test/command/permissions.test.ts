@@ -1,0 +1,171 @@
+/** The command with the permissions that docs/deploy.md names, and without one of them. */
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expectAllRun, readBlock } from "../project/_blocks.ts";
+import { bundleCommand } from "./_bundle.ts";
+import { makeCertificate } from "../helpers/certificate.ts";
+import { Command, getRaw, programs, upstream } from "./_command.ts";
+import { compareVersions, hostNode, hostVersion } from "../hosts/_node.ts";
+import { listen } from "../helpers/serve.ts";
+
+const APP = "/srv/proxy";
+const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
+/** Node 24 and older permit the network in any case, and refuse the flag. */
+const knowsNet = compareVersions(hostVersion, "25.0.0") >= 0;
+const hasPermissions = compareVersions(hostVersion, "22.13.0") >= 0;
+
+let folder = "";
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+  const dist = join(folder, "node_modules/fetchway/dist/command");
+  mkdirSync(dist, { recursive: true });
+  await bundleCommand(join(dist, "main.js"), "esm");
+  await bundleCommand(join(folder, "deno.mjs"), "esm", "deno");
+  cpSync("package.json", join(folder, "node_modules/fetchway/package.json"));
+  upstream.handler = (_, res) => void res.end("forwarded");
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Finds a port that is free now, for a line that has to name its port. */
+async function findPort(): Promise<number> {
+  const server = createServer();
+  const port = await listen(server);
+  server.close();
+  return port;
+}
+
+/**
+ * Starts a line of the page with the addresses and files of this test.
+ * @param change changes its words
+ */
+async function start(
+  line: string,
+  change = (words: string[]): string[] => words,
+): Promise<Command> {
+  const port = line.includes(":3000") ? await findPort() : 0;
+  const upstreamPort = new URL(upstream.url).port;
+  const words = line
+    .replaceAll(APP, folder)
+    .replace("npm:fetchway", join(folder, "deno.mjs"))
+    .replaceAll("4000", upstreamPort)
+    .replaceAll("3000", `${port}`)
+    .split(" ")
+    .filter((word) => word !== "--allow-net" || knowsNet || line.startsWith("deno"));
+  const [tool, ...args] = [...change(words), "--log", "off", "--port", `${port}`];
+  const program = tool === "node" ? [hostNode] : [programs.deno[0] as string];
+  // Deno would ask on a terminal. With NO_COLOR, srvx does not read TERM.
+  if (tool === "deno") args.splice(1, 0, "--no-prompt");
+  return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined });
+}
+
+/** Expects that a command forwards, and prints nothing but its banner and the warnings of Node. */
+async function expectForwards(command: Command): Promise<void> {
+  try {
+    const [response, body] = await getRaw(await command.origin());
+    expect([response.statusCode, body.toString()]).toEqual([200, "forwarded"]);
+    expect(command.stderr.replaceAll(/^\(.*\n/gm, "")).toBe("");
+  } finally {
+    command.child.kill();
+    await command.exit;
+  }
+}
+
+/** Expects that a command ends with one line, without a stack. */
+async function expectRefusal(command: Command, what: RegExp): Promise<void> {
+  expect(await command.exit).not.toBe(0);
+  const [said = "", ...more] = command.stderr
+    .replaceAll(/^\(.*\n/gm, "")
+    .trim()
+    .split("\n");
+  expect(said).toMatch(/^fetchway: /);
+  expect(said).toMatch(what);
+  expect(more).toEqual([]);
+}
+
+const isRunnable = (line: string): boolean => line.startsWith("deno") || hasPermissions;
+
+describe.each(lines.filter(isRunnable))("%s", (line) => {
+  test("forwards", async () => expectForwards(await start(line)));
+
+  const flags = line.split(" ").filter((word) => word.startsWith("--allow-"));
+  // Without the permission to read its own file, Node does not start the command.
+  const needed = flags.filter((flag) => {
+    const isKnown = flag !== "--allow-net" || knowsNet || line.startsWith("deno");
+    return isKnown && !flag.startsWith("--allow-fs-read");
+  });
+  test.each(needed)("%s is needed, and what is said without it names the flag", async (flag) => {
+    const name = /^--[\w-]+/.exec(flag)?.[0] as string;
+    const without = await start(line, (words) => words.filter((word) => !word.startsWith(name)));
+    await expectRefusal(without, new RegExp(name));
+  });
+});
+
+test("each block of the page is run", () => expectAllRun("command/permissions.test.ts"));
+
+describe("what needs more", () => {
+  const deno = lines.find((line) => line.startsWith("deno")) as string;
+  const denoWith =
+    (flags: string, target: string) =>
+    (words: string[]): string[] => [
+      "deno",
+      "run",
+      ...flags.split(" "),
+      words.find((word) => word.endsWith("deno.mjs")) as string,
+      ...target.split(" "),
+    ];
+
+  test("a config file, on Deno", async () => {
+    const path = join(folder, "fetchway.config.json");
+    writeFileSync(path, JSON.stringify({ target: upstream.url }));
+    const config = `--config ${path}`;
+    await expectRefusal(
+      await start(deno, denoWith("--allow-net --allow-env=TERM", config)),
+      /fetchway\.config\.json".*--allow-read/,
+    );
+    const flags = `--allow-net --allow-env=TERM --allow-read=${folder}`;
+    await expectForwards(await start(deno, denoWith(flags, config)));
+  });
+
+  test.skipIf(!hasPermissions)("a config file, on Node", async () => {
+    const config = join(folder, "bad.config.mjs");
+    writeFileSync(config, "export default {\n  target: 1 2,\n};");
+    const words = await start(lines[0] as string, (all) => [
+      ...all.slice(0, -1),
+      "--config",
+      config,
+    ]);
+    await expectRefusal(words, /bad\.config\.mjs: Unexpected number/);
+  });
+
+  test("an upstream with TLS, on Deno", async () => {
+    const tls = createTlsServer(await makeCertificate(), (_, res) => void res.end());
+    const target = `https://localhost:${await listen(tls)}`;
+    const statusWith = async (flags: string): Promise<string> => {
+      const command = await start(deno, denoWith(flags, target));
+      const [response] = await getRaw(await command.origin());
+      command.child.kill();
+      await command.exit;
+      return `${response.statusCode} ${String(response.headers["proxy-status"])} ${command.stderr}`;
+    };
+    expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
+      /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /,
+    );
+    // The certificate has signed itself: the handshake has come so far that it was looked at.
+    const flags = "--allow-net --allow-sys=ca --allow-env=TERM,NODE_USE_SYSTEM_CA";
+    expect(await statusWith(flags)).toContain("error=tls_certificate_error");
+    tls.close();
+  });
+
+  test("a unix socket, on Deno", async () => {
+    const path = join(folder, "upstream.sock");
+    const server = createServer((_, res) => void res.end("forwarded"));
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    const flags = `--allow-net --allow-env=TERM --allow-read=${path} --allow-write=${path}`;
+    await expectForwards(await start(deno, denoWith(flags, `unix:${path}`)));
+    server.close();
+  });
+});
