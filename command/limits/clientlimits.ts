@@ -37,9 +37,9 @@ const PSEUDO_FIELDS = 5;
 /** TCP probes a client after a minute of silence: without probes, a vanished client's WebSocket stays for ever. */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
-/** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
-export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOptions["node"]> {
-  const { headersTimeout, keepAliveTimeout, maxHeaderSize, maxHeadersCount } = limits;
+/** The limits of Node's server for HTTP/1.1, which are options, and properties of the server as well. */
+function http1Limits(limits: FilledClientLimits): object {
+  const { headersTimeout, keepAliveTimeout, maxHeaderSize } = limits;
   return {
     // Node's limit for a whole request would end an upload whose chunks still arrive. `bodyTimeout` replaces it.
     requestTimeout: 0,
@@ -50,6 +50,14 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
     maxHeaderSize,
     // A request without Host is refused by `listen`, which reports it.
     requireHostHeader: false,
+  };
+}
+
+/** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
+export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOptions["node"]> {
+  const { headersTimeout, maxHeaderSize, maxHeadersCount } = limits;
+  return {
+    ...http1Limits(limits),
     ...PROBES,
     handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
@@ -90,9 +98,14 @@ function connectionsFor(openFiles: number): number {
   return Math.max(1, left - mostTurnedAway(left));
 }
 
-/** Node's server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices. */
-export function letCheckNotice(server: object, { maxHeadersCount }: FilledClientLimits): void {
-  (server as { maxHeadersCount?: number }).maxHeadersCount = maxHeadersCount + 1;
+/**
+ * Sets the limits of Node's server that it does not take from its options. Call it before the server listens.
+ *
+ * - Node 22.12 and 24.0 give a server for HTTP/2 none of its options for HTTP/1.1: with TLS, clients would have Node's limits.
+ * - The server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices.
+ */
+export function setNodeLimits(server: object, limits: FilledClientLimits): void {
+  Object.assign(server, http1Limits(limits), { maxHeadersCount: limits.maxHeadersCount + 1 });
 }
 
 /** Whether a request's header section is too large, as far as Node's server has not found it out. */

@@ -11,7 +11,7 @@ import {
   countListeners,
   isTooLarge,
   lacksHost,
-  letCheckNotice,
+  setNodeLimits,
   nodeLimits,
   PROBES,
   shareLimits,
@@ -198,7 +198,7 @@ async function openFront(
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
-      letCheckNotice(node, limits);
+      setNodeLimits(node, limits);
       answerParserErrors(node, limits.headersTimeout, report);
       const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
       connections = new ClientConnections(node, limits, reportFull, settings.isExempt);

@@ -67,7 +67,8 @@ async function expectForwards(command: Command): Promise<void> {
   try {
     const [response, body] = await getRaw(await command.origin());
     expect([response.statusCode, body.toString()]).toEqual([200, "forwarded"]);
-    expect(command.stderr.replaceAll(/^\(.*\n/gm, "")).toBe("");
+    // Deno warns of its own `request.signal`, which a request that takes long uses.
+    expect(command.stderr.replaceAll(/^(?:\(|Deno\.serve: ).*\n/gm, "")).toBe("");
   } finally {
     command.child.kill();
     await command.exit;

@@ -3,7 +3,7 @@
  * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
  */
 import { execFileSync } from "node:child_process";
-import { ServerResponse } from "node:http";
+import { createServer, ServerResponse } from "node:http";
 import { fileURLToPath } from "node:url";
 
 const { HOST_NODE, HOST_FILES } = process.env;
@@ -50,6 +50,16 @@ function runHostNode(...args: string[]): string | undefined {
 
 /** The version of Node that runs the hosts. */
 export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process.versions.node;
+
+/** Whether the Node of the hosts asks which requests are upgrades. Others hand over all, and a refused one gets 501. */
+export const choosesUpgrades: boolean =
+  (runHostNode("-p", `"shouldUpgradeCallback" in http.createServer()`) ??
+    String("shouldUpgradeCallback" in createServer())) === "true";
+
+/** Whether the HTTP/2 server of the Node of the hosts ends sessions that break the protocol, and reports them. */
+export const endsBrokenSessions: boolean =
+  isInRange(hostVersion, { from: "22.22.2", below: "23" }) ||
+  isInRange(hostVersion, { from: "24.14.1" });
 
 const METHOD = "writeInformation";
 

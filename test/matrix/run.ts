@@ -1,6 +1,6 @@
 /**
  * Runs the tests of the hosts on Node, those of the Node entry (in `test/runtimes/node/`, and
- * `*.node.test.ts`), those of `--workers`, and a storm, with
+ * `*.node.test.ts`), those of the command, and a storm, with
  * other versions of Node and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
@@ -9,7 +9,7 @@
  * of the Node entry have their servers in the process of Vitest, so Vitest itself runs on the other version.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import {
@@ -94,10 +94,20 @@ const inProcess = [
   ".node.test.ts",
 ];
 
-/** The tests of the command with workers, which Vitest starts on the other version of Node. */
-const WORKERS = ["test/command/workers.test.ts"];
-/** Versions on which a message to a worker is lost if it comes before the worker listens. */
-const LOSING_MESSAGES = ["22.12.0", "23.11.0", "24.0.0"];
+/**
+ * The tests that start the command, `--workers` included, as Vitest starts it on the other version of Node, and those of its
+ * permissions.
+ */
+const COMMAND_TESTS = readdirSync(join(root, "test/command"))
+  .filter((name) => name.endsWith(".test.ts"))
+  .map((name) => `test/command/${name}`)
+  .filter((path) => readFileSync(join(root, path), "utf8").includes('"./_command.ts"'))
+  .concat("test/runtimes/permissions.test.ts");
+/**
+ * Further versions for the command: on these, a message to a worker is lost if it comes before the worker listens, and a server
+ * with TLS has none of its options for HTTP/1.1.
+ */
+const OF_COMMAND = ["22.12.0", "23.11.0", "24.0.0"];
 
 function emptyRow(node: string, frameworks: string): Row {
   return { node, frameworks, passed: 0, skipped: [], failed: [], code: 0 };
@@ -110,13 +120,13 @@ function runTests(node: string, frameworks: string, files: string): Row {
   runVitest(row, files, suites, process.execPath);
   runVitest(row, files, ["test/work/hosts.test.ts"], process.execPath);
   runVitest(row, files, inProcess, installNode(node));
-  runVitest(row, files, WORKERS, process.execPath);
+  runVitest(row, files, COMMAND_TESTS, process.execPath);
   return row;
 }
 
-function runWorkers(node: string, files: string): Row {
+function runCommand(node: string, files: string): Row {
   const row = emptyRow(node, "none");
-  runVitest(row, files, WORKERS, process.execPath);
+  runVitest(row, files, COMMAND_TESTS, process.execPath);
   return row;
 }
 
@@ -174,7 +184,7 @@ function add(row: Row): void {
   console.log([summarize(row), ...named].join("\n"));
 }
 for (const node of nodes) add(runStorms(runTests(node, "pinned", files), files));
-for (const node of values.nodes === undefined ? LOSING_MESSAGES : []) add(runWorkers(node, files));
+for (const node of values.nodes === undefined ? OF_COMMAND : []) add(runCommand(node, files));
 
 const newer = FRAMEWORKS.filter((name) => newest[name] !== pinned[name]);
 if (newer.length === 0) console.log("the newest frameworks are the pinned ones");
