@@ -58,12 +58,11 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   // Timers are numbers on Deno.
   setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
-  // Deno permits a name apart from its addresses. Where only some hosts are permitted, Deno itself must look the names up, for
-  // each connection: with `--allow-net=api.example`, it refuses connections to the addresses that a lookup has found.
+  // Deno permits a name apart from its addresses: with `--allow-net=api.example`, it refuses connections to the addresses that a
+  // lookup has found. Where only some hosts are permitted, Deno itself must look names up.
   const { state = "granted" } = Deno?.permissions?.querySync({ name: "net" }) ?? {};
-  const filled = state === "granted" ? options : { dns: false as const, ...options };
-  return createSocketTransport("Deno", Deno?.version.deno, filled, {
-    sockets: { takeMemory: takeReadBuffer },
+  return createSocketTransport("Deno", Deno?.version.deno, options, {
+    sockets: { takeMemory: takeReadBuffer, leavesNames: state !== "granted" },
     codec: CODEC,
     chunkMemory: REUSED_BUFFERS,
   });

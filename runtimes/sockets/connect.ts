@@ -40,6 +40,8 @@ export interface SocketParts {
   readonly watchReads?: WatchReads | undefined;
   /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
+  /** Whether names are left to the runtime, for each connection. */
+  readonly leavesNames?: boolean;
   /** The TLS options that only this runtime has. */
   readonly tlsNames?: readonly string[];
 }
@@ -114,7 +116,8 @@ export class NetConnector implements Connector {
       },
     });
     let found: FoundAddresses | undefined;
-    const isFixed = socketPath !== undefined || isIPAddress(address);
+    const isFixed =
+      socketPath !== undefined || isIPAddress(address) || this.#parts.leavesNames === true;
     const late = (): void => {
       race.stop(true);
       const isResolving = !isFixed && found === undefined;

@@ -106,11 +106,11 @@ const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyEr
  */
 export function codeOf(thrown: unknown): string {
   const error = (thrown ?? {}) as FailedConnect;
-  const codes = [error, ...(error.errors ?? [])].map(labelOf).filter((each) => each !== "");
+  const codes = [error, ...(error.errors ?? [])].map(codeOrName).filter((each) => each !== "");
   return codes.find((each) => !OF_THIS_MACHINE.has(CODES[each])) ?? codes[0] ?? "";
 }
 
-function labelOf({ code, name }: FailedConnect): string {
+function codeOrName({ code, name }: FailedConnect): string {
   return code ?? (name === "NotCapable" ? name : "");
 }
 
