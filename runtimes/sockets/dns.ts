@@ -313,16 +313,10 @@ function notFound(): Error {
 }
 
 /** The errors of lookups that say something of this process, and nothing of the name: no descriptor, or no permission. */
-const LOCAL: ReadonlySet<string> = new Set([
-  "EMFILE",
-  "ENFILE",
-  "EPERM",
-  "ERR_ACCESS_DENIED",
-  "NotCapable",
-]);
+const LOCAL: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "EPERM", "ERR_ACCESS_DENIED"]);
 
 /** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
 function toDnsError(cause: NodeJS.ErrnoException): ProxyError {
-  if (LOCAL.has(cause.code ?? cause.name)) return toSocketError(cause, false, false);
+  if (LOCAL.has(cause.code ?? "")) return toSocketError(cause, false, false);
   return new ProxyError(cause.code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
 }

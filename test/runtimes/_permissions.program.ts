@@ -1,5 +1,5 @@
 /** A program for every runtime: it sends a request to several upstreams, and prints what becomes of each. */
-import { createProxy, type CreateProxyOptions } from "#fetchway";
+import { createProxy, type CreateProxyOptions, createTransport as createOwn } from "#fetchway";
 import { createTransport } from "../../runtimes/fetch.ts";
 
 const target = "http://localhost:4000";
@@ -18,3 +18,9 @@ for (const [name, options] of Object.entries(cases)) {
   console.log(`${name}: ${status} ${headers.get("proxy-status")}`);
   proxy.destroy();
 }
+
+// As a host name that stands for several upstreams is looked up.
+const resolved = createOwn().resolve?.("upstream.example");
+await resolved?.catch((error: unknown) =>
+  console.log(`lookup: ${(error as { code: string }).code}`),
+);

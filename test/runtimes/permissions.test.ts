@@ -16,6 +16,7 @@ const program = fileURLToPath(new URL("_permissions.program.ts", import.meta.url
 const CASES = "address,name,own lookup,lookup of each connection,TLS,socket,fetch";
 const EXPECTED = CASES.split(",")
   .map((name) => `${name}: 502 fetchway; error=destination_ip_prohibited\n`)
+  .concat("lookup: destination_ip_prohibited\n")
   .join("");
 
 test("on Deno, it is 502 destination_ip_prohibited", async () => {
