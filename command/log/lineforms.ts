@@ -1,4 +1,5 @@
 /** The forms of a line of the log. Each is a function of the end of a request, and its lines contain no control character. */
+import process from "node:process";
 import { styleText } from "node:util";
 import type { RequestEnd } from "#fetchway";
 import { diagnoseFailure, isClientGone, nameUpstream } from "./causes.ts";
@@ -70,14 +71,29 @@ export interface Palette {
   readonly red: Paint;
 }
 
+function askStyle(format: Format, stream: NodeJS.WritableStream): string[] {
+  try {
+    return styleText(format, "|", { stream }).split("|");
+  } catch {
+    // On a terminal, it reads several variables, which Deno may not permit.
+    return [];
+  }
+}
+
+/** Whether a stream takes colours: `util.styleText` of Node 22.12 and older does not ask. */
+function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean }): boolean {
+  const { FORCE_COLOR, NO_COLOR } = process.env;
+  return FORCE_COLOR !== undefined || (isTTY && NO_COLOR === undefined);
+}
+
 /**
  * Makes the colours of a stream. `util.styleText` decides by the stream, NO_COLOR and FORCE_COLOR; it is asked once for
  * each colour, because asking takes longer than the rest of the line.
  */
 export function createPalette(stream: NodeJS.WritableStream): Palette {
   const painter = (format: Format): Paint => {
-    const [open = "", close = ""] = styleText(format, "|", { stream }).split("|");
-    return open === "" ? (text) => text : (text) => open + text + close;
+    const [open = "", close = ""] = askStyle(format, stream);
+    return open === "" || !mayColour(stream) ? (text) => text : (text) => open + text + close;
   };
   return {
     dim: painter("gray"),

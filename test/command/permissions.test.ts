@@ -1,5 +1,6 @@
 /** The command with the permissions that docs/deploy.md names, and without one of them. */
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { tmpdir } from "node:os";
@@ -11,6 +12,7 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { Command, getRaw, programs, upstream } from "./_command.ts";
 import { compareVersions, hostNode, hostVersion } from "../hosts/_node.ts";
 import { listen } from "../helpers/serve.ts";
+import { until } from "../helpers/wait.ts";
 
 const APP = "/srv/proxy";
 const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
@@ -106,6 +108,21 @@ describe.each(lines.filter(isRunnable))("%s", (line) => {
 });
 
 test("each block of the page is run", () => expectAllRun("command/permissions.test.ts"));
+
+const SCRIPT = "/usr/bin/script";
+test.skipIf(!existsSync(SCRIPT))("on a terminal, Deno needs no more variables", async () => {
+  const program = `${programs.deno[0]} run --no-prompt --allow-net --allow-env=TERM ${join(folder, "deno.mjs")}`;
+  const line = `${program} ${upstream.url} --port 0`;
+  const child = spawn(SCRIPT, ["-qec", line, "/dev/null"], {
+    env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, TERM: "xterm" },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let said = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
+  await until(() => said.includes("\n") || child.exitCode !== null, "the banner");
+  expect(said).toMatch(/^fetchway listens on /);
+  child.kill();
+});
 
 describe("what needs more", () => {
   const deno = lines.find((line) => line.startsWith("deno")) as string;

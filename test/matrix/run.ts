@@ -99,7 +99,7 @@ const inProcess = [
  * permissions.
  */
 const COMMAND_TESTS = readdirSync(join(root, "test/command"))
-  .filter((name) => name.endsWith(".test.ts"))
+  .filter((name) => name.endsWith(".test.ts") && !name.endsWith(".node.test.ts"))
   .map((name) => `test/command/${name}`)
   .filter((path) => readFileSync(join(root, path), "utf8").includes('"./_command.ts"'))
   .concat("test/runtimes/permissions.test.ts");
