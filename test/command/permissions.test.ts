@@ -10,7 +10,7 @@ import { expectAllRun, readBlock } from "../project/_blocks.ts";
 import { bundleCommand } from "./_bundle.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { Command, getRaw, programs, upstream } from "./_command.ts";
-import { compareVersions, hostNode, hostVersion } from "../hosts/_node.ts";
+import { compareVersions, hostNode, hostVersion, isInRange } from "../hosts/_node.ts";
 import { listen } from "../helpers/serve.ts";
 import { until } from "../helpers/wait.ts";
 
@@ -18,7 +18,10 @@ const APP = "/srv/proxy";
 const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
 /** Node 24 and older permit the network in any case, and refuse the flag. */
 const knowsNet = compareVersions(hostVersion, "25.0.0") >= 0;
-const hasPermissions = compareVersions(hostVersion, "22.13.0") >= 0;
+/** Node 22.12 and older have another flag, and the errors of Node 23 name none. */
+const hasPermissions =
+  isInRange(hostVersion, { from: "22.13.0", below: "23" }) ||
+  isInRange(hostVersion, { from: "24.0.0" });
 
 let folder = "";
 beforeAll(async () => {

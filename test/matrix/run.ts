@@ -94,14 +94,17 @@ const inProcess = [
   ".node.test.ts",
 ];
 
-/**
- * The tests that start the command, `--workers` included, as Vitest starts it on the other version of Node, and those of its
- * permissions.
- */
+/** Whether a test file starts the command as `HOST_COMMAND` names it, and not its sources, which old versions cannot run. */
+function startsCommand(path: string): boolean {
+  const code = readFileSync(join(root, path), "utf8");
+  return code.includes('"./_command.ts"') && !code.includes('"command/main.ts"');
+}
+
+/** The tests of the command, `--workers` included, which Vitest starts on the other version, and those of its permissions. */
 const COMMAND_TESTS = readdirSync(join(root, "test/command"))
   .filter((name) => name.endsWith(".test.ts") && !name.endsWith(".node.test.ts"))
   .map((name) => `test/command/${name}`)
-  .filter((path) => readFileSync(join(root, path), "utf8").includes('"./_command.ts"'))
+  .filter(startsCommand)
   .concat("test/runtimes/permissions.test.ts");
 /**
  * Further versions for the command: on these, a message to a worker is lost if it comes before the worker listens, and a server
