@@ -45,7 +45,8 @@ const MOST_RETIRED = 2;
 /** A process that serves, will serve, or did serve. */
 interface WorkerProcess {
   readonly worker: Worker;
-  state: "starting" | "serving" | "silent" | "retired";
+  /** A process that was forked gets messages from its first one on. Earlier ones may be lost on some versions of Node. */
+  state: "forked" | "starting" | "serving" | "silent" | "retired";
   /** Whether it is retired, and must end within `stopTimeout`. */
   isEnding: boolean;
   readyAt: number;
@@ -99,6 +100,8 @@ export class Supervisor {
   /** Takes the notices of the parent as well, so that they stand behind the lines that caused them. */
   readonly #errors: LineWriter;
   #isStopping = false;
+  /** The order that ends all workers. */
+  #finalOrder: Order | undefined;
   /** The last of the starts, which follow one another. */
   #last: Promise<unknown> = Promise.resolve();
   #restarts = 0;
@@ -255,7 +258,8 @@ export class Supervisor {
         worker.process.kill("SIGKILL");
       }
     }, limit);
-    for (const { worker } of members) send(worker, order);
+    this.#finalOrder = order;
+    for (const { worker, state } of members) if (state !== "forked") send(worker, order);
     await Promise.all(members.map(({ ended }) => ended));
     clearTimeout(timer);
     await Promise.all([this.#lines.close(), this.#errors.close()]);
@@ -271,7 +275,7 @@ export class Supervisor {
       closed,
       close,
       ended,
-      state: "starting",
+      state: "forked",
       isEnding: false,
       readyAt: 0,
       report: undefined,
@@ -337,7 +341,9 @@ export class Supervisor {
   #note(member: WorkerProcess, message: WorkerMessage): void {
     switch (message.type) {
       case "hello":
+        member.state = "starting";
         send(member.worker, this.#begin);
+        if (this.#finalOrder !== undefined) send(member.worker, this.#finalOrder);
         break;
       case "beat":
         if (member.state === "serving") this.#heartbeat.beat(member);
