@@ -12,7 +12,7 @@ afterEach(() => void vi.useRealTimers());
 
 const options: ProxyOptions = { timeout: 1000, retry: { attempts: 9, delay: 300 } };
 
-test("all attempts share one timeout", async () => {
+test("all attempts of an exchange share one timeout", async () => {
   const transport = new FakeTransport(async () => {
     throw refused;
   });

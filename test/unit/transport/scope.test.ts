@@ -79,7 +79,7 @@ describe("in the response body", () => {
   });
 });
 
-describe("what aborts it", () => {
+describe("an exchange is aborted by", () => {
   test("the client", () => {
     const { client, scope, fail } = startScope();
     client.leave();
@@ -110,7 +110,7 @@ describe("what aborts it", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("the first reason counts", () => {
+  test("the first of several reasons", () => {
     const { client, scope, fail } = startScope();
     const first = new ProxyError("dns_error");
     scope.abort(first);
