@@ -120,7 +120,10 @@ test("trustProxy is compiled, and an empty list to undefined", () => {
 
 describe("clientAddress", () => {
   const addressFor = (returned: unknown): string | undefined =>
-    plan({ clientAddress: () => returned as string }).clientAddress?.(new Request("http://a.test"), 1);
+    plan({ clientAddress: () => returned as string }).clientAddress?.(
+      new Request("http://a.test"),
+      1,
+    );
 
   test.each(["192.0.2.7", "192.0.2.7:80", "2001:db8::1", "[::1]:80", "unknown", "_hidden"])(
     "may be %s",
