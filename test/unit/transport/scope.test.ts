@@ -4,7 +4,12 @@ import { ProxyError } from "../../../src/error.ts";
 import { FakeClient, proxyError, startScope } from "../../helpers/fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  // Remove a spy on the fake `setTimeout` first: after this file, Vitest would put the fake back, for all files that follow in
+  // the same process.
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
 
 const readTimeout = proxyError("connection_read_timeout", 504);
 const headTimeout = proxyError("http_response_timeout", 504);
