@@ -1,11 +1,15 @@
 /** The connections to one origin, over a fake connector. */
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import type { UpstreamResponse } from "../../../src/transport/message.ts";
 import { bytes, textOf } from "../../helpers/fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { FakeSocket, settled } from "./_sockets.ts";
+
+// A pool in which requests wait starts its timers again and again, also during the tests that follow in the same process.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
+afterEach(() => void vi.useRealTimers());
 
 describe("connections", () => {
   test("a request is written after the connection is established, in one write", async () => {

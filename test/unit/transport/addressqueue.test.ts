@@ -1,5 +1,5 @@
 /** The order in which requests of several addresses get places. */
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { AddressQueue } from "../../../src/transport/addressqueue.ts";
 import type {
   Account,
@@ -9,7 +9,10 @@ import type {
   Places,
   Waiting,
 } from "../../../src/transport/claim.ts";
-import { until } from "../../helpers/wait.ts";
+
+// A queue in which requests wait starts its timer again and again, also during the tests that follow in the same process.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
+afterEach(() => void vi.useRealTimers());
 
 /** A request such as `a1`, whose first letter is the address of its client; `?` is an unknown address. */
 class Item implements Waiting, Holder {
@@ -149,7 +152,7 @@ describe("turns", () => {
 });
 
 describe("counting", () => {
-  test("begins when a second address waits, and ends after no request has waited for a while", async () => {
+  test("begins when a second address waits, and ends after no request has waited for a while", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3");
     expect(bound.running.map(({ account }) => account)).toEqual([undefined, undefined]);
@@ -157,7 +160,8 @@ describe("counting", () => {
     expect(bound.running[0]?.account?.running).toBe(2);
     bound.drain();
     expect(bound.queue.isCounting).toBe(true);
-    await until(() => !bound.queue.isCounting, "the end of the counting");
+    vi.advanceTimersByTime(2_000);
+    expect(bound.queue.isCounting).toBe(false);
     // Accounts from the earlier counting do not count any more.
     bound.add("a4 b2");
     expect(bound.running[0]?.account?.running).toBe(1);
