@@ -59,7 +59,7 @@ export interface Checked {
   endEjection(): void;
 }
 
-/** The last checks of an upstream, as far as they may change its state. */
+/** The results of an upstream's last checks, which may change its state. */
 interface Streak {
   /** The number of successive checks that contradict `isUp`. */
   contrary: number;

@@ -49,7 +49,7 @@ export function responseHead(id: number, end = false, ...fields: Buffer[]): Buff
   return frame(HEADERS, flags, id, Buffer.concat([field(":status", "200"), ...fields]));
 }
 
-/** A whole response. */
+/** HEADERS and DATA of a complete response. */
 export function wholeResponse(id: number, body = "whole"): Buffer {
   return Buffer.concat([responseHead(id), frame(DATA, END_STREAM, id, Buffer.from(body))]);
 }
