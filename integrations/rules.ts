@@ -8,7 +8,7 @@ import { quoteInput } from "#fetchway/options";
 
 export type { ProxyOptions } from "#fetchway";
 
-/** The value of a rule `proxy`: where to, and options that take precedence over those of the handler. */
+/** The value of a rule `proxy`: the target, and options that take precedence over those of the handler. */
 export interface ProxyRule extends ProxyOptions {
   /**
    * The target. With `/**` at its end, the path below the rule's own `/**` follows the target's path, as does the query;
@@ -20,14 +20,14 @@ export interface ProxyRule extends ProxyOptions {
   base?: string;
 }
 
-/** A request of h3's, as far as the handler uses it. */
+/** The part of h3's event that the handler uses. */
 export interface RuleEvent {
   readonly req: Request;
 }
 
 /** A handler of rules. Its type is written here, so that the package works with several versions of h3. */
 export interface RuleHandler {
-  /** The place among the handlers of one request, which is that of h3's own. */
+  /** The position among the handlers of a request: the same as that of h3's own handler. */
   readonly order: number;
   readonly handler: (matched: {
     readonly options: ProxyRule;
@@ -56,7 +56,7 @@ type SendEvent = (event: RuleEvent) => Promise<Response>;
  * ```
  */
 export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
-  // h3 asks for a handler with each path that it has not seen lately, and passes the same object for each rule.
+  // h3 asks for a handler whenever a path is not in its cache, with one and the same object for each rule.
   const compiled = new WeakMap<ProxyRule, SendEvent>();
   return {
     order: 2,
@@ -115,7 +115,7 @@ function compileFixed(to: string, options: ProxyOptions): SendEvent {
 
 /**
  * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or an
- * empty one among them. The `url` of h3's event has another spelling.
+ * empty one among them. It uses `req.url`, because h3's event has the URL in another spelling.
  */
 function cutSegments(url: string, depth: number): string | undefined {
   const [path = ""] = url.slice(url.indexOf("/", url.indexOf("//") + 2)).split("?", 1);

@@ -19,7 +19,7 @@ export type ViteRoutes = Readonly<
   Record<string, CreateProxyOptions["target"] | CreateProxyOptions>
 >;
 
-/** A server of Vite's, for development or preview, as far as the plugin uses it. */
+/** The part of Vite's dev server or preview server that the plugin uses. */
 export interface ViteServer {
   /** The handlers of requests. */
   readonly middlewares: { use(handler: NodeHandler): unknown };
@@ -33,7 +33,7 @@ export interface VitePlugin {
   readonly name: string;
   readonly configureServer: (server: ViteServer) => void;
   readonly configurePreviewServer: (server: ViteServer) => void;
-  /** What apps and other plugins may call. */
+  /** Functions for apps and other plugins. */
   readonly api: {
     /**
      * Makes the proxies take the WebSockets of a server. It is needed in middleware mode only, in which Vite does not know

@@ -28,12 +28,15 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
   throw badOption(hook, `it returned a ${typeof returned}; return a Response, or nothing`);
 }
 
-/** Returns the client of an exchange whose interim responses the hook `onInformational` sees before the client does. */
+/**
+ * Returns the client of an exchange, with an `inform` that passes each interim response to the hook `onInformational`
+ * first.
+ */
 export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Client {
-  // As an async function, it cannot throw while the promise of the hook has no listener.
+  // An async function cannot throw: an exception of `inform` would leave the promise of the hook without a listener.
   const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
     incoming.inform?.(status, headers);
   return replaceInform(incoming, (status, headers) => {
@@ -50,8 +53,8 @@ const MEMBERS: readonly string[] = [
 ] satisfies (keyof RequestDraft)[];
 
 /**
- * Makes sure that a hook has set no member that a draft does not have: it would have no effect.
- * @throws MisuseError that names it
+ * Refuses a draft on which a hook has set an unknown member, which would have no effect.
+ * @throws MisuseError that names the member
  */
 function assertMembers(draft: RequestDraft): void {
   // Unlike `Object.keys`, this loop allocates nothing.
@@ -63,10 +66,10 @@ function assertMembers(draft: RequestDraft): void {
 
 /** A request that `onRequest` may change. */
 export class DraftedRequest {
-  /** What the hook gets. */
+  /** The draft that is passed to the hook. */
   readonly draft: RequestDraft;
   readonly #request: UpstreamRequest;
-  /** The header fields, once the hook has looked at them, or has set others. */
+  /** The header fields; undefined until the hook reads or replaces them. */
   #headers: Headers | undefined;
 
   constructor(request: UpstreamRequest) {
@@ -87,8 +90,8 @@ export class DraftedRequest {
   }
 
   /**
-   * Returns the request with the changes that the hook has made. Framing fields are dropped: the message framing always
-   * follows from the body.
+   * Returns the request with the changes that the hook has made. Framing fields are dropped: the message framing is always
+   * derived from the body.
    */
   finish(): UpstreamRequest {
     assertMembers(this.draft);

@@ -7,7 +7,10 @@ import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts"
 import type { Interceptor } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
 
-/** The fields of a request that are written from its body and target: a second one would begin another request. */
+/**
+ * Fields that the proxy itself writes, from the body and the target of a request. With a second one of them, the upstream
+ * could read a part of the body as another request.
+ */
 const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
 
 /**

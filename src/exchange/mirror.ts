@@ -8,18 +8,25 @@ import { parseTarget, type Upstream } from "../target/target.ts";
 import { discardBody, type UpstreamRequest } from "../transport/message.ts";
 import { type Client, Scope, type Send } from "../transport/scope.ts";
 
-/** The number of copies that run at the same time. A mirror that hangs must not collect connections and bodies. */
-const MOST_COPIES = 100;
+/**
+ * The maximum number of copies that run at the same time, so that a mirror that hangs does not accumulate connections and
+ * bodies.
+ */
+const MAX_COPIES = 100;
 
-/** The time after which a copy is aborted, in milliseconds, where the requests have no time limit. */
-const LONGEST_COPY = 60_000;
+/** Milliseconds after which a copy is aborted, if the option `timeout` sets no limit. */
+const DEFAULT_COPY_TIMEOUT = 60_000;
 
 /**
- * The number of bytes of a response that are read, so that its connection can be used again. A longer response is cancelled.
+ * The maximum number of bytes that are read of a response, so that its connection can be reused. A longer response is
+ * cancelled.
  */
-const MOST_READ = 65_536;
+const MAX_READ = 65_536;
 
-/** A copy has no client: it goes on when the client of the request has its response, or has disconnected. */
+/**
+ * The client of a copy never disconnects: the copy continues after the client of the request has its response, or has
+ * disconnected.
+ */
 const NO_CLIENT: Client = { listen() {}, unlisten() {} };
 
 /** Sends copies of requests to another upstream, and discards the responses. */
@@ -38,18 +45,18 @@ export class Mirror {
     this.#settings = settings;
     this.#upstream = parseTarget(settings.target);
     this.#send = send;
-    this.#timeout = timeout || LONGEST_COPY;
+    this.#timeout = timeout || DEFAULT_COPY_TIMEOUT;
   }
 
   /**
-   * Sends a copy of a request, if it is chosen. The copy is sent later than the request itself, and a body is copied on its
-   * way to the upstream, so that neither waits for the mirror.
+   * Sends a copy of a request, if the request is in the sample. The copy is sent after the request itself, and a body is
+   * copied while it is sent to the upstream, so that the request never waits for the mirror.
    * @returns the request to send in place of the given one
    */
   copy(request: UpstreamRequest, waitUntil: WaitUntil | undefined): UpstreamRequest {
     const { sample, maxBody } = this.#settings;
     const { body, contentLength, upgrade } = request;
-    if (upgrade !== undefined || this.#running >= MOST_COPIES) return request;
+    if (upgrade !== undefined || this.#running >= MAX_COPIES) return request;
     if (sample < 1 && Math.random() >= sample) return request;
     if (body === null) {
       this.#start(request, null, waitUntil);
@@ -61,7 +68,7 @@ export class Mirror {
     const onEnd = (): void => {
       if (isOver) return;
       isOver = true;
-      // A body that was cut off, or was longer than the limit, has not been kept.
+      // There is no copy of a body that was cut off, or is longer than the limit.
       const copied = replayOf(kept);
       if (copied !== undefined) this.#start(request, copied, waitUntil);
     };
@@ -74,7 +81,7 @@ export class Mirror {
     waitUntil: WaitUntil | undefined,
   ): void {
     // Other requests may have started since this one was chosen.
-    if (this.#running >= MOST_COPIES) return;
+    if (this.#running >= MAX_COPIES) return;
     this.#running++;
     const request: UpstreamRequest = {
       upstream: this.#upstream,
@@ -86,14 +93,14 @@ export class Mirror {
       body,
       contentLength: body?.length,
     };
-    // The request itself is sent first.
+    // Send the copy in a later microtask, so that the request itself is sent first.
     const sending = Promise.resolve()
       .then(() => this.#deliver(request))
       .finally(() => void this.#running--);
     waitUntil?.(sending);
   }
 
-  /** Sends a copy, and reads its response. It never rejects: what becomes of a copy concerns no client. */
+  /** Sends a copy, and reads its response. It never rejects, because the outcome of a copy concerns no client. */
   async #deliver(request: UpstreamRequest): Promise<void> {
     const scope = new Scope(NO_CLIENT, 0, 0);
     const timer = setTimeout(() => scope.abort(tooLate()), this.#timeout);
@@ -101,7 +108,7 @@ export class Mirror {
       const response = await this.#send(request, scope);
       if (!scope.hasHeaders) scope.headersReceived(false);
       if (response.body === null) discardBody(response);
-      else await readAway(response.body);
+      else await readAndDiscard(response.body);
     } catch {
       request.body?.cancel();
     } finally {
@@ -116,14 +123,14 @@ function tooLate(): ProxyError {
 }
 
 /** Reads a body and discards it. Resolves when it has ended, or has failed, or was cancelled because it is long. */
-function readAway(body: BodySource): Promise<void> {
+function readAndDiscard(body: BodySource): Promise<void> {
   return new Promise((resolve) => {
     let bytes = 0;
     const sink: Sink = {
       memory: "borrowed",
       write(chunk) {
         bytes += chunk.byteLength;
-        if (bytes > MOST_READ) {
+        if (bytes > MAX_READ) {
           body.cancel();
           resolve();
         }

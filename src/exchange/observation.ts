@@ -17,18 +17,21 @@ export interface Tracing {
   trace<Result>(incoming: Incoming, run: (end: (event: RequestEnd) => void) => Result): Result;
 }
 
-/** Takes what is known of a request when its response is over. */
+/** Receives the event of a request when its response is over. */
 type ReportEnd = (event: RequestEnd) => unknown;
 
 /**
- * Collects what `onRequestEnd` tells of one exchange. It exists only where that option or `serverTiming` is set, or where a
- * tool has subscribed to the runtime's channel.
+ * Collects the event that `onRequestEnd` receives for one exchange. It exists only where that option or `serverTiming` is
+ * set, or where a tool has subscribed to the runtime's channel.
  *
- * The exchange is over when its response was handed to the server and, if the response has a body or a tunnel, when that
- * has ended, failed, or was cancelled.
+ * The exchange is over when its response has been passed to the server and, if the response has a body or a tunnel, that
+ * has ended, failed or been cancelled.
  */
 export class Observation implements ScopeObserver {
-  /** What is collected; undefined once it was reported: an attempt or an upload may outlast the response. */
+  /**
+   * The event that is being collected; undefined once it has been reported, because an attempt or an upload may outlast the
+   * response.
+   */
   #event: CollectedEvent | undefined;
   readonly #incoming: Incoming;
   readonly #report: ReportEnd | undefined;
@@ -43,7 +46,7 @@ export class Observation implements ScopeObserver {
   #isOpen = false;
 
   /**
-   * Without a function to report to, only what `serverTiming` tells is collected.
+   * Without `report` and `trace`, only the values for `Server-Timing` are collected.
    * @param report called with the event
    * @param trace called with the event after `report`
    */
@@ -56,7 +59,7 @@ export class Observation implements ScopeObserver {
 
   // ── the attempts ──
 
-  /** An attempt begins. Returns the request with a body that is counted. */
+  /** Called when an attempt begins. Returns the request with a body whose bytes are counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough = false): UpstreamRequest {
     const { upstream, body, contentLength } = request;
     const event = this.#event;
@@ -82,7 +85,7 @@ export class Observation implements ScopeObserver {
     return { ...request, body: new WatchedBody(body, () => {}, count) };
   }
 
-  /** The transport has a connection for the attempt, which may still have to be established. */
+  /** Called when the transport has a connection for the attempt, which may still have to be established. */
   connectionAssigned(connection: ObservedConnection): void {
     const event = this.#event;
     if (event === undefined) return;
@@ -92,13 +95,13 @@ export class Observation implements ScopeObserver {
     this.queued = 0;
   }
 
-  /** Response headers have arrived. */
+  /** Called when the response headers have arrived. */
   headersReceived(): void {
     const event = this.#event;
     if (event !== undefined) event.timings.firstByte = performance.now() - this.#start;
   }
 
-  /** The upstream has responded. Returns the response with a body or a tunnel that is counted. */
+  /** Called when the upstream has responded. Returns the response with a body or a tunnel whose bytes are counted. */
   watch(received: UpstreamResponse, handsBodiesThrough = false): UpstreamResponse {
     const { body, tunnel, webSocket, status } = received;
     const event = this.#event;
@@ -122,7 +125,7 @@ export class Observation implements ScopeObserver {
     return { ...received, body: new WatchedBody(body, close, count) };
   }
 
-  /** What is known when the response headers have arrived, as the value of `Server-Timing`. */
+  /** The value of `Server-Timing`, made from the times that are known when the response headers have arrived. */
   get serverTiming(): string {
     const { queue, firstByte } = this.#event?.timings ?? {};
     const times = toMetric("queue", queue) + toMetric("connect", this.#connect);
@@ -131,7 +134,7 @@ export class Observation implements ScopeObserver {
 
   // ── the end ──
 
-  /** The exchange has failed; a response with the error may follow. */
+  /** Called when the exchange has failed; a response with the error may follow. */
   failed(error: unknown): void {
     if (this.#event !== undefined) this.#event.error = error;
   }
@@ -193,13 +196,13 @@ function reportEnd(report: ReportEnd | undefined, event: RequestEnd): void {
   }
 }
 
-/** Prints an exception of a hook that nothing else reports: the response is over, and has no caller any more. */
+/** Prints an exception of a hook. Nothing else reports it, because the call that made the response has returned. */
 function printException(thrown: unknown): void {
   // oxlint-disable-next-line no-console
   console.error(thrown);
 }
 
-/** Returns a metric of `Server-Timing` and the separator behind it; `""` for a time that is not known. */
+/** Returns a metric of `Server-Timing`, followed by the separator; `""` for a time that is not known. */
 function toMetric(name: string, time: number | undefined): string {
   return time === undefined ? "" : `upstream-${name};dur=${time.toFixed(1)}, `;
 }

@@ -7,7 +7,7 @@ import { parseTarget } from "../target/target.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 
-/** Tells whether a redirect may lead from one URL to another. */
+/** Returns whether a redirect may lead from one URL to another. */
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
 
 /** Compiles the option `redirectTargets` into a policy. */
@@ -37,12 +37,12 @@ const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-author
  *     request → send → response
  *        ↑ nextHop(request, response) ↓
  *
- * @param most the maximum number of redirects
+ * @param max the maximum number of redirects
  * @param secrets names of fields that only the first origin may get; fields that hooks and interceptors set need not be
  * named, because no other origin gets them in any case
  */
 export function followRedirects(
-  most: number,
+  max: number,
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): Interceptor {
@@ -56,14 +56,14 @@ export function followRedirects(
     for (;;) {
       const response = await next(request, scope);
       const finalResponse = request === first ? response : { ...response, request };
-      if (visited.length > most) return finalResponse;
+      if (visited.length > max) return finalResponse;
       const following = askForNext(request, response, allows, [...secrets, ...added]);
       // Stop at a loop: the same request would get the same response.
       if (following === undefined || visited.includes(describeHop(following))) return finalResponse;
       discardBody(response);
       request = following;
       scope = scope.again();
-      // A redirect is followed to the upstream that it names: none is picked for it.
+      // The redirect itself names the upstream of the next request, so no upstream is picked for it.
       scope.lease = undefined;
       visited.push(describeHop(request));
       if (scope.error !== undefined) throw scope.error;

@@ -8,7 +8,7 @@ import { ProxyError, type ProxyErrorCode } from "../error.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
 
-/** What is known of an attempt that another one may follow. */
+/** The outcome of an attempt, which decides whether the request may be sent again. */
 export type Outcome =
   /** The connection was refused: nothing was sent. */
   | "refused"
@@ -31,16 +31,18 @@ export type Outcome =
 export type RetryPlace = "alone" | "same" | "another";
 
 /**
- * Which requests are sent again (without an entry, none): `"listed"` if the method is in the option `methods`, `"any"` with any method, and `"free"`
- * with any method and without counting for `attempts`, because nothing was sent or processed.
+ * Which requests are sent again: `"listed"` if the option `methods` has their method, `"any"` with any method, and `"free"`
+ * with any method and without counting for `attempts`, because nothing was sent or processed. Without an entry, no request
+ * is sent again.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the
  * request semantics are actually idempotent [the option], or some means to detect that the original request was never
- * applied [any, free]" (RFC 9110 §9.2.2). "Requests that have not been processed have not failed; clients MAY automatically retry
- * them, even those with non-idempotent methods" (RFC 9113 §8.7).
+ * applied [any, free]" (RFC 9110 §9.2.2). "Requests that have not been processed have not failed; clients MAY automatically
+ * retry them, even those with non-idempotent methods" (RFC 9113 §8.7).
  */
 const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any" | "free">>>> = {
-  // To the only upstream, a refused request of another method could go as well. It does not: nothing has changed since.
+  // A refused request with another method could be sent to the only upstream again as well, because nothing was sent. It is
+  // not, because that upstream would most likely refuse it again.
   refused: { alone: "listed", another: "free" },
   unsent: { another: "free" },
   unprocessed: { alone: "any", same: "any", another: "free" },
@@ -51,12 +53,12 @@ const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any
   final: {},
 };
 
-/** How attempts are made. */
+/** The options of attempts. */
 export interface AttemptOptions {
   readonly retry: Required<RetryOptions>;
-  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
+  /** Milliseconds after which an attempt without response headers is stopped, and another one made; 0 for no limit. */
   readonly attemptTimeout: number;
-  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
+  /** Whether the transport passes bodies on unread: a response then counts as over when its headers have arrived. */
   readonly handsBodiesThrough: boolean;
 }
 
@@ -68,11 +70,12 @@ export interface NextAttempt {
 }
 
 /**
- * Returns the next attempt to send a request; undefined if there is to be none. Ask the upstreams' retry budget only after
- * this function has agreed: asking spends from it.
+ * Returns the next attempt to send a request; undefined if there must be none. Ask for the retry budget of the upstreams
+ * only after this function has returned an attempt: asking spends from the budget.
  *
- * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts over all upstreams.
- * A request that was not sent or processed does not use it up: it goes to each other upstream at most once.
+ * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts the attempts at all
+ * upstreams together. A request that was not sent or processed does not reduce it, because it goes to each other upstream
+ * at most once.
  * @param left how often the request may still be sent again
  */
 export function nextAttempt(
@@ -88,8 +91,8 @@ export function nextAttempt(
   const isFree = rule === "free";
   if (!isFree && left === 0) return undefined;
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
-  // It is set once the request was repeated on a new connection. From then on, the request goes over new connections only, and
-  // no upstream gets it a second time.
+  // `newConnection` is set once the request has been sent again to the same upstream. From then on, the request is sent on
+  // new connections only, and to each upstream at most once.
   if (place === "same" && request.newConnection === true) return undefined;
   const body = bodyToSend(request);
   if (body === undefined) return undefined;
@@ -99,7 +102,10 @@ export function nextAttempt(
   return { request: { ...request, body, newConnection }, left: isFree ? left : left - 1 };
 }
 
-/** Returns the body for another attempt: one of which nothing was sent, or the bytes that were kept; undefined if it is gone. */
+/**
+ * Returns the body for another attempt: the same body if none of it was sent, or its kept bytes; undefined if they were not
+ * kept.
+ */
 function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   const { body } = request;
   if (body?.isUntouched === true) return body;
@@ -131,7 +137,7 @@ const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "tls_alert_received",
 ]);
 
-/** Returns what the error of an attempt says about the request. */
+/** Returns the outcome of an attempt that failed with this error. */
 export function outcomeOf(error: unknown): Outcome {
   if (error instanceof AttemptTimeout) return "slow";
   if (!(error instanceof ProxyError)) return "final";

@@ -28,7 +28,10 @@ export function sendThrough(transport: Transport, inProcess: Transport = transpo
   };
 }
 
-/** Returns the error of an upgrade that a transport would send as an ordinary request, so that the answer might be 200. */
+/**
+ * Returns the error for an upgrade that the transport cannot make: it would send an ordinary request, which the upstream
+ * might answer with 200.
+ */
 function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -45,7 +48,8 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
  */
 export const convertErrors: Interceptor = (next) => (request, scope) => {
   try {
-    // Not an async function, which would cost each request more. `Promise.resolve` accepts what such a transport may return.
+    // Not an async function, which would cost more for each request. `Promise.resolve` accepts any value that the transport
+    // may return.
     return Promise.resolve(next(request, scope)).catch(rejectConverted);
   } catch (thrown) {
     return rejectConverted(thrown);
@@ -62,13 +66,13 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *     request → send → response
  *        ↑ again, on a new connection ↓
  *
- * The lease of a request to one of several upstreams does the same for that upstream and for the others.
+ * The lease of a request to one of several upstreams does the same, at that upstream and at the others.
  */
 export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;
   return (next) => (request, scope) => {
     const { lease } = scope;
-    // An interceptor may have sent the request elsewhere than to the upstream that was picked.
+    // An interceptor may send the request to another upstream than the one that was picked.
     if (lease?.upstream === request.upstream) return lease.send(next, request, scope);
     return attempts === 0
       ? next(request, scope)
@@ -121,7 +125,7 @@ async function awaitAttempt(
   let again: NextAttempt | undefined;
   try {
     const response = await sent;
-    // A client that has left gets no other response.
+    // After the client has disconnected, or a deadline has passed, the request is not sent again.
     if (retry.statusCodes.includes(response.status) && scope.error === undefined) {
       again = nextAttempt(request, "status", "alone", retry, left);
     }

@@ -1,6 +1,6 @@
 /**
- * Explains what becomes of the header fields of a request. Which option decides about a field is found by making the fields again
- * without it: the core's own functions say why.
+ * Explains what the proxy does with the header fields of a request. To find the option that decides about a field, it makes
+ * the fields again without each option, with the functions that forward a request.
  */
 import { foldName, type HeaderList, NameSet } from "../fields/headers.ts";
 import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
@@ -8,8 +8,8 @@ import { defaults, type ProxyOptions } from "../options/proxyoptions.ts";
 import type { ExplainedField, Explanation } from "../proxy.ts";
 
 /**
- * The options that decide about fields. Of those without which a field would be another, the first one is named. `startTrace` is
- * not among them: each trace is another.
+ * The options that decide about fields. If several of them decide about a field, the first one is named. `startTrace` is
+ * not among them, because every trace has other values.
  */
 const DECIDING = [
   "headers",
@@ -24,7 +24,7 @@ type Deciding = (typeof DECIDING)[number];
 /** Makes the fields for the upstream with other values of these options, and without a new trace. */
 export type MakeFields = (changed: Partial<Pick<ProxyOptions, Deciding>>) => HeaderList;
 
-/** What is known about a request beside its fields. */
+/** The facts about a request that its fields do not show. */
 export interface Facts {
   readonly options: ProxyOptions;
   /** Whether `trustProxy` trusts the peer. */
@@ -38,20 +38,19 @@ type Reason = Pick<ExplainedField, "reason" | "option"> & {
   readonly keeps?: boolean;
 };
 
-/** Why each field is dropped that `REQUEST_DROPPED` names beside those of `HOP_BY_HOP`. */
+/** The reasons for which the fields in `REQUEST_DROPPED` that are not in `HOP_BY_HOP` are dropped. */
 export const DROPPED_REASONS: Readonly<Record<string, string>> = {
   "content-length": "the framing follows the body (RFC 9112 §6.3)",
-  expect: "meant for this proxy, which expects by itself (RFC 9110 §10.1.1)",
+  expect: "meant for this proxy, which handles it itself (RFC 9110 §10.1.1)",
   host: "replaced (RFC 9110 §7.2)",
   proxy: "CGI-like upstreams take it for HTTP_PROXY (CVE-2016-5385); forwardHeaders forwards it",
   "proxy-authorization": "meant for this proxy (RFC 9110 §11.7.2); forwardHeaders forwards it",
 };
 
-const OF_CONNECTION = new NameSet(HOP_BY_HOP);
+const HOP_BY_HOP_NAMES = new NameSet(HOP_BY_HOP);
 
 /**
- * Explains what becomes of the header fields of a request. To find the option that decides about a field, it lets the core make
- * the fields again without each option.
+ * Explains for each header field of a request why it is sent, changed or dropped.
  * @param received the client's fields
  * @param sent the fields that the upstream would get, without `Host` and the message framing
  */
@@ -73,9 +72,9 @@ export function explainFields(
 class ExplainedFields {
   readonly #received: ReadonlyMap<string, string>;
   readonly #sent: ReadonlyMap<string, string>;
-  /** The fields before hooks. */
+  /** The fields before hooks have changed them. */
   readonly #made: ReadonlyMap<string, string>;
-  /** The fields without each option that is set. */
+  /** The fields that are made without one option, for each option that is set. */
   readonly #without: ReadonlyMap<Deciding, ReadonlyMap<string, string>>;
   readonly #nominated: NameSet;
   readonly #facts: Facts;
@@ -113,13 +112,17 @@ class ExplainedFields {
       return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
     }
     if (deciding.includes("xfwd")) {
-      // The client's part stands before this proxy's own, unless none of it was trusted.
+      // The client's part precedes this proxy's own, unless none of it was trusted.
       return this.#without.get("xfwd")?.has(name) === true
-        ? { reason: "what is trusted of it, and the client", option: allowing, keeps: true }
+        ? { reason: "the trusted part of it, and the client", option: allowing, keeps: true }
         : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };
     }
     if (allowing !== undefined) {
-      return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
+      return {
+        reason: "the part of it that trusted proxies have written",
+        option: allowing,
+        keeps: true,
+      };
     }
     if (
       after === "identity" &&
@@ -135,7 +138,8 @@ class ExplainedFields {
 
   explainDropped(name: string): Reason {
     const { options, isTrusted } = this.#facts;
-    if (OF_CONNECTION.has(name)) return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
+    if (HOP_BY_HOP_NAMES.has(name))
+      return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
     if (this.#nominated.has(name)) return { reason: "named in Connection (RFC 9110 §7.6.1)" };
     if (this.#made.get(name) !== this.#sent.get(name)) return this.#explainLate(name, "deleted");
     const { headers = {} } = options;
@@ -150,7 +154,7 @@ class ExplainedFields {
     if (isTrusted && isAssertion && foldName(name) !== name) {
       return { reason: "some upstreams read it as the name with - (CVE-2026-30851)" };
     }
-    // The rules for all requests come before the options, which would change nothing then.
+    // The fixed rules come before the options: they drop these fields whatever the options say.
     if (findCovering(options.forwardHeaders ?? [], name) === undefined) {
       const own = DROPPED_REASONS[name];
       if (own !== undefined) return { reason: own };
@@ -186,7 +190,7 @@ class ExplainedFields {
       : { reason: "names the upstream of the client, for this proxy (policy sticky)" };
   }
 
-  /** Returns the options without each of which the field would be another. */
+  /** Returns the options that decide about a field: without any one of them, it would be different. */
   #decidingOn(name: string): Deciding[] {
     const made = this.#made.get(name);
     return [...this.#without].flatMap(([option, fields]) =>
@@ -194,7 +198,7 @@ class ExplainedFields {
     );
   }
 
-  /** Lists the options that have the same effect on a field, so that none of them decides alone. */
+  /** Lists the options that have the same effect on a field, so that no single one decides. */
   #listOptions(name: string): string {
     const { headers = {}, filterHeaders = [] } = this.#facts.options;
     const isAssertion = this.#facts.isTrusted && REQUEST_ASSERTIONS.has(name);
@@ -218,7 +222,10 @@ function toRows(list: HeaderList, explain: (name: string) => Reason | undefined)
   return rows;
 }
 
-/** Returns the values by name in lower case; some servers show several lines as one. */
+/**
+ * Returns the values by name in lower case. Fields with the same name are joined, because some servers have joined them
+ * already.
+ */
 function joinFields(list: HeaderList): Map<string, string> {
   const groups = new Map<string, string>();
   for (let i = 0; i < list.length; i += 2) {

@@ -16,8 +16,8 @@ import type { Send } from "../transport/scope.ts";
 import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
- * Explains what would become of a request. It passes everything that it would pass on its way to the upstream, hooks and
- * interceptors included; in place of the transport, a function takes it.
+ * Explains what would become of a request. The request passes every step on its way to the upstream, hooks and interceptors
+ * included; a function takes the place of the transport.
  */
 export async function explainRequest(
   { target, plan, pool }: Route,
@@ -96,7 +96,10 @@ function composeSteps({ options }: Plan, send: Send): Send {
   );
 }
 
-/** Returns the options without the hooks that would take the explanation for an exchange. */
+/**
+ * Returns the options without `onResponse`, and with another `onRequestEnd`: the app's hooks must not take the explanation
+ * for an exchange.
+ */
 function withoutEffects(
   { options }: Plan,
   onRequestEnd: (event: RequestEnd) => void,
@@ -120,7 +123,7 @@ function nameHooks({ options: { onRequest, interceptors = {} } }: Plan): string[
   ];
 }
 
-/** Returns the steps by which the path has become that of the upstream request. */
+/** Returns the steps that have changed the client's path into the path of the upstream request. */
 async function explainPath(
   { path: received }: Incoming,
   { upstream, path: sent, method }: UpstreamRequest,
@@ -131,7 +134,7 @@ async function explainPath(
   const steps: string[] = [];
   const stripped = (await compileRewrite({ stripPrefix })?.(received, missing)) ?? received;
   if (stripped !== received) steps.push("stripPrefix");
-  // A function may have effects: it is not called again.
+  // A function may have side effects, so it is not called again.
   if (typeof pathRewrite === "function") return [...steps, "pathRewrite"];
   const rewritten = (await compileRewrite({ pathRewrite })?.(stripped, missing)) ?? stripped;
   if (rewritten !== stripped) steps.push("pathRewrite");

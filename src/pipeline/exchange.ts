@@ -8,12 +8,14 @@ import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts"
 import type { Scope } from "../transport/scope.ts";
 import type { Target } from "../upstreams/upstreams.ts";
 
-/** A value, or a promise of it. A step that returns the value itself costs no promise, and the next step runs at once. */
+/**
+ * A value, or a promise of it. A step that returns the value itself costs no promise, and the next step runs synchronously.
+ */
 export type MaybePromise<T> = T | Promise<T>;
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
- * @param request the request that the upstream has answered; undefined for a response of the proxy's own
+ * @param request the request that the upstream has answered; undefined for the proxy's own response
  */
 export type Respond = (
   response: UpstreamResponse,
@@ -31,7 +33,7 @@ export interface Exchange {
   readonly context: Context;
   readonly respond: Respond;
   readonly observation: Observation | undefined;
-  /** Where the request goes; a function of the app until it is asked. */
+  /** The target; a function of the app until `resolveTarget` has called it. */
   target: Target;
   /** Resolves when the earlier requests on the same connection are finished; undefined if they are. */
   turn: Promise<void> | undefined;
@@ -43,7 +45,7 @@ export interface Exchange {
   request: UpstreamRequest | undefined;
   /** What `onRequest` may change. */
   drafted: DraftedRequest | undefined;
-  /** The upstream's response, without what must not be forwarded. */
+  /** The upstream's response, without the fields that must not be forwarded. */
   cleaned: UpstreamResponse | undefined;
   /** The response to the client. */
   response: Response | undefined;

@@ -8,8 +8,8 @@ import { closeSwitched, discardBody } from "../transport/message.ts";
 import type { Exchange, Respond } from "./exchange.ts";
 
 /**
- * Aborts what is left of an exchange, and makes the response for the client from the error. Rejects with what is thrown before
- * the deadline starts, which is misuse.
+ * Aborts the rest of an exchange, and makes the response for the client from the error. An error from before the deadline
+ * starts is misuse, with which the promise rejects.
  */
 export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const { incoming, plan, respond, observation, scope, cleaned, response } = exchange;

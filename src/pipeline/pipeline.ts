@@ -5,7 +5,7 @@
  *     plan.send    interceptors, body limit, kept body, redirects, attempts → transport
  *     FINISH       makes the response to the client
  *
- * The steps of both lists stand below in the order in which they run.
+ * The steps of both lists are below, in the order in which they run.
  */
 import type { BodySource } from "../body/source.ts";
 import { badRequest, toProxyError } from "../error.ts";
@@ -85,8 +85,9 @@ export function forward(
 }
 
 /**
- * Forwards one request whose end is reported. A function of its own, as for all closures here: V8 allocates the variables of
- * closures when the function around them begins, so that a closure in `forward` would cost every request some memory.
+ * Forwards one request whose end is reported. It is a separate function, as for all closures here: V8 allocates the
+ * variables of closures when the function around them begins, so that a closure in `forward` would cost every request some
+ * memory.
  */
 function observe(
   incoming: Incoming,
@@ -195,9 +196,9 @@ function failLater(exchange: Exchange, outcome: Promise<Response>): Promise<Resp
 }
 
 /**
- * Runs steps until one returns a response. It stays synchronous as long as no step waits; after a step that waits, it goes
- * on with the next one. The pipeline is a list, not an async function: that would keep all of its variables in memory while it
- * waits, and cost every request three promises.
+ * Runs steps until one returns a response. It stays synchronous as long as no step waits; after a step that waits, it
+ * continues with the next one. The pipeline is a list, not an async function: that would keep all of its variables in
+ * memory while it waits, and cost every request three promises.
  */
 function runSteps(
   exchange: Exchange,
@@ -212,7 +213,7 @@ function runSteps(
   return undefined;
 }
 
-/** A function of its own because of its closure; see `observe`. */
+/** A separate function because of its closure; see `observe`. */
 function runLater(
   exchange: Exchange,
   steps: readonly Step[],
@@ -251,7 +252,7 @@ function refuseFault({ incoming, plan, respond, observation }: Exchange): Return
 /** Finds out where the request goes. A malformed target is misuse: the call rejects. */
 function resolveTarget(exchange: Exchange): ReturnType<Step> {
   const { incoming, target } = exchange;
-  // Ask for the turn once, before any step waits: the order of arrival would be lost.
+  // Take the turn before any step waits: afterwards, the order of arrival is lost.
   exchange.turn = incoming.turn?.();
   return isFixed(target) ? setTarget(exchange, target) : askForTarget(exchange, target);
 }
@@ -283,14 +284,14 @@ function setTarget(exchange: Exchange, target: AnyTarget): undefined {
   if (!isUpstreams(target)) exchange.upstream = reach(target, exchange.plan);
 }
 
-/** Whether a target is given, not a function that chooses it for each request. */
+/** Whether a target is fixed, rather than a function that chooses it for each request. */
 export function isFixed(target: Target): target is AnyTarget {
   return typeof target !== "function" || isApp(target);
 }
 
 /**
  * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
- * @throws TypeError for a target of the app's own that lacks `choose`
+ * @throws TypeError for an object with `pick` that lacks `choose`
  */
 export function isUpstreams(target: AnyTarget): target is Upstreams {
   const upstreams = target as Partial<Upstreams> | null;
@@ -488,7 +489,9 @@ function callOnResponse(exchange: Exchange): ReturnType<Step> {
   return settleStep(exchange, onResponse(response, incoming.request()), takeHooked);
 }
 
-/** Ends the exchange with the response that `onResponse` has returned, if it is another one. */
+/**
+ * Ends the exchange with the response that `onResponse` has returned, unless it is the response that the hook was given.
+ */
 function takeHooked(exchange: Exchange, returned: unknown): Response | undefined {
   const { response, cleaned } = exchange as Answered;
   const ownResponse = readHookResponse(returned, "onResponse");

@@ -1,5 +1,6 @@
 /**
- * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
+ * Several upstreams as one target: `fetchway/upstreams`. It picks the upstream of each request, and ejects upstreams that
+ * fail.
  * @module
  */
 import { badOption } from "../misuse.ts";
@@ -41,7 +42,7 @@ import {
   OutlierDetector,
   outlierDefaults,
   type OutlierOptions,
-  tellsOfUpstream,
+  isAboutUpstream,
 } from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance, waits } from "./policy.ts";
@@ -88,10 +89,10 @@ export type {
 };
 export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
-/** The number of upstreams from which a policy is asked again before a list of those that fit is made. */
-const MANY = 32;
-/** How often it is asked. */
-const MAX_ASKED = 3;
+/** With at least this many upstreams, the policy is asked again before a list of the upstreams that fit is made. */
+const MANY_MEMBERS = 32;
+/** How often the policy is asked before that. */
+const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -120,16 +121,19 @@ export class Balancer implements Upstreams, Group {
   readonly #names: HostNames | undefined;
   readonly #queue: PlaceQueue;
   readonly #limits: MemberLimits;
-  /** Those that get requests, although some may be busy; undefined after a change. */
+  /** The upstreams that get requests, busy ones included; undefined after a change. */
   #able: BalancedMember[] | undefined;
-  /** The records of the upstreams that may be ejected: not of those that active checks find down, or that are removed. */
+  /**
+   * The health records of the upstreams that may be ejected. Those that active checks find down, or that are being removed,
+   * are not among them.
+   */
   #healths: readonly Health[] = [];
-  /** The time until which `#able` is right, unless it changes before. */
+  /** The time until which `#able` is valid, unless a change clears it before. */
   #ableUntil = 0;
   #isUniform = true;
-  /** Whether several changes are made, after which `#changed` is called once. */
+  /** Whether a group of changes is being made, after which `#changed` is called once. */
   #isChanging = false;
-  /** Whether the first upstreams are there. */
+  /** Whether the constructor has added the first upstreams. Later ones start slowly. */
   #isInUse = false;
 
   /**
@@ -164,7 +168,7 @@ export class Balancer implements Upstreams, Group {
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (health: Health, reason: string): void => {
       this.#able = undefined;
-      this.#tellChange(reason, (member) => member.health === health);
+      this.#reportChange(reason, (member) => member.health === health);
     };
     if (outliers !== false) {
       this.#outliers = new OutlierDetector({ ...outlierDefaults, ...outliers }, chance, change);
@@ -219,7 +223,7 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Adds an upstream.
-   * @throws TypeError for one that is there already, or has another base path or query than the others
+   * @throws TypeError for an upstream that was added before, or whose base path or query differs from that of the others
    */
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };
@@ -238,8 +242,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   /**
-   * Removes an upstream when its requests are over; it gets no new ones. A host name is removed with all of its upstreams.
-   * Resolves when it is removed.
+   * Removes an upstream: it gets no new requests, and the promise resolves when its last request is over. A host name is
+   * removed with all of its upstreams.
    */
   async remove(target: TargetAddress): Promise<void> {
     const hostName = this.#findName(target);
@@ -261,9 +265,12 @@ export class Balancer implements Upstreams, Group {
     this.#changed();
   }
 
-  /** @param isLate whether it begins slowly, because the others are in use: its caches and connections are cold */
-  #put(target: TargetAddress, weight: number, isLate: boolean): void {
-    // An address of a host name may have come back, while its last requests were running.
+  /**
+   * @param startsSlowly whether it gets its share gradually, because the others are in use and its caches and connections
+   * are cold
+   */
+  #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
+    // An address of a host name may have come back before its last requests were over.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
@@ -274,7 +281,7 @@ export class Balancer implements Upstreams, Group {
     }
     member.share = weight;
     member.isDraining = false;
-    if (isLate) member.health.returnedAt = this.#chance.now();
+    if (startsSlowly) member.health.returnedAt = this.#chance.now();
     this.#checks?.add(member);
     this.#changed();
   }
@@ -299,7 +306,7 @@ export class Balancer implements Upstreams, Group {
   readonly choose: Choose = choose;
 
   /**
-   * Begins the active checks, and the lookups of host names. The proxy calls it.
+   * Starts the active checks and the lookups of host names. The proxy calls it.
    * @throws TypeError for an upstream that the transport cannot reach, and for an option that does not work with it
    */
   start(transport: Transport): void {
@@ -321,11 +328,11 @@ export class Balancer implements Upstreams, Group {
     }
     this.#checks.start(transport, this.#members, (checked, reason) => {
       this.#changed();
-      this.#tellChange(reason, (member) => member === checked);
+      this.#reportChange(reason, (member) => member === checked);
     });
   }
 
-  /** Ends the active checks, and the lookups of host names. */
+  /** Stops the active checks and the lookups of host names. */
   close(): void {
     this.#checks?.close();
     this.#names?.close();
@@ -339,7 +346,7 @@ export class Balancer implements Upstreams, Group {
     const pending = this.#names?.pending;
     if (pending !== undefined) return pending.then(() => this.pick(request, tried));
     if (tried.length === 0) this.#budget.deposit();
-    // A place may have become free that no result tells of: an ejection is over.
+    // A place may have become free without a report, because an ejection is over.
     if (this.#queue.size > 0) this.#queue.pump();
     const chosen = this.#takePlace(request, tried);
     if (!(chosen instanceof Busy)) return chosen?.target;
@@ -354,18 +361,18 @@ export class Balancer implements Upstreams, Group {
     const { target, request, status, error, latency, isOver, isSent } = result;
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
-    // The first report of an attempt tells how it went; the second, that it is over.
+    // The first report of an attempt has its outcome; the second one only says that it is over.
     const isFirst = !isOver || status === undefined;
-    // Requests from before the ejection may still be answered: they say nothing of how the upstream is now.
+    // Requests from before the ejection may be answered now. They do not show whether the upstream works again.
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && isSent !== false) member.requests++;
-    if (isFirst && tellsOfUpstream(result)) {
+    if (isFirst && isAboutUpstream(result)) {
       const isFailure = status === undefined || status >= 500;
       if (isFailure) member.failures++;
       else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
-    } else if (error !== undefined && tellsOfUpstream(result)) {
+    } else if (error !== undefined && isAboutUpstream(result)) {
       // A status from 500 has been counted when the headers arrived.
       if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
@@ -388,7 +395,10 @@ export class Balancer implements Upstreams, Group {
     return 1;
   }
 
-  /** Takes a place for an attempt: at once, later if the upstreams are busy, or never if there is none. */
+  /**
+   * Takes a place for an attempt. Returns the upstream, a `Busy` if the attempt has to wait, or undefined if no upstream
+   * can take it.
+   */
   #takePlace(
     request: PickRequest,
     tried: readonly TargetAddress[],
@@ -432,8 +442,8 @@ export class Balancer implements Upstreams, Group {
     tried: readonly TargetAddress[],
     fits?: (member: BalancedMember) => boolean,
   ): BalancedMember | undefined {
-    // With many upstreams, most of them fit: a list of these would cost more than to ask again.
-    for (let asked = 0; asked < MAX_ASKED && able.length >= MANY; asked++) {
+    // Of many upstreams, most fit: to ask the policy again costs less than to make a list of those that fit.
+    for (let picks = 0; picks < MAX_PICKS && able.length >= MANY_MEMBERS; picks++) {
       const member = this.#ask(able, request);
       if (!tried.includes(member.target) && (fits === undefined || fits(member))) return member;
     }
@@ -453,14 +463,14 @@ export class Balancer implements Upstreams, Group {
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");
   }
 
-  /** Returns those that get requests. */
+  /** Returns the upstreams that get requests, busy ones included. */
   #refresh(): BalancedMember[] {
     const now = this.#chance.now();
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
     const members = this.#members;
     this.#outliers?.sweep(this.#healths);
     let able = members.filter(isWorking);
-    // Failures of the others may leave only ejected ones: those may still work.
+    // If all upstreams are ejected or down, use the ejected ones, which may still work.
     if (able.length === 0) able = members.filter(mayWork);
     const isStarting = able.some((member) => member.isStarting);
     const [{ weight } = { weight: 1 }] = able;
@@ -490,7 +500,7 @@ export class Balancer implements Upstreams, Group {
     return found;
   }
 
-  /** Makes several changes as one, so that requests that wait are looked at once, and hash tables are built once. */
+  /** Groups several changes, so that the queue is processed and hash tables are built only once. */
   #changeTogether(change: () => void): void {
     this.#isChanging = true;
     try {
@@ -501,23 +511,23 @@ export class Balancer implements Upstreams, Group {
     }
   }
 
-  /** Tells of an upstream that was ejected, went down or has returned. */
-  #tellChange(reason: string, isIt: (member: BalancedMember) => boolean): void {
+  /** Calls `onStateChange` for an upstream that was ejected, went down or has returned. */
+  #reportChange(reason: string, matches: (member: BalancedMember) => boolean): void {
     const onStateChange = this.#onStateChange;
-    const member = onStateChange && this.#members.find(isIt);
+    const member = onStateChange && this.#members.find(matches);
     if (member === undefined || member.isDraining) return;
-    const { name, told: previous } = member;
+    const { name, reportedState: previous } = member;
     const state = outageOf(member);
     if (state === previous) return;
-    member.told = state;
-    // Checks say that it works, while an ejection by its requests is not over.
+    member.reportedState = state;
+    // Its checks succeed again, but its ejection is not over.
     const isStill = previous === "down" && state === "ejected";
     const why = isStill ? `${reason}, but requests failed before` : reason;
     const change: StateChange = { name, state, previous, reason: why };
-    // The callback may change the upstreams, so that it is called when this change is complete.
+    // Call it after this change is complete, because it may change the upstreams itself.
     void Promise.resolve(change)
       .then(onStateChange)
-      // Nothing else reports it: the callback has no caller any more.
+      // Nothing else reports the exception, because the callback has no caller.
       // oxlint-disable-next-line no-console
       .catch((thrown: unknown) => console.error(thrown));
   }
@@ -533,8 +543,8 @@ export class Balancer implements Upstreams, Group {
 }
 
 /**
- * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks
- * and lookups, and the next request of another one begins them again.
+ * Makes one target of several upstreams. Closing a proxy that uses the target stops its checks and lookups; the next
+ * request of another proxy starts them again.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";

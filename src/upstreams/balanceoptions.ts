@@ -46,48 +46,47 @@ export interface BalanceOptions {
    * Which upstream takes a request:
    *
    * - `"least_conn"`: the one of two random upstreams that has fewer requests.
-   * - `"peak_ewma"`: the one of two random upstreams that has the lower latency times requests; it leaves slow upstreams.
+   * - `"peak_ewma"`: the one of two random upstreams for which latency times requests is lower; it avoids slow upstreams.
    * - `"round_robin"`: the upstreams in turn.
    * - `"ip_hash"`, `"uri"`: the same one for the same client address, or for the same path and query.
    * - `"first"`: the first one that works; the others are standbys.
-   * - `"sticky"`: the one that has answered the client before, by a cookie of the proxy's own.
+   * - `"sticky"`: the one that has answered the client before; a cookie of the proxy identifies it.
    * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `sticky({ next: "round_robin" })`.
    * @default "least_conn"
    */
   policy?: PolicyName | Policy;
   /** The cookie of the policy `"sticky"`, which needs its `secret`. */
   cookie?: CookieOptions;
-  /** When an upstream that fails gets no more requests; `false` for never. */
+  /** When an upstream that fails is ejected, so that it gets no requests for a while; `false` for never. */
   outliers?: OutlierOptions | false;
-  /** Requests of the proxy that look whether an upstream works. None by default. */
+  /** Active health checks. None by default. */
   check?: CheckOptions;
   /**
-   * Milliseconds in which an upstream that has returned gets to its full share, from a tenth on.
+   * Milliseconds in which the share of an upstream that has returned grows from a tenth to the full share.
    * @default 10000
    */
   slowStart?: number;
-  /**
-   * The number of requests that an upstream answers at the same time; further requests wait. No limit by default.
-   */
+  /** The maximum number of requests that an upstream has at the same time; further requests wait. No limit by default. */
   maxRequests?: number;
   /**
-   * The number of requests that wait for each upstream that works, when all of them have `maxRequests`; further ones get
-   * 503. With three upstreams, three times as many wait, in one queue: each goes to the upstream that has room first.
+   * The maximum number of requests that wait for each working upstream while all of them have `maxRequests`; further
+   * requests get 503. With three upstreams, three times as many wait, in one queue: each goes to the first upstream with a
+   * free place.
    *
-   * Addresses of clients take turns. If the queue is full, the newest request of the address with the most waiting ones
-   * gets 503, not the one of an address that has fewer.
+   * The addresses of clients take turns. If the queue is full, the newest request of the address with the most waiting
+   * requests gets 503, not a request of an address with fewer.
    * @default 100
    */
   maxQueue?: number;
   /**
-   * Milliseconds that a request waits before it gets 503; `0` for as long as `timeout` allows.
+   * Milliseconds that a request waits before it gets 503; with `0`, it waits until `timeout` ends it.
    * @default 10000
    */
   queueTimeout?: number;
   /**
-   * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait; `0`
-   * for no limit. It is the same as the pool's `minRate`, for the places that `maxRequests` limits, and works with
-   * Fetchway's own connections only.
+   * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait;
+   * `0` for no limit. It does the same as `minRate` of `pool`, for the places that `maxRequests` limits, and works only
+   * with Fetchway's own connections.
    * @default 240
    */
   minRate?: number;
@@ -97,20 +96,20 @@ export interface BalanceOptions {
    */
   minRateGrace?: number;
   /**
-   * Whether a host name stands for one upstream at each of its addresses, such as a headless service of Kubernetes. The
-   * names are looked up again and again: a new address is added as `add` does, one that is gone is removed as `remove` does.
-   * All of them get the name in `Host` and in TLS. A lookup that fails changes nothing.
+   * Whether each address of a host name is a separate upstream, for example with a headless service of Kubernetes. The
+   * names are looked up at an interval: a new address is added like with `add`, and an address that is missing is removed
+   * like with `remove`. All of these upstreams get the name in `Host` and in TLS. A lookup that fails changes nothing.
    *
-   * By default, a name is one upstream: its connections are spread over the addresses, but its health is that of all
-   * together. Workers and transports other than Fetchway's own refuse the option.
+   * By default, a name is one upstream: its connections are spread over the addresses, which share one health. Workers, and
+   * transports other than Fetchway's own, refuse the option.
    * @default false
    */
   resolve?: boolean | ResolveOptions;
   /** How many retries are allowed. */
   retryBudget?: RetryBudgetOptions;
   /**
-   * Called when an upstream was ejected, active checks have found it down, or it gets requests again. It is not called for
-   * upstreams that are added or removed.
+   * Called when an upstream is ejected, when active checks find it down, and when it gets requests again. It is not called
+   * for upstreams that are added or removed.
    */
   onStateChange?: (change: StateChange) => void;
 }
@@ -123,10 +122,10 @@ export const POLICIES: Readonly<Record<PolicyName, (chance: Chance) => Policy>> 
 };
 
 /** A number in a range, both ends included. */
-function between(least: number, most: number): Kind<number> {
+function between(min: number, max: number): Kind<number> {
   return object(
-    (value) => typeof value === "number" && value >= least && value <= most,
-    `use a number from ${least}${most === Infinity ? "" : ` to ${most}`}`,
+    (value) => typeof value === "number" && value >= min && value <= max,
+    `use a number from ${min}${max === Infinity ? "" : ` to ${max}`}`,
   );
 }
 

@@ -9,12 +9,15 @@ import type { PickRequest } from "./upstreams.ts";
 
 /** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
 const TABLE_SIZE = 65_537;
-/** How many times the average load an upstream may have before its requests go to others. */
+/** How many times the average load an upstream may have before further requests go to others. */
 const BOUND = 1.25;
-/** The number of places that are looked up before the upstream with the fewest requests is taken. */
+/** The maximum number of entries that are looked up. After that, the upstream with the fewest requests is taken. */
 const MAX_JUMPS = 32;
 
-/** What requests with the same upstream have in common; `""` for a request without it. */
+/**
+ * Returns the key of a request: requests with the same key go to the same upstream. Returns `""` for a request without a
+ * key.
+ */
 export type HashKey = (request: PickRequest) => string;
 
 /**
@@ -42,8 +45,8 @@ export interface HashOptions {
    * memory. It waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. One popular key can
    * then overload an upstream. A request still goes to another one if its own is ejected, down or removed.
    *
-   * The client of a request without a key stays with the upstream that answers it, by the cookie of `sticky`: the key that
-   * the app then gives it belongs to another upstream in most cases.
+   * A client that sends a request without a key stays with the upstream that answers it, by the cookie of `sticky`. The key
+   * that the app then gives the client would lead to another upstream in most cases.
    * @default false
    */
   sticky?: boolean;
@@ -61,9 +64,9 @@ const hashSchema: Schema<HashOptions> = {
 };
 
 /**
- * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys change theirs. An
- * upstream with more than 1.25 times the average load is passed over, and a random jump, rather than the next place,
- * keeps its neighbour from taking all of its load.
+ * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys move to another
+ * upstream. An upstream with more than 1.25 times the average load is skipped: the lookup continues at a random entry
+ * instead of the next one, so that no single neighbour takes all of its load.
  * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
  * @see https://arxiv.org/abs/1908.08762
  */
@@ -98,19 +101,19 @@ export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Polic
   };
 }
 
-/** What is computed once for many picks among the upstreams of one target. */
+/** The values that are computed once for many picks among the upstreams of one target. */
 class Lookup {
   table: Int32Array = new Int32Array(0);
-  /** The weight of those that can take requests. */
+  /** The total weight of the upstreams that can take requests. */
   total = 0;
   #version: number | undefined;
   /** The list for which `#able` and `total` were computed. */
   #list: readonly Member[] | undefined;
   #able: ReadonlySet<Member> = new Set();
-  /** The list of the last pick, if it is another one. */
+  /** The list of the last pick, if it was not `#list`. */
   #other: readonly Member[] | undefined;
 
-  /** Computes again what has changed. */
+  /** Updates the values for the list of a pick. */
   update(members: readonly Member[], group: Group): void {
     const isChanged = this.#version !== group.version;
     if (isChanged) {
@@ -118,7 +121,8 @@ class Lookup {
       this.#version = group.version;
     }
     if (this.#list === members) return;
-    // A list for a single attempt, without the upstreams that were tried, never comes again.
+    // Compute the values of a list only when it comes a second time: a list without the upstreams that an attempt has tried
+    // comes once.
     if (!isChanged && this.#other !== members) {
       this.#other = members;
       return;
@@ -135,12 +139,14 @@ class Lookup {
   }
 }
 
-/** @param total the weight of all upstreams that can take requests: the others have no part in the load */
+/** @param total the total weight of the upstreams that can take requests; the others carry no load */
 function isOverloaded({ active, weight }: Member, all: number, total: number): boolean {
   return active >= Math.ceil(BOUND * (all + 1) * (weight / total));
 }
 
-/** Fills the table: the upstreams take places in turn, each in an order of its own, and more turns for a higher weight. */
+/**
+ * Fills the table: the upstreams take entries in turn, each in its own order. A higher weight gives an upstream more turns.
+ */
 function buildTable(members: readonly Member[]): Int32Array {
   const table = new Int32Array(TABLE_SIZE).fill(-1);
   const most = members.reduce((highest, { share }) => Math.max(highest, share), 0);

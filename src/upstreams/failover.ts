@@ -23,22 +23,22 @@ import { WatchedTunnel } from "../transport/tunnel.ts";
 import { startUpstreams } from "./startupstreams.ts";
 import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
 
-/** What all attempts of one request have in common. */
+/** The values that all attempts of one request share. */
 interface FailoverContext {
   readonly upstreams: Upstreams;
   readonly client: Incoming;
   readonly options: AttemptOptions;
   readonly reach: Reach;
-  /** The place of the attempt whose response came last. It is set only for a target whose `keeper` keeps clients. */
+  /** The lease of the attempt that was answered last. It is set only for a target whose `keeper` keeps clients. */
   answeredBy?: UpstreamLease;
 }
 
-/** No targets: nothing was tried before a first attempt. */
-const NONE: readonly TargetAddress[] = Object.freeze([]);
+/** The targets that were tried before a first attempt: none. */
+const NO_TARGETS: readonly TargetAddress[] = Object.freeze([]);
 
 /**
- * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
- * side, and each leaves the queue on its own.
+ * The query of one attempt for a place at an upstream. Each attempt has its own query, because the attempts of one request
+ * may run side by side, and each leaves the queue separately.
  */
 class PickQuery implements PickRequest, Claim {
   readonly method: string;
@@ -48,7 +48,7 @@ class PickQuery implements PickRequest, Claim {
   leave: (() => void) | undefined;
   explainTimeout: (() => ProxyError | undefined) | undefined;
   refusal: ProxyError | undefined;
-  /** The attempt that has the place, where the transport tells it. */
+  /** The attempt that has the place, where the transport reports it. */
   attempt: Claim | undefined;
   readonly #scope: Scope;
 
@@ -187,7 +187,7 @@ class UpstreamLease implements Lease {
     if (fields !== undefined) response.headers.push(...fields);
   }
 
-  /** Reports what became of the attempt. Nothing follows the final report. The parameters are those of `Result`. */
+  /** Reports the outcome of the attempt; after the final report, it does nothing. The parameters are those of `Result`. */
   report(
     status: Result["status"],
     error: Result["error"],
@@ -203,12 +203,12 @@ class UpstreamLease implements Lease {
     upstreams.report?.({ target, request, status, error, latency, isOver, isUploaded });
   }
 
-  /** Spends a further attempt from the upstreams' budget; returns false if nothing is left. */
+  /** Takes one retry from the upstreams' budget; returns false if the budget allows none. */
   spendRetry(): boolean {
     return this.#context.upstreams.mayRetry?.() !== false;
   }
 
-  /** How the request is sent, and repeated. */
+  /** The options of the attempts. */
   get options(): AttemptOptions {
     return this.#context.options;
   }
@@ -217,7 +217,7 @@ class UpstreamLease implements Lease {
     return sendLeased(next, request, scope, this);
   }
 
-  /** Returns the question for a further attempt of the same request. */
+  /** Returns the query for a further attempt of the same request. */
   newQuery(scope: Scope): PickRequest {
     return new PickQuery(this.#context.client, scope);
   }
@@ -230,7 +230,7 @@ class UpstreamLease implements Lease {
       : this.#requireSameBase(picked);
   }
 
-  /** Whether the request was already sent to the upstream of another place. */
+  /** Whether the request was already sent to the upstream of another lease. */
   hasTried(other: UpstreamLease): boolean {
     return other.#target === this.#target || this.#before.includes(other.#target);
   }
@@ -256,8 +256,9 @@ class UpstreamLease implements Lease {
 }
 
 /**
- * Picks one of several upstreams, and returns its place, which sends the request, also to another one if the first fails: the
- * member `choose` of every target that stands for several upstreams. A target brings it, so that a bundle without such a target has no failover.
+ * Picks one of several upstreams, and returns a lease, which sends the request, and sends it to another upstream if the
+ * first one fails. Every target with several upstreams has this function as its member `choose`, so that a bundle without
+ * such targets contains no failover.
  */
 export const choose: Choose = chooseUpstream;
 
@@ -275,7 +276,7 @@ function chooseUpstream(
 
 function pickFirst(context: FailoverContext, scope: Scope): UpstreamLease | Promise<UpstreamLease> {
   const query = new PickQuery(context.client, scope);
-  const picking = UpstreamLease.pick(context, query, NONE);
+  const picking = UpstreamLease.pick(context, query, NO_TARGETS);
   return picking instanceof Promise
     ? orRelease(picking, scope, query).then((lease) => orFail(context, lease, query))
     : orFail(context, picking, query);
@@ -290,7 +291,10 @@ function orFail(
   return lease;
 }
 
-/** Waits for a place. A client that leaves meanwhile leaves the queue; a place that comes nevertheless is given back. */
+/**
+ * Waits for a place. If the exchange is aborted meanwhile, its query leaves the queue, and a place that it gets
+ * nevertheless is given back.
+ */
 function orRelease(
   picking: Promise<UpstreamLease | undefined>,
   scope: Scope,
@@ -317,7 +321,8 @@ function unavailable(upstreams: Upstreams): ProxyError {
 }
 
 /**
- * Whether the client's connection has TLS, by the fields that tell the upstream so: they have what a trusted proxy has told.
+ * Whether the client's connection has TLS, by the forwarding fields of the upstream request, which contain what a trusted
+ * proxy has reported.
  */
 function isSecure({ headers }: UpstreamRequest, client: Incoming): boolean {
   const scheme =
@@ -337,7 +342,7 @@ function sendLeased(
 ): Promise<UpstreamResponse> {
   const left = lease.options.retry.attempts;
   if (lease.use()) return new LeasedAttempt(next, request, lease, left).send(scope);
-  // An interceptor has sent the request twice: the second one needs a place of its own.
+  // An interceptor has sent the request twice: the second one needs its own place.
   return lease.pickAgain(scope).then((own) => {
     own.use();
     const again = { ...request, upstream: own.upstream };
@@ -347,7 +352,7 @@ function sendLeased(
 
 /**
  * Waits for the place of a further attempt, and for the delay before it.
- * @param query the question that waits; undefined for a place that was picked before
+ * @param query the query that waits; undefined for a place that was picked before
  */
 async function awaitPlace(
   picked: UpstreamLease | Promise<UpstreamLease | undefined>,
@@ -367,11 +372,11 @@ async function awaitPlace(
 }
 
 /**
- * One attempt at an upstream. It reports to the upstreams what becomes of it, and sends the request again where the rule in
- * repeat.ts allows it: to the same upstream on a new connection, and otherwise to another one if the upstreams' budget allows
- * that, too.
+ * One attempt at an upstream. It reports its outcome to the upstreams, and sends the request again where the rule in
+ * repeat.ts allows it: to the same upstream on a new connection, or else to another one, if the upstreams' budget allows
+ * that as well.
  *
- * Only a failure runs in an async function, which keeps all of its variables in memory while it waits.
+ * Async functions keep all of their variables in memory while they wait, so only failures run in one.
  */
 class LeasedAttempt {
   readonly #next: Send;
@@ -383,9 +388,9 @@ class LeasedAttempt {
   /** Whether the request goes to another upstream than the one that was picked for it first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
-  /** The question for the upstream of the next attempt, if this one is left for it. */
+  /** The query for another upstream, after `attemptTimeout`. */
   #nextQuery: PickRequest | undefined;
-  /** The place of the next attempt, for which this one was left. */
+  /** The lease of the next attempt, which replaces this one after `attemptTimeout`. */
   #nextLease: UpstreamLease | undefined;
   /** Whether the budget was already spent for the next attempt. */
   #hasBudget = false;
@@ -414,8 +419,8 @@ class LeasedAttempt {
     const { attemptTimeout, handsBodiesThrough } = this.#options;
     if (this.#left > 0 && attemptTimeout > 0) {
       this.#deadline = new Deadline(attemptTimeout, () => {
-        // A policy of the app that throws leaves the attempt as it is.
-        this.#leave(scope, attemptTimeout).catch(() => {});
+        // If a policy of the app throws, this attempt continues.
+        this.#tryAnother(scope, attemptTimeout).catch(() => {});
       });
     }
     try {
@@ -448,7 +453,7 @@ class LeasedAttempt {
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
     const outcome = outcomeOf(error);
-    // The place stays taken: for the upstreams, both are one attempt.
+    // Keep the place: for the upstreams, both attempts are one.
     const same = this.#nextAttempt(scope, outcome, "same");
     if (same !== undefined) return this.#sendAgain(same, scope);
     this.#report(undefined, error, true);
@@ -466,7 +471,7 @@ class LeasedAttempt {
     return latency;
   }
 
-  /** Ends the time limit, and takes a question that waits out of the queue. */
+  /** Ends the time limit, and removes a waiting query from the queue. */
   #stop(): void {
     this.#deadline?.clear();
     this.#isOver = true;
@@ -518,7 +523,8 @@ class LeasedAttempt {
     const again = scope.again();
     const following = await awaitPlace(picked, this.#options.retry.delay, again, query);
     if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
-    // A target of the app's own may pick an upstream again. That counts, or the request would be sent without end.
+    // A target that the app implements may pick the same upstream again. That counts as a retry; otherwise, the request
+    // could be sent without end.
     const isCounted = next.left < this.#left || lease.hasTried(following);
     if (isCounted && this.#left === 0) {
       following.release();
@@ -531,7 +537,7 @@ class LeasedAttempt {
   }
 
   /** Called after `attemptTimeout`: picks another upstream, and stops this attempt once it has a place there. */
-  async #leave(scope: Scope, limit: number): Promise<void> {
+  async #tryAnother(scope: Scope, limit: number): Promise<void> {
     if (this.#nextAttempt(scope, "slow", "another") === undefined) return;
     if (!this.#lease.spendRetry()) return;
     this.#hasBudget = true;
@@ -542,7 +548,7 @@ class LeasedAttempt {
     scope.failAttempt(new AttemptTimeout(limit));
   }
 
-  /** Returns the request with a body that tells whether all of it was sent. */
+  /** Returns the request with a body that records whether all of it was sent. */
   #watchUpload(handsBodiesThrough: boolean): UpstreamRequest {
     const request = this.#request;
     if (request.body === null || request.body.replay !== undefined) return request;
@@ -554,7 +560,7 @@ class LeasedAttempt {
 }
 
 /**
- * Returns the response with a body or a tunnel that reports when it is over.
+ * Returns the response with a body or a tunnel that reports its end to the upstreams.
  * @param upstream the upstream that has responded, if it is not the one that was picked first
  */
 function reportWhenOver(

@@ -1,6 +1,6 @@
 import type { Member, Policy } from "./policy.ts";
 
-/** Takes the first upstream that can take the request: the others are standbys. */
+/** Picks the first upstream that can take the request; the others are standbys. */
 export function first(): Policy {
   return { pick: (able) => able[0] as Member };
 }

@@ -8,9 +8,9 @@ import type { Transport } from "../transport/port.ts";
 import { Scope } from "../transport/scope.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
 
-/** Requests of the proxy itself that look whether an upstream works. */
+/** Options of active health checks: requests that the proxy sends to find out whether an upstream works. */
 export interface CheckOptions {
-  /** The path and query to ask for, such as `/health`; behind the base path of the target. */
+  /** The path and query of the request, such as `/health`. They follow the base path of the target. */
   path: string;
   /**
    * Milliseconds between two checks of an upstream.
@@ -23,7 +23,7 @@ export interface CheckOptions {
    */
   timeout?: number;
   /**
-   * The status of an upstream that works, or a function that tells.
+   * The status with which a working upstream responds, or a function that returns whether a status is right.
    * @default 200 to 299
    */
   status?: number | ((status: number) => boolean);
@@ -32,39 +32,40 @@ export interface CheckOptions {
   /** Header fields of the request. */
   headers?: Readonly<Record<string, string>>;
   /**
-   * Checks in a row that must succeed before an upstream that is down, or was ejected, gets requests again. For one that was
-   * ejected, only checks count that have begun since; its ejection also ends when its time is over, as without checks.
+   * The number of successive checks that must succeed before an upstream that is down or ejected gets requests again. For
+   * an ejected upstream, only checks count that begin after the ejection; the ejection also ends when its time is over, as
+   * without checks.
    * @default 2
    */
   healthyThreshold?: number;
   /**
-   * Checks in a row that must fail before an upstream gets no more requests.
+   * The number of successive checks that must fail before an upstream gets no more requests.
    * @default 3
    */
   unhealthyThreshold?: number;
 }
 
-/** The number of bytes of a body that are searched. */
+/** The length of the part of a body that is searched. */
 const MAX_BODY = 65_536;
 
-/** What a check finds out about. */
+/** The members of an upstream that its checks use. */
 export interface Checked {
   readonly target: TargetAddress;
-  /** Whether it works. */
+  /** Whether the checks find it working. */
   isUp: boolean;
-  /** The number of the ejection that it is in; 0 if it is not ejected. */
+  /** The number of its present ejection; 0 if it is not ejected. */
   readonly ejection: number;
   /** Ends the ejection of the upstream. */
   endEjection(): void;
 }
 
-/** The checks in a row that speak for a change of an upstream. */
+/** The results of an upstream's last checks, which may change its state. */
 interface Streak {
-  /** How many have found the opposite of `isUp`. */
-  turns: number;
-  /** The ejection in which the last one began; 0 for none. */
+  /** The number of successive checks that contradict `isUp`. */
+  contrary: number;
+  /** The ejection in which the last check began; 0 for none. */
   readonly ejection: number;
-  /** How many have succeeded that began in this ejection. */
+  /** The number of successive checks that began in this ejection and succeeded. */
   readonly successes: number;
 }
 
@@ -82,7 +83,7 @@ export class HealthChecks {
     this.#options = options;
   }
 
-  /** Begins to check, unless it has begun. */
+  /** Starts the checks, unless they are running. */
   start(
     transport: Transport,
     checked: readonly Checked[],
@@ -94,7 +95,10 @@ export class HealthChecks {
     for (const each of checked) this.add(each);
   }
 
-  /** Begins to check an upstream, at a random time within the interval: proxies that start together spread their checks. */
+  /**
+   * Starts to check an upstream at a random time within the interval, so that proxies that start together spread their
+   * checks.
+   */
   add(checked: Checked): void {
     if (this.#transport !== undefined) this.#wait(checked, Math.random());
   }
@@ -124,48 +128,48 @@ export class HealthChecks {
     const timer = this.#timers.get(checked);
     const { timeout = 5_000 } = this.#options;
     const { ejection } = checked;
-    // The scope's own deadline would end with the response headers; a body that comes slowly must end in time as well.
+    // The scope's own deadline would end with the response headers, but this time limit includes the body.
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
     const isHealthy = await this.#ask(checked.target, transport, scope).catch((thrown: unknown) =>
-      // A check for which there was no connection, or no descriptor, says nothing of the upstream.
+      // A check that got no connection or no file descriptor says nothing about the upstream.
       toProxyError(thrown).code === "connection_limit_reached" ? undefined : false,
     );
     deadline.clear();
     this.#running.delete(scope);
     scope.end();
-    // The checks were ended, and perhaps begun again, in the meantime.
+    // The checks may have been stopped, and even started again, in the meantime.
     if (timer === undefined || this.#timers.get(checked) !== timer) return;
     if (isHealthy !== undefined) this.#count(checked, isHealthy, ejection);
     this.#wait(checked, 1);
   }
 
-  /** @param ejection the ejection in which the check began: one that began before the ejection says nothing about its end */
+  /** @param ejection the ejection in which the check began: a check from before an ejection does not help to end it */
   #count(checked: Checked, isHealthy: boolean, ejection: number): void {
     const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
     const before = this.#streaks.get(checked);
     const streak: Streak = {
-      turns: isHealthy === checked.isUp ? 0 : (before?.turns ?? 0) + 1,
+      contrary: isHealthy === checked.isUp ? 0 : (before?.contrary ?? 0) + 1,
       ejection,
       successes: isHealthy ? ((before?.ejection === ejection && before.successes) || 0) + 1 : 0,
     };
     this.#streaks.set(checked, streak);
-    const isTurned = streak.turns >= (isHealthy ? healthyThreshold : unhealthyThreshold);
+    const isChanged = streak.contrary >= (isHealthy ? healthyThreshold : unhealthyThreshold);
     const isOfEjection = ejection !== 0 && ejection === checked.ejection;
     const isReturned = isOfEjection && streak.successes >= healthyThreshold;
-    if (!isTurned && !isReturned) return;
-    const count = isTurned ? streak.turns : streak.successes;
+    if (!isChanged && !isReturned) return;
+    const count = isChanged ? streak.contrary : streak.successes;
     if (isReturned) checked.endEjection();
-    if (isTurned) {
+    if (isChanged) {
       checked.isUp = isHealthy;
-      streak.turns = 0;
+      streak.contrary = 0;
     }
     const checks = count === 1 ? "a check" : `${count} checks`;
     this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
   }
 
-  /** Sends one request. Resolves to whether its response is that of an upstream that works. */
+  /** Sends one check. Resolves to whether the response is that of a working upstream. */
   async #ask(target: TargetAddress, transport: Transport, scope: Scope): Promise<boolean> {
     const { path, headers = {} } = this.#options;
     const upstream = parseTarget(target);
@@ -199,7 +203,7 @@ export class HealthChecks {
   }
 }
 
-/** Whether a text is at the beginning of a body. */
+/** Whether the beginning of a body contains a text. */
 async function contains(stream: ReadableStream<Uint8Array>, searched: string): Promise<boolean> {
   const reader = stream.getReader();
   const decoder = new TextDecoder();

@@ -3,17 +3,17 @@ import { parseTarget, type TargetAddress, type TargetOptions } from "../target/t
 import type { Transport } from "../transport/port.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
 
-/** How host names become several upstreams. */
+/** Options for host names whose addresses are separate upstreams. */
 export interface ResolveOptions {
   /**
-   * Milliseconds between two lookups of a name. The client of the runtime may keep an answer for longer, as its option `dns`
-   * says.
+   * Milliseconds between two lookups of a name. The client of the runtime may cache an answer for longer, as set by its
+   * option `dns`.
    * @default 10000
    */
   interval?: number;
 }
 
-/** Milliseconds after which the first lookup of a name is repeated, if it has failed. */
+/** Milliseconds after which a lookup is repeated as long as none has found an address. */
 const FIRST_RETRY = 1_000;
 
 /** A host name, and the upstreams that it stands for. */
@@ -25,7 +25,7 @@ export class HostName {
   weight: number;
   /** The upstreams, by address. */
   readonly upstreams: Map<string, TargetOptions> = new Map();
-  /** Whether it has been looked up, perhaps in vain. */
+  /** Whether a lookup has ended, successfully or not. */
   wasResolved = false;
   timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -40,7 +40,7 @@ export class HostName {
     const { target } = this;
     const isBare = typeof target === "string" || target instanceof URL;
     const options = isBare ? { url: target } : (target as TargetOptions);
-    // A frozen target is parsed once.
+    // A frozen target is parsed only once.
     return Object.freeze({ ...options, url: String(options.url), address });
   }
 }
@@ -58,7 +58,7 @@ export function hasHostName(target: TargetAddress): boolean {
 /** A transport that looks up names. */
 type ResolvingTransport = Pick<Required<Transport>, "resolve">;
 
-/** Takes the upstreams that a name has gained and lost. */
+/** Called with the upstreams that a name has gained and lost. */
 type OnChange = (
   name: HostName,
   added: readonly TargetOptions[],
@@ -70,7 +70,10 @@ export class HostNames {
   readonly all: HostName[] = [];
   readonly #interval: number;
   readonly #onChange: OnChange;
-  /** What looks up, in an object of its own for each start; undefined before the first start and after `close`. */
+  /**
+   * The transport that looks up the names, in a new object for each start; undefined before the first start and after
+   * `close`.
+   */
   #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;
 
@@ -79,12 +82,12 @@ export class HostNames {
     this.#onChange = onChange;
   }
 
-  /** Resolves when the names have been looked up that were there at the start; undefined after that. */
+  /** A promise that resolves when the names that were added before the start have been looked up; undefined after that. */
   get pending(): Promise<unknown> | undefined {
     return this.#first;
   }
 
-  /** Begins to look up, unless it has begun. */
+  /** Starts the lookups, unless they are running. */
   start(transport: ResolvingTransport): void {
     if (this.#session !== undefined) return;
     this.#session = { transport };

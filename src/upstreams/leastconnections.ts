@@ -1,8 +1,8 @@
 import { type Chance, type Policy, pickTwo } from "./policy.ts";
 
 /**
- * Takes the one of two random upstreams that has fewer requests for its weight. Two choices spread the load almost as well
- * as a look at all upstreams, and do not send every proxy to the same one.
+ * Picks the one of two random upstreams that has fewer requests for its weight. Two random choices spread the load almost
+ * as well as a comparison of all upstreams, and several proxies do not all pick the same upstream.
  * @see https://www.eecs.harvard.edu/~michaelm/postscripts/tpds2001.pdf
  */
 export function leastConnections(chance: Chance): Policy {

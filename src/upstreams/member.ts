@@ -5,10 +5,10 @@ import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
 import type { PickRequest, StateChange } from "./upstreams.ts";
 
-/** Milliseconds after which a probe without an answer no longer keeps other requests away. */
-const PROBE_LIMIT = 30_000;
+/** Milliseconds after which another request may become the probe, if the present probe has no answer. */
+const PROBE_TIMEOUT = 30_000;
 
-/** What all upstreams of a balanced target have in common. */
+/** The limits that all upstreams of a balanced target share. */
 export interface MemberLimits {
   /** The number of requests that an upstream may have at the same time. */
   readonly maxRequests: number;
@@ -30,11 +30,11 @@ export class BalancedMember implements Member, Checked {
   waiting = 0;
   /** The number of attempts since it was added. */
   requests = 0;
-  /** How many of them have failed. */
+  /** The number of these attempts that have failed. */
   failures = 0;
-  /** The state that was told last. */
-  told: StateChange["state"] = "up";
-  /** The request that tries whether it works again, and is not answered. */
+  /** The state that was last reported to `onStateChange`. */
+  reportedState: StateChange["state"] = "up";
+  /** The request that tries whether the upstream works again; undefined once it is answered. */
   probe: PickRequest | undefined;
   /** When the probe was sent. */
   probedAt = 0;
@@ -57,7 +57,10 @@ export class BalancedMember implements Member, Checked {
     return this.#isUp;
   }
 
-  /** It gets its share gradually once checks find it working again, as after an ejection. */
+  /**
+   * Sets the result of the checks. Once they find the upstream working again, it gets its share gradually, as after an
+   * ejection.
+   */
   set isUp(isUp: boolean) {
     if (isUp && !this.#isUp) this.health.returnedAt = this.#limits.now();
     this.#isUp = isUp;
@@ -72,20 +75,20 @@ export class BalancedMember implements Member, Checked {
     this.probe = undefined;
   }
 
-  /** Whether it has as many requests as it may have. */
+  /** Whether it has `maxRequests` requests. */
   get isFull(): boolean {
     return this.active >= this.#limits.maxRequests;
   }
 
   /**
-   * Whether it takes no further request at present. After an ejection, it gets one until it has answered; requests and
-   * tunnels that it has had from before do not count for that. A client can hold up the answer, by sending its body slowly:
-   * after a while, another request goes as the probe.
+   * Whether it takes no further request at present. After an ejection, it gets one request as a probe, and no other one
+   * until that is answered; requests and tunnels from before the ejection do not count. A client can delay the answer by
+   * sending its body slowly, so after a while another request becomes the probe.
    */
   get isBusy(): boolean {
     if (this.isFull) return true;
     if (!this.health.isHalfOpen || this.probe === undefined) return false;
-    return this.#limits.now() < this.probedAt + PROBE_LIMIT;
+    return this.#limits.now() < this.probedAt + PROBE_TIMEOUT;
   }
 
   get weight(): number {
@@ -109,7 +112,7 @@ export function nameOf(target: TargetAddress): string {
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
-/** Whether an upstream may get requests, as far as it is not ejected. */
+/** Whether an upstream may get requests, unless it is ejected. */
 export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
   return isUp && !isDraining;
 }
@@ -124,13 +127,13 @@ export function isFree({ isBusy }: BalancedMember): boolean {
   return !isBusy;
 }
 
-/** Returns the state of an upstream as `onStateChange` tells it. */
+/** Returns the state of an upstream as `onStateChange` reports it. */
 export function outageOf({ isUp, health }: BalancedMember): StateChange["state"] {
   if (!isUp) return "down";
   return health.isOut ? "ejected" : "up";
 }
 
-/** Returns the name of the state of an upstream. */
+/** Returns the state of an upstream for `stats()`. */
 export function stateOf(member: BalancedMember): UpstreamState["state"] {
   if (member.isDraining) return "draining";
   if (!member.isUp) return "down";

@@ -9,12 +9,13 @@ import type { Result } from "./upstreams.ts";
  */
 export interface OutlierOptions {
   /**
-   * Responses with 5xx, or attempts without a response, in a row.
+   * The number of successive failures after which an upstream is ejected: responses with 5xx, and attempts without a
+   * response.
    * @default 5
    */
   consecutiveFailures?: number;
   /**
-   * Milliseconds between two looks at the success rates.
+   * Milliseconds between two evaluations of the success rates.
    * @default 10000
    */
   interval?: number;
@@ -24,12 +25,13 @@ export interface OutlierOptions {
    */
   ejectionTime?: number;
   /**
-   * Milliseconds that an ejection takes at most.
+   * The maximum duration of an ejection in milliseconds.
    * @default 300000
    */
   maxEjectionTime?: number;
   /**
-   * The share of the upstreams that may be ejected at the same time. One always may be, and the last never is.
+   * The share of the upstreams that may be ejected at the same time. One upstream may always be ejected, and the last one
+   * never is.
    * @default 0.5
    */
   maxEjected?: number;
@@ -51,18 +53,18 @@ const MAX_DEVIATION = 1.9;
 const MIN_REQUESTS_FOR_RATE = 100;
 const MIN_HOSTS_FOR_RATE = 5;
 
-/** The record of one upstream. */
+/** The health record of one upstream. */
 export class Health {
   /** The time until which it is ejected; 0 if it is not. */
   ejectedUntil = 0;
   /**
-   * Whether it was ejected, and has not answered a request since: it gets one request as a probe, and if that succeeds, its
+   * Whether it was ejected, and has not answered a request since: it gets one request as a probe and, if that succeeds, its
    * share. This is the half-open state of a circuit breaker, whose open state is the ejection.
    */
   isHalfOpen = false;
-  /** The time from which it gets its share gradually; `-Infinity` for one that was there from the start. */
+  /** The time from which it gets its share gradually; `-Infinity` for an upstream that has had it from the start. */
   returnedAt: number = -Infinity;
-  /** How often it was ejected, less one for each interval since it has returned. */
+  /** The number of its ejections, less one for each interval since its last return. */
   ejections = 0;
   /** The number of its last ejection, which no other one has; 0 before the first. */
   lastEjection = 0;
@@ -76,8 +78,8 @@ export class Health {
   }
 
   /**
-   * Ends an ejection: the upstream gets its share gradually. Its failures in a row stay counted, so that one more ejects it
-   * again, unless a request has succeeded before.
+   * Ends an ejection: the upstream gets its share gradually. The count of its successive failures stays, so that one more
+   * failure ejects it again, unless a request succeeds first.
    */
   comeBack(now: number): void {
     this.ejectedUntil = 0;
@@ -107,7 +109,7 @@ export class OutlierDetector {
 
   /**
    * Records the result of a request.
-   * @param isProbe whether it is the request that tries a half-open upstream: no other result closes or opens the circuit
+   * @param isProbe whether the request is the probe of a half-open upstream: no other result closes or opens the circuit
    */
   record(health: Health, isFailure: boolean, all: readonly Health[], isProbe = false): void {
     if (isFailure) {
@@ -129,7 +131,7 @@ export class OutlierDetector {
     this.#onChange(health, "a request succeeded");
   }
 
-  /** Looks at the success rates once in each interval, and lets upstreams return whose ejection is over. */
+  /** Evaluates the success rates once in each interval, and ends the ejections whose time is over. */
   sweep(all: readonly Health[]): void {
     const now = this.#chance.now();
     for (const health of all) {
@@ -140,7 +142,7 @@ export class OutlierDetector {
     }
     if (now < this.#nextSweep) return;
     const { interval } = this.#options;
-    // Several intervals have ended since the last sweep if there were no requests for that time.
+    // Several intervals have ended since the last sweep if no request came for that long.
     const lastEnd = this.#nextSweep - interval;
     const end = this.#nextSweep + Math.floor((now - this.#nextSweep) / interval) * interval;
     this.#nextSweep = end + interval;
@@ -152,7 +154,7 @@ export class OutlierDetector {
     }
   }
 
-  /** The time of the next sweep that may change something. */
+  /** The time of the next evaluation of the success rates. */
   get nextSweep(): number {
     return this.#nextSweep;
   }
@@ -185,7 +187,8 @@ export class OutlierDetector {
     const { maxEjected, ejectionTime, maxEjectionTime } = this.#options;
     const ejected = all.filter(({ ejectedUntil }) => ejectedUntil > 0).length;
     const allowed = Math.min(all.length - 1, Math.max(1, Math.floor(all.length * maxEjected)));
-    // A half-open upstream was ejected until now; as long as its probes fail, it takes no place of another.
+    // A half-open upstream does not count as ejected. If others were ejected meanwhile, up to the limit, it stays
+    // half-open.
     if (ejected >= allowed) return;
     health.ejections++;
     health.lastEjection++;
@@ -201,17 +204,17 @@ function rateOf({ successes, failures }: Health): number {
 }
 
 /**
- * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
- * clients could otherwise have upstreams ejected.
+ * Whether a result says something about the upstream. Errors of a client, of the app's code and of limits of the proxy do
+ * not: otherwise, clients could have upstreams ejected.
  */
-export function tellsOfUpstream({ error, isUploaded }: Result): boolean {
+export function isAboutUpstream({ error, isUploaded }: Result): boolean {
   if (error === undefined) return true;
   if (error.code === "http_response_timeout" && isUploaded === false) return false;
-  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
+  return (error.status < 400 || error.status >= 500) && !PROXY_ERRORS.has(error.code);
 }
 
-/** The errors of requests that the proxy has not sent. */
-const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+/** Errors of the proxy itself: no upstream causes them. */
+const PROXY_ERRORS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "http_request_error",
   "proxy_internal_error",
   "connection_limit_reached",

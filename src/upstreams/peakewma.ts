@@ -2,23 +2,23 @@ import { type Chance, type Member, type Policy, pickTwo } from "./policy.ts";
 
 /** Milliseconds in which a measured latency loses most of its influence. */
 const DECAY = 10_000;
-/** The latency in milliseconds of an upstream that has not answered its first request yet. */
-const UNKNOWN = 1_000;
+/** The assumed latency in milliseconds of an upstream that has not answered its first request yet. */
+const UNKNOWN_LATENCY = 1_000;
 
 /**
- * Takes the one of two random upstreams that has the lower cost: its latency, times the requests that it is answering. A
- * latency above the average counts at once, so that a slow upstream is left after its first slow response; below the
- * average, it counts gradually (Finagle's Peak EWMA).
+ * Picks the one of two random upstreams that has the lower cost: its average latency times its requests. A latency above
+ * the average replaces the average immediately, so that a slow upstream is avoided after its first slow response; a latency
+ * below it lowers the average gradually (Finagle's Peak EWMA).
  */
 export function peakEwma(chance: Chance): Policy {
   const measured = new WeakMap<Member, { latency: number; at: number }>();
 
   function costOf(member: Member): number {
     const known = measured.get(member);
-    // One that has had no request yet gets its first soon, but no second one before it has answered.
-    if (known === undefined) return member.active * UNKNOWN;
+    // An upstream without a request yet gets its first one soon, but hardly a second one before it has answered.
+    if (known === undefined) return member.active * UNKNOWN_LATENCY;
     const { latency, at } = known;
-    // An upstream that is left is tried again after a while: its latency may have changed.
+    // The average decays, so that an upstream that was avoided is tried again after a while: its latency may have changed.
     const present = latency * Math.exp((at - chance.now()) / DECAY);
     return (present * (member.active + 1)) / member.weight;
   }

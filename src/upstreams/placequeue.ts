@@ -6,7 +6,7 @@ import type { MinimumRate } from "../transport/slowclients.ts";
 import { type BalancedMember, isWorking } from "./member.ts";
 import type { PickRequest } from "./upstreams.ts";
 
-/** A choice that has to wait, because the upstreams that could take the request have as many as they may have. */
+/** The result of a pick that has to wait, because the upstreams that could take the request are busy. */
 export class Busy {
   /** The upstream that the request waits for; undefined if it takes the first place that is free at any of them. */
   readonly member: BalancedMember | undefined;
@@ -16,7 +16,7 @@ export class Busy {
   }
 }
 
-/** A choice that waits for any upstream. */
+/** The result of a pick that waits for any upstream. */
 export const ANY_BUSY: Busy = new Busy();
 
 /** Takes a place for an attempt; returns undefined if no upstream can take it, now or later. */
@@ -28,7 +28,7 @@ type TakePlace = (
 interface Waiter extends Waiting {
   readonly request: PickRequest;
   readonly tried: readonly TargetAddress[];
-  /** The upstream that it waits for, and for no other. */
+  /** The only upstream that it waits for; undefined if it waits for any. */
   member: BalancedMember | undefined;
   readonly timer: ReturnType<typeof setTimeout> | undefined;
   readonly resolve: (target: TargetAddress | undefined) => void;
@@ -37,9 +37,9 @@ interface Waiter extends Waiting {
 
 /** The limits of the queue. */
 interface PlaceLimits extends MinimumRate {
-  /** The number of requests that each upstream has at most. */
+  /** The maximum number of requests of each upstream. */
   readonly maxRequests: number;
-  /** Milliseconds that a request waits at most; 0 for no limit. */
+  /** The maximum wait of a request in milliseconds; 0 for no limit. */
   readonly queueTimeout: number;
 }
 
@@ -112,17 +112,17 @@ export class PlaceQueue {
   // ── the requests that wait ──
 
   /**
-   * Whether there is room for one more request. If there is none, it may be made by refusing the newest request of the address
-   * that fills the queue.
+   * Whether the queue has room for one more request. A full queue makes room by refusing the newest request of the address
+   * that has the most, unless the new request is from that address.
    */
   hasRoom(limit: number, request: PickRequest): boolean {
     if (this.size < limit) return true;
-    // Requests whose clients have left need no room.
+    // Aborted requests, such as those of clients that have disconnected, need no room.
     this.dropAborted();
     if (this.size < limit) return true;
     const surplus = this.#queue.findSurplus(request.claim ?? {});
-    if (surplus !== undefined) this.#refuse(surplus, isFull(limit));
-    else request.refusal = this.#limitReached(isFull(limit));
+    if (surplus !== undefined) this.#refuse(surplus, describeFullQueue(limit));
+    else request.refusal = this.#limitReached(describeFullQueue(limit));
     return surplus !== undefined;
   }
 
@@ -136,7 +136,7 @@ export class PlaceQueue {
     return new Promise((resolve, reject) => {
       const timer =
         queueTimeout > 0
-          ? setTimeout(() => this.#refuse(waiter, hasWaited(queueTimeout)), queueTimeout)
+          ? setTimeout(() => this.#refuse(waiter, describeWait(queueTimeout)), queueTimeout)
           : undefined;
       const waiter: Waiter = {
         request,
@@ -157,11 +157,11 @@ export class PlaceQueue {
 
   /**
    * Gives free places to the requests that wait.
-   * @param hasChanged whether upstreams were added, removed or checked, so that each request has to be looked at
+   * @param hasChanged whether upstreams were added, removed or checked, so that each waiting request has to be tried
    */
   pump(hasChanged = false): void {
-    // Each request that ends calls this, and the iterator of a queue is a new object. A request that gets a place changes whose
-    // turn it is.
+    // Look at the size first: every request that ends calls this method, and an iterator would be a new object. Start again
+    // after each request that gets a place, because that changes whose turn it is.
     while (this.size > 0 && this.#pumpOne(hasChanged));
   }
 
@@ -190,28 +190,31 @@ export class PlaceQueue {
         continue;
       }
       tie(waiter, chosen.member);
-      // A request that any upstream may take finds none: no other request finds one either.
+      // If a request that may go to any upstream gets no place, no other request gets one either.
       if (chosen.member === undefined && tried.length === 0 && !hasChanged) return false;
     }
     return false;
   }
 
-  /** Removes requests whose clients have left. */
+  /** Removes the requests that were aborted, for example because their clients have disconnected. */
   dropAborted(): void {
     for (const waiter of this.#queue.inOrder()) {
       if (waiter.request.isAborted === true) this.#settle(waiter, undefined);
     }
   }
 
-  /** Ends the wait of a request, which gets no place. */
+  /** Ends the wait of a request without a place. */
   #refuse(waiter: Waiter, what: string): void {
     waiter.request.refusal = this.#limitReached(what);
     this.#settle(waiter, undefined);
   }
 
-  /** Returns the error if the time limit passes while a request waits: no upstream is at fault. */
+  /**
+   * Returns the error for a request whose time limit passes while it waits. The error names the queue, because no upstream
+   * is at fault.
+   */
   #explainTimeout({ place }: Waiter): ProxyError | undefined {
-    return place && this.#limitReached(hasWaited(performance.now() - place.since));
+    return place && this.#limitReached(describeWait(performance.now() - place.since));
   }
 
   #limitReached(what: string): ProxyError {
@@ -234,11 +237,11 @@ export class PlaceQueue {
   }
 }
 
-function isFull(limit: number): string {
+function describeFullQueue(limit: number): string {
   return `${limit} requests wait (maxQueue)`;
 }
 
-function hasWaited(ms: number): string {
+function describeWait(ms: number): string {
   return `no place became free within ${Math.round(ms)} ms`;
 }
 

@@ -1,15 +1,15 @@
 import type { TargetAddress } from "../target/target.ts";
 import type { PickRequest } from "./upstreams.ts";
 
-/** One upstream of a balanced target, as policies see it. */
+/** One upstream of a balanced target, with the members that policies use. */
 export interface Member {
   /** The upstream, as the app has named it. */
   readonly target: TargetAddress;
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
-  /** Its share of the requests relative to the other upstreams; during a slow start, less than what was set. */
+  /** Its share of the requests relative to the other upstreams; during a slow start, less than `share`. */
   readonly weight: number;
-  /** Its share as it was set. */
+  /** The weight that was set for it. */
   readonly share: number;
   /** The number of requests that were sent to it and are not over. */
   readonly active: number;
@@ -44,8 +44,8 @@ export interface Policy {
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;
   /**
-   * Whether a request waits for the upstream that `pick` returns while that one has `maxRequests`, although another one has
-   * fewer; left out for false.
+   * Whether a request waits for the upstream that `pick` returns while that upstream has `maxRequests`, although another
+   * upstream has a free place. False if left out.
    */
   readonly isSticky?: boolean | ((request: PickRequest) => boolean);
   /**
@@ -53,7 +53,7 @@ export interface Policy {
    * A request with the cookie of an upstream that takes requests goes there, and `pick` is not called.
    */
   keepsClient?(request: PickRequest): boolean;
-  /** Takes the milliseconds that an upstream needed for its response headers. */
+  /** Called with the milliseconds that an upstream needed until its response headers arrived. */
   observe?(member: Member, latency: number): void;
 }
 
@@ -62,7 +62,7 @@ export function waits({ isSticky = false }: Policy, request: PickRequest): boole
   return typeof isSticky === "function" ? isSticky(request) : isSticky;
 }
 
-/** Where policies and health take time and chance from, so that tests can set both. */
+/** The clock and the random numbers that policies and health records use. Tests replace them. */
 export interface Chance {
   /** Returns the milliseconds on a clock that never goes back. */
   readonly now: () => number;
@@ -76,7 +76,7 @@ export const realChance: Chance = {
   random: () => Math.random(),
 };
 
-/** The number of draws after which a weight no longer counts. */
+/** The number of draws after which an upstream is taken whatever its weight is. */
 const MAX_DRAWS = 64;
 
 /**
@@ -88,7 +88,7 @@ export function pickTwo(
   { heaviest }: Group,
   { random }: Chance,
 ): [Member, Member] {
-  // Draw until a weight allows it: that does not depend on the number of upstreams.
+  // Draw until the weight of the drawn upstream allows it: the time for that does not depend on the number of upstreams.
   const draw = (except = Infinity): number => {
     const count = except < able.length ? able.length - 1 : able.length;
     for (let draws = 1; ; draws++) {

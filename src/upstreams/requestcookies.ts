@@ -1,10 +1,13 @@
 import { getHeaders, isName, trimOws, type HeaderList } from "../fields/headers.ts";
 
-/** Returns the values of the cookies of this name. HTTP/2 may have each cookie in a field of its own (RFC 9113 §8.2.3). */
+/**
+ * Returns the values of the cookies of this name. A request of HTTP/2 may have a separate field for each cookie (RFC 9113
+ * §8.2.3).
+ */
 export function readCookies(headers: HeaderList, name: string): string[] {
   const fields = getHeaders(headers, "cookie");
   return fields.flatMap((field) =>
-    // Most requests have other cookies only.
+    // Most requests have only other cookies: do not split them.
     field.includes(name) ? field.split(";").flatMap((pair) => valueOf(pair, name) ?? []) : [],
   );
 }

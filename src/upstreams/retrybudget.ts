@@ -1,9 +1,9 @@
 import type { Chance } from "./policy.ts";
 
-/** The milliseconds after which 37 % (1/e) of the credit that a request gives for retries is left. */
+/** Milliseconds in which the credit for retries that a request adds decays to 37 % (1/e). */
 const WINDOW = 10_000;
 
-/** How many retries are allowed, so that an outage is not multiplied by them. */
+/** Limits of retries, so that they do not multiply the load during an outage. */
 export interface RetryBudgetOptions {
   /**
    * Retries per request, over the last ten seconds.
@@ -22,7 +22,7 @@ export class RetryBudget {
   readonly #chance: Chance;
   readonly #ratio: number;
   readonly #perSecond: number;
-  /** The credit, which is lost gradually. */
+  /** The credit that requests have added, which decays. */
   #credit = 0;
   #reserve: number;
   #at: number;

@@ -11,9 +11,9 @@ interface WeightClass {
 }
 
 /**
- * Takes the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others, as
- * nginx's smooth weighted round robin does. Here it chooses among classes of upstreams that have the same weight, so that a
- * choice takes time in proportion to the number of different weights, not to the number of upstreams.
+ * Picks the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others,
+ * as nginx's smooth weighted round robin does. Here it chooses among classes of upstreams that have the same weight, so
+ * that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
  */
 export function roundRobin(): Policy {
   let turn = 0;
@@ -23,7 +23,7 @@ export function roundRobin(): Policy {
   return {
     pick(able, _request, { isUniform }) {
       if (isUniform) return able[turn++ % able.length] as Member;
-      // The list is another one after every change of the upstreams or of their weights.
+      // Every change of the upstreams or of their weights makes a new list.
       if (list !== able) classes = classify((list = able), classes);
       let total = 0;
       let chosen = classes[0] as WeightClass;
@@ -39,7 +39,7 @@ export function roundRobin(): Policy {
   };
 }
 
-/** Groups upstreams by their weights. Each takes along its part of what its earlier class is behind its share. */
+/** Groups upstreams by their weights. Each upstream brings its part of `owed` of its earlier class to its new class. */
 function classify(able: readonly Member[], earlier: readonly WeightClass[]): WeightClass[] {
   const before = new Map<Member, WeightClass>();
   for (const each of earlier) for (const member of each.members) before.set(member, each);

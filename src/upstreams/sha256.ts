@@ -13,7 +13,7 @@ function fraction(root: number): number {
   return ((root % 1) * 2 ** 32) | 0;
 }
 
-/** The prime numbers that the constants are made of. */
+/** The prime numbers from which the constants are derived. */
 const PRIMES: readonly number[] = Array.from({ length: 311 }, (_, n) => n + 2)
   .filter((n, _, all) => all.every((factor) => factor >= n || n % factor !== 0))
   .slice(0, 64);

@@ -18,7 +18,7 @@ export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-s
   if (directives.has("public")) return "as-it-says";
   const age = directives.get("s-maxage") ?? directives.get("max-age");
   if (age !== undefined) return /^0+$/.test(age) ? "by-default" : "as-it-says";
-  // What is no date, such as `0` or `-1`, is a time in the past (RFC 9111 §5.3).
+  // A value that is not a date, such as `0` or `-1`, means a time in the past (RFC 9111 §5.3).
   const isFresh = getHeaders(headers, "expires").some((date) => Date.parse(date) > Date.now());
   return isFresh ? "as-it-says" : "by-default";
 }
@@ -27,11 +27,11 @@ export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-s
 function isForbidden(directives: ReadonlyMap<string, string>): boolean {
   // A cache that knows the status ignores `no-store` beside `must-understand` (RFC 9111 §5.2.2.3).
   if (directives.has("no-store") && !directives.has("must-understand")) return true;
-  // With names behind it, `private` is about these fields only (RFC 9111 §5.2.2.7).
+  // With the names of fields as its argument, `private` applies to these fields only (RFC 9111 §5.2.2.7).
   return directives.get("private") === "";
 }
 
-/** Returns the arguments of the directives, by name; `""` for none. A quoted argument is returned as its quotes. */
+/** Returns the arguments of the directives, by name; `""` for none. Of a quoted argument, only the quotes are returned. */
 function readDirectives(values: readonly string[]): ReadonlyMap<string, string> {
   const directives = new Map<string, string>();
   const unquoted = values.join(",").replaceAll(/"(?:[^"\\]|\\.)*"?/g, '""');

@@ -6,7 +6,7 @@ import { peakEwma } from "./peakewma.ts";
 import { type Chance, type Policy, realChance } from "./policy.ts";
 import { roundRobin } from "./roundrobin.ts";
 
-/** The names of the policies that look at the upstreams, and not at the request. */
+/** The names of the policies whose choice depends on the upstreams only, not on the request. */
 export type SpreadName = "least_conn" | "peak_ewma" | "round_robin" | "first";
 
 export const SPREADS: Readonly<Record<SpreadName, (chance: Chance) => Policy>> = {
@@ -21,13 +21,13 @@ export function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null)?.pick === "function";
 }
 
-/** A policy that decides where another one does not, or the name of one. */
+/** The kind of the option `next`: a policy that picks where another policy does not, or the name of one. */
 export const next: Kind<SpreadName | Policy> = object(
   (value) => (typeof value === "string" ? Object.hasOwn(SPREADS, value) : isPolicy(value)),
   `use ${Object.keys(SPREADS).join(", ")}, or a policy`,
 );
 
-/** Returns the policy that decides where another one does not. */
+/** Returns the policy that an option `next` names or contains. */
 export function toPolicy(
   given: SpreadName | Policy = "least_conn",
   chance: Chance = realChance,

@@ -3,7 +3,7 @@ import { findWrong, type Schema } from "../schema/schema.ts";
 import { type Chance, type Policy, waits } from "./policy.ts";
 import { next, type SpreadName, toPolicy } from "./spread.ts";
 
-/** What decides where a client has no upstream yet. */
+/** Options of the policy `sticky`. */
 export interface StickyOptions {
   /**
    * The policy for requests without the cookie, and for those whose upstream gets no requests: a policy, such as

@@ -17,13 +17,13 @@ export interface CookieOptions {
   name?: string;
   /**
    * The key of the hash that makes the values: at least 32 random characters, the same in all processes with these
-   * upstreams, and after a restart. A client that has the secret can compute the cookie of every upstream. Without this option, each
-   * target makes a secret, and its cookies are not valid after a restart or in another process.
+   * upstreams, and after a restart. A client that has the secret can compute the cookie of every upstream. Without this
+   * option, each target generates a secret, and its cookies are not valid after a restart or in another process.
    * @default a random one
    */
   secret?: string;
   /**
-   * Called once with the secret that was made, before the first cookie is set, if `secret` is missing. Nothing is printed.
+   * Called once with the generated secret, before the first cookie is set, if `secret` is missing. Nothing is printed.
    * @example (secret) => console.warn("clients lose their upstreams with the next restart")
    */
   onSecretMade?: (secret: string) => void;
@@ -46,7 +46,10 @@ export class StickyCookie implements ClientKeeper {
   readonly #byTarget: Map<TargetAddress, { readonly member: BalancedMember; value: string }> =
     new Map();
   readonly #byValue: Map<string, BalancedMember> = new Map();
-  /** The upstreams without a value. Workers have no random numbers for a secret before their first request. */
+  /**
+   * The upstreams whose values are not computed yet: Workers have no random numbers for a secret before their first
+   * request.
+   */
   #added: BalancedMember[] = [];
 
   constructor(
@@ -106,8 +109,8 @@ export class StickyCookie implements ClientKeeper {
     this.#computeValues();
     const known = this.#byTarget.get(target);
     if (known === undefined || known.member.isDraining) return [];
-    // A client stays with no upstream that fails. A cache updates a stored response by the fields of a 304 and of a response
-    // to HEAD (RFC 9111 §4.3.4, §4.3.5).
+    // A response of a failing upstream sets no cookie. A cache updates a stored response by the fields of a 304 and of a
+    // response to HEAD (RFC 9111 §4.3.4, §4.3.5).
     if (status >= 500 || status === 304 || request.method === "HEAD") return [];
     const values = this.#read(request);
     if (values.includes(known.value)) return [];

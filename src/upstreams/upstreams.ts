@@ -29,7 +29,7 @@ export interface Choose {
   ): Lease | Promise<Lease>;
 }
 
-/** What of a client's request a choice may depend on. */
+/** The parts of a client's request on which the choice of an upstream may depend. */
 export interface PickRequest {
   /** The method. */
   readonly method: string;
@@ -39,14 +39,14 @@ export interface PickRequest {
   readonly headers: HeaderList;
   /** The IP address of the client, where it is known. */
   readonly clientAddress: string | undefined;
-  /** Whether the client has left, or a deadline has passed, while the request waits for an upstream. */
+  /** Whether the client has disconnected, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
   /**
-   * A target that lets the request wait may set it: the proxy calls it when the place is no longer wanted, so that the request
-   * leaves the queue at once.
+   * A function that a target may set when it lets the request wait. The proxy calls it when the place is no longer wanted,
+   * so that the request leaves the queue immediately.
    */
   leave?: (() => void) | undefined;
-  /** @internal The client that the request counts for, where requests wait, and how fast it is. */
+  /** @internal The client for which the request counts where requests wait, and the speed of that client. */
   readonly claim?: Claim;
   /** @internal Set like `leave`: returns the error if the time limit passes while the request waits. */
   explainTimeout?: (() => ProxyError | undefined) | undefined;
@@ -54,11 +54,11 @@ export interface PickRequest {
   refusal?: ProxyError | undefined;
 }
 
-/** What became of an attempt. */
+/** The outcome of an attempt. */
 export interface Result {
   /** The target that `pick` returned. */
   readonly target: TargetAddress;
-  /** What `pick` was called with for this attempt: each attempt has an object of its own. The proxy always sets it. */
+  /** The object with which `pick` was called for this attempt; each attempt has its own. The proxy always sets it. */
   readonly request?: PickRequest;
   /** The status of the response; undefined if there was none. */
   readonly status: number | undefined;
@@ -72,8 +72,8 @@ export interface Result {
    */
   readonly isOver: boolean;
   /**
-   * Whether all of the request's body had been sent, if it has one. If not, a time limit tells nothing about the upstream: it
-   * may have waited for the client. Not set in the second report, and where the place was given back.
+   * Whether all of the request's body had been sent, if it has one. If not, a time limit says nothing about the upstream,
+   * which may have waited for the client. Not set in the second report, and where the place was given back.
    */
   readonly isUploaded?: boolean | undefined;
   /** False if the place was given back before anything was sent; the proxy does not set it otherwise. */
@@ -82,14 +82,14 @@ export interface Result {
 
 /** Keeps clients at the upstream that has answered them, by a field that they send back, such as a cookie. */
 export interface ClientKeeper {
-  /** Removes from the fields of a request, in place, what no upstream must get. */
+  /** Removes the fields from a request, in place, that no upstream must get. */
   cut(headers: HeaderList): void;
   /**
-   * Returns the fields that the response to a client gets in addition.
+   * Returns fields to add to the response to a client.
    * @param target the target that has answered
-   * @param request what `pick` was called with for it
+   * @param request the object with which `pick` was called for it
    * @param response the response, as the client would get it
-   * @param isSecure whether the client's connection is, as far as trusted proxies tell
+   * @param isSecure whether the client's connection has TLS, according to trusted proxies
    */
   fieldsFor(
     target: TargetAddress,
@@ -99,11 +99,14 @@ export interface ClientKeeper {
   ): HeaderList;
 }
 
-/** An upstream that gets no requests any more, or gets them again. */
+/** A change of an upstream's state: it gets no more requests, or gets them again. */
 export interface StateChange {
   /** The text that identifies the upstream, as in `UpstreamState`. */
   readonly name: string;
-  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded, or checks; `down`: active checks fail. */
+  /**
+   * `up` includes the slow start; `ejected` lasts until a request, or enough checks, have succeeded; `down`: active checks
+   * fail.
+   */
   readonly state: "up" | "ejected" | "down";
   /** The state before. */
   readonly previous: "up" | "ejected" | "down";
@@ -138,7 +141,7 @@ export interface Upstreams {
     request: PickRequest,
     tried: readonly TargetAddress[],
   ): TargetAddress | undefined | Promise<TargetAddress | undefined>;
-  /** Takes the result of an attempt. */
+  /** Called with the result of an attempt. */
   report?(result: Result): void;
   /** Keeps clients at their upstream. */
   readonly keeper?: ClientKeeper | undefined;
@@ -152,7 +155,9 @@ export interface Upstreams {
   states?(): readonly UpstreamState[];
   /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */
   start?(transport: Transport): void;
-  /** Ends what runs in the background. A proxy calls it when it is closed; other proxies may use the target later. */
+  /**
+   * Stops checks and lookups in the background. A proxy calls it when it is closed; other proxies may use the target later.
+   */
   close?(): void;
 }
 

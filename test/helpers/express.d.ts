@@ -1,4 +1,4 @@
-/** The little of Express that tests use: it has no types of its own. */
+/** Types for the small part of Express that tests use, because the package contains no types. */
 declare module "express" {
   import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 

@@ -1,4 +1,4 @@
-/** An upstream that speaks HTTP/2 in raw frames (RFC 9113 §4.1), for what no server library would send. */
+/** An upstream that sends raw HTTP/2 frames (RFC 9113 §4.1), also those that no server library would send. */
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 
@@ -31,7 +31,7 @@ export function frame(
   return Buffer.concat([head, payload]);
 }
 
-/** A field that is not indexed, its name and value as they are (RFC 7541 §6.2.2). */
+/** A field that is not indexed, with its name and value as literals (RFC 7541 §6.2.2). */
 export function field(name: string, value: string): Buffer {
   const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
   return Buffer.concat([...parts, Buffer.from(value, "latin1")]);
@@ -49,7 +49,7 @@ export function responseHead(id: number, end = false, ...fields: Buffer[]): Buff
   return frame(HEADERS, flags, id, Buffer.concat([field(":status", "200"), ...fields]));
 }
 
-/** A whole response. */
+/** HEADERS and DATA of a complete response. */
 export function wholeResponse(id: number, body = "whole"): Buffer {
   return Buffer.concat([responseHead(id), frame(DATA, END_STREAM, id, Buffer.from(body))]);
 }
@@ -65,10 +65,10 @@ export interface ReceivedFrame {
 /** The bytes with which a client begins a connection (RFC 9113 §3.4). */
 export const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/** The number of bytes after which a flood ends that nothing has stopped. */
+/** The number of bytes after which a flood ends if the proxy does not stop it. */
 export const FLOOD: number = 1024 * 1024 * 1024;
 
-/** One connection of the proxy's, or to it. */
+/** A connection from or to the proxy. */
 export class RawConnection {
   readonly socket: Socket;
   readonly frames: ReceivedFrame[] = [];
@@ -77,7 +77,7 @@ export class RawConnection {
   isClosed = false;
   #rest = Buffer.alloc(0);
 
-  /** @param preface what is known of the preface: a server's connection has none */
+  /** @param preface the preface, if it is already known; "" to read it from the connection */
   constructor(
     socket: Socket,
     onFrame: (frame: ReceivedFrame, connection: RawConnection) => void = () => {},
@@ -160,7 +160,7 @@ export class RawConnection {
   }
 }
 
-/** What the upstream does with a request, once its HEADERS have arrived. */
+/** Answers a request; called when its HEADERS have arrived. */
 export type RawScript = (connection: RawConnection, id: number) => void;
 
 export class RawUpstream {

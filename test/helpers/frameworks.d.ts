@@ -1,4 +1,4 @@
-/** The little of frameworks that docs/frameworks.md uses, and that are not installed. */
+/** Types for the parts that docs/frameworks.md uses of frameworks that are not installed. */
 declare module "@nestjs/core" {
   import type { Server } from "node:http";
   import type { NodeHandler } from "fetchway/node";

@@ -22,7 +22,7 @@ export function offer(protocol: string): Header[] {
   ];
 }
 
-/** Answers handshakes with a WebSocket that sends back what it gets. */
+/** Answers handshakes with a WebSocket that sends each message back. */
 export function echoMessages(upstream: Upstream): WebSocket[] {
   const sockets: WebSocket[] = [];
   upstream.script = async (call) => {

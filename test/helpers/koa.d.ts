@@ -1,4 +1,4 @@
-/** The part of Koa that the tests use: it has no types of its own. */
+/** Types for the small part of Koa that tests use, because the package contains no types. */
 declare module "koa" {
   import type { IncomingMessage, Server, ServerResponse } from "node:http";
 

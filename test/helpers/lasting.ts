@@ -1,6 +1,6 @@
 /**
- * Routes that last until their client disconnects, and one that tells how they ended. Hosts on every runtime import
- * this file, so it uses only web APIs.
+ * Routes that last until their client disconnects, and one that reports how they ended. Hosts on every runtime import this
+ * file, so it uses only web APIs.
  */
 
 import { pause } from "./wait.ts";

@@ -151,7 +151,7 @@ export class Link {
     });
   }
 
-  /** Stops reading HTTP: the connection has switched. @returns the socket, and what arrived after the request */
+  /** Stops reading HTTP: the connection has switched. @returns the socket, and the bytes that arrived after the request */
   takeOver(): { socket: Socket; rest: Buffer } {
     const { socket } = this;
     const rest = this.#buffer;

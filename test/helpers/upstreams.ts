@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** HTTP servers that respond with 200 and their index; to `/hold`, only when they are told to. */
+/** HTTP servers that respond with 200 and their index; to `/hold`, only after a call of `release`. */
 export class TestUpstreams implements AsyncDisposable {
   readonly urls: string[] = [];
   /** The paths of all requests. */
@@ -52,7 +52,7 @@ export class TestUpstreams implements AsyncDisposable {
   }
 }
 
-/** Starts upstreams: so many on one address, or one on each of the addresses. */
+/** Starts the given number of upstreams on one address, or one upstream on each of the given addresses. */
 export async function startUpstreams(where: number | readonly string[]): Promise<TestUpstreams> {
   const upstreams = new TestUpstreams();
   await upstreams.start(

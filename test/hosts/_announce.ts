@@ -46,7 +46,8 @@ export function reportError(error: unknown): Response {
 }
 
 /**
- * Drops what `@hono/node-server` logs for each response body that fails, because any output on stderr counts as a fault.
+ * Drops the message that `@hono/node-server` logs for each failed response body, because any output on stderr counts as a
+ * fault.
  */
 export function dropBodyFailures(): void {
   const complain = console.error;

@@ -46,7 +46,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
       ["set-cookie", "a=1; Path=/, x"],
       ["set-cookie", "b=2"],
     ]);
-    // Only workerd reads `encodeBody`: "manual" tells it that the bytes are already encoded.
+    // Only workerd reads `encodeBody`: "manual" means that the bytes are already encoded.
     const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
     return new Response(bytes, init);
   },

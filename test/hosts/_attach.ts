@@ -3,7 +3,7 @@ import type { Serving } from "../helpers/serve.ts";
 import type { Setup } from "./_setups.ts";
 
 /**
- * Makes a proxy of a setup take the upgrades of a server of Node's.
+ * Makes a proxy of a setup handle the upgrades of a Node server.
  * @param entry the entry under test; by default, `fetchway/node`
  * @returns the server's port
  */

@@ -16,7 +16,7 @@ export interface Host<Name extends HostName | NodeHttpHost = HostName> {
   port(setup: SetupName): number;
   /** Resident memory in bytes. */
   rss(): number;
-  /** Returns what went wrong since the last call: the exit of the process, or text on stderr. Empty if nothing did. */
+  /** Returns the faults since the last call: the exit of the process, or text on stderr; empty if there were none. */
   complaints(): string;
   exited(): boolean;
   stop(): Promise<void>;

@@ -87,10 +87,10 @@ function toByteStream(text: string): ReadableStream<Uint8Array> {
 /** The message of a hook's exception. The operator may read it, but it must not reach a client. */
 export const secret = "10.0.0.1 is secret";
 
-/** What `onInformational` of the setup `hooked` has seen. */
+/** The interim responses that `onInformational` of the setup `hooked` has received. */
 const informed = new WeakMap<Request, string[]>();
 
-/** What `onRequestEnd` of the setup `observed` was told, oldest first. */
+/** The events that `onRequestEnd` of the setup `observed` has received, oldest first. */
 const ended: object[] = [];
 
 /** The parts of `node:diagnostics_channel` and `node:async_hooks` with which the setup `observed` subscribes. */
@@ -121,12 +121,15 @@ interface Store {
   getStore(): string | undefined;
 }
 
-/** What the channel `fetchway.request` has published about paths that begin with `/traced/`, while it is subscribed to. */
+/**
+ * The events that the channel `fetchway.request` has published about paths that begin with `/traced/`, while it is
+ * subscribed to.
+ */
 const traced = {
   seen: [] as string[],
   store: undefined as Store | undefined,
   stop: (): void => {},
-  /** Subscribes; returns whether the runtime has such a channel. */
+  /** Subscribes; returns whether the runtime has this channel. */
   start(): boolean {
     const { process } = globalThis as unknown as {
       process?: { getBuiltinModule?<Name extends keyof Modules>(name: Name): Modules[Name] };
@@ -245,7 +248,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {
       route: "/observed/:id",
       onRequest({ path }) {
-        // Tells what has been seen so far.
+        // Returns the events so far, and forgets them.
         if (path === "/seen") return Response.json(ended.splice(0));
         if (path === "/trace/start") return Response.json(traced.start());
         if (path === "/trace/seen") return Response.json(traced.seen);
@@ -314,7 +317,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     const onError: ProxyOptions["onError"] = ({ status, code }, { url }) =>
       url.includes("/onError/silent")
         ? undefined
-        : (failIn("onError", url) ?? new Response(`told: ${code}`, { status }));
+        : (failIn("onError", url) ?? new Response(`handled: ${code}`, { status }));
     return { target, options: { ...options, onError } };
   },
   unhandled: failing,
@@ -323,7 +326,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
   }),
   routed: (upstream) => ({
-    /** A router that adds the path which it sees to the target's query. It serves only the name shop.test. */
+    /** A router that adds the request's path, as it sees it, to the target's query. It serves only the name shop.test. */
     target({ url }) {
       const { host, pathname } = new URL(url);
       if (host !== "shop.test") return "http://127.0.0.1:1";
@@ -332,7 +335,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {},
   }),
   witnessed: (upstream) => ({
-    /** A router that adds the authority which it sees to the target's query. */
+    /** A router that adds the request's authority, as it sees it, to the target's query. */
     target: ({ url }) =>
       `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
     options: { changeOrigin: false },

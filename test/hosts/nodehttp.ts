@@ -1,4 +1,4 @@
-/** A server of `node:http` with the entry for Node. Run by Bun and Deno, which have such servers, too. */
+/** A server of `node:http` with the entry for Node. Bun and Deno run it as well, because they also have these servers. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import process from "node:process";
@@ -11,5 +11,5 @@ proxy.attach(server);
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ default: (server.address() as AddressInfo).port }));
 });
-// The parent holds stdin open as long as it lives.
+// The parent holds stdin open until it ends.
 process.stdin.resume().on("end", () => process.exit());

@@ -9,8 +9,8 @@ import { dirname, join, relative } from "node:path";
 const root = join(import.meta.dirname, "../..");
 
 /**
- * The layers of `src/`, the lowest first: folders, and files that are in no folder. Each imports only itself and what is in
- * a lower layer.
+ * The layers of `src/`, the lowest first: folders, and files that are in no folder. Each file imports only files of its own
+ * layer and of lower layers.
  */
 export const LAYERS: readonly (readonly string[])[] = [
   ["fields", "misuse.ts", "recentmap.ts"],
@@ -29,7 +29,10 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["bodies.ts", "index.ts", "options.ts", "requests.ts", "transport.ts"],
 ];
 
-/** What the files of a place in `runtimes/` import there, beside the files of that place and an entry's own folder. */
+/**
+ * The places in `runtimes/` from which the files of a place may import, in addition to their own place and an entry's own
+ * folder.
+ */
 const SHARED: Readonly<Record<string, readonly string[]>> = {
   sockets: [],
   node: ["sockets"],
@@ -96,7 +99,7 @@ function mayImport(from: string, to: string): boolean {
   if (top === "src") {
     return target === "src" && (place === other || rankOf(other) < rankOf(place));
   }
-  // Apps, which import Fetchway by its name.
+  // These files import Fetchway by its name, like apps.
   if (top !== "runtimes") return target === top;
   if (target !== "runtimes") return target === "src";
   const own = place.replace(/\.ts$/, "");

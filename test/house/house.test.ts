@@ -117,7 +117,7 @@ test("the table of tricks in CONTRIBUTING.md has each file that rests on undocum
   );
   expect(tricks.length).toBeGreaterThan(15);
   expect(named.toSorted()).toEqual(tricks.toSorted());
-  // The folders with this name have no other files.
+  // The folders named `internals` have no other files.
   expect(tricks).toEqual(
     expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
   );

@@ -11,7 +11,7 @@ const { imports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 };
 const entries = imports["#fetchway"];
 
-/** The names of Node's built-in modules: those of this Node, and those that bundlers for other runtimes know. */
+/** The names of Node's built-in modules: those of this Node, and those that bundlers for other runtimes recognize. */
 const BUILTINS = new Set([
   ...builtinModules.flatMap((name) => [name, `node:${name}`]),
   ...Object.keys(defineEnv().env.alias),

@@ -42,15 +42,15 @@ describe("package.json", () => {
     expect(exported).toEqual(built);
   });
 
-  test("each entry is a subpath of its own, named after its file, without conditions", () => {
+  test("each entry has its own subpath, named after its file, without conditions", () => {
     const { default: byDefault, ...entries } = manifest.exports["."];
     const { ".": _main, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(4);
     // Code that names no runtime gets `fetchway/fetch`, with the types of Node's proxies.
     expect(byDefault?.default).toBe("./dist/runtimes/default.js");
-    // These are no entries: they are a server that is ready to run, the types of a transport and of the command's config
-    // file, `balance`, the options as data, functions that read requests, interceptors, a plugin for Vite, and a handler for
-    // rules of h3.
+    // These are not entries: they are a server that is ready to run, the types of a transport and of the command's config
+    // file, `balance`, the options as data, functions that read requests, interceptors, a plugin for Vite, and a handler
+    // for rules of h3.
     const {
       "./package.json": _,
       "./server": __________,
@@ -166,7 +166,7 @@ function importsOf(file: string): string[] {
 }
 
 describe("sources", () => {
-  test("of the command and of the integrations import Fetchway by its own name only", () => {
+  test("of the command and of the integrations import Fetchway only by its name", () => {
     const apps = sources.filter((file) => /^(?:command|integrations)\//.test(file));
     expect(apps.length).toBeGreaterThan(50);
     for (const file of apps) {

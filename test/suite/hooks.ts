@@ -62,7 +62,7 @@ export const hooks = {
       for (const way of waysOf(hook)) {
         const path = `/${hook}/${way}`;
         const answer = await askTwice(t, path, "throwing");
-        expect(answer, path).toMatchObject({ status: 500, text: "told: proxy_internal_error" });
+        expect(answer, path).toMatchObject({ status: 500, text: "handled: proxy_internal_error" });
         expectNoSecret(answer);
       }
     }
@@ -77,7 +77,7 @@ export const hooks = {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     for (const way of waysOf("onResponse")) {
       const answer = await t.ask(request("GET", `/onResponse/${way}`), "throwing");
-      expect(answer, way).toMatchObject({ status: 500, text: "told: proxy_internal_error" });
+      expect(answer, way).toMatchObject({ status: 500, text: "handled: proxy_internal_error" });
       expectNoSecret(answer);
       const { link } = t.upstream.calls.at(-1) ?? (await t.upstream.call());
       await within(link.closed, `${way}: the upstream's connection closed`, 1500);

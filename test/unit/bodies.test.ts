@@ -23,7 +23,7 @@ import {
 
 const upper = (text: string): string => text.toUpperCase();
 
-/** Sends a response through an interceptor, and returns what comes out. */
+/** Sends a response through an interceptor, and returns the resulting response. */
 function pass(
   interceptor: ReturnType<typeof transformText>,
   response: Given<UpstreamResponse>,
@@ -49,7 +49,7 @@ describe("narrowAcceptEncoding", () => {
     expect(narrowAcceptEncoding(given, await findDecodable())).toBe(narrowed);
   });
 
-  test("* stands for the codings that the runtime can undo, and that have no weight of their own", async () => {
+  test("* matches the codings that the runtime can decode and that have no separate weight", async () => {
     const decodable = await findDecodable();
     expect(narrowAcceptEncoding("*;q=0.3", decodable).split(", ")).toContain("gzip;q=0.3");
     const narrowed = narrowAcceptEncoding("gzip;q=0, *", decodable);
@@ -61,7 +61,7 @@ describe("narrowAcceptEncoding", () => {
 });
 
 describe("transformText", () => {
-  test("undoes every coding that DecompressionStream knows, and several of them", async () => {
+  test("decodes every coding that DecompressionStream knows, and several of them in a row", async () => {
     const plain = Buffer.from("grüße");
     const bodies: Record<string, Buffer> = {
       gzip: gzipSync(plain),
@@ -117,7 +117,7 @@ describe("transformText", () => {
     expect(changed.headers).toContain("text/html; charset=utf-8; x=y");
   });
 
-  test("refuses what is longer than maxBytes, encoded or decoded, or passes it on", async () => {
+  test("a body longer than maxBytes, encoded or decoded, is refused or passed on", async () => {
     const gzip = ["Content-Type", "text/plain", "Content-Encoding", "gzip"];
     const bomb = new Uint8Array(gzipSync(Buffer.alloc(10_000_000)));
     const cases: [
@@ -165,7 +165,7 @@ describe("transformText", () => {
   });
 
   test("CVE-2026-22036: `maxBytes` limits what each content coding yields", async () => {
-    // A file name in the head of gzip makes what the first coding yields longer than what the second one does.
+    // With a file name in its gzip header, the result of the first decoding is longer than that of the second.
     const inner = gzipSync("text");
     inner[3] = 8;
     const named = [inner.subarray(0, 10), Buffer.alloc(1_000_000, "x"), Buffer.from([0])];
@@ -178,7 +178,7 @@ describe("transformText", () => {
     await expect(limited).rejects.toMatchObject(refused);
   });
 
-  test("a body that breaks off is refused with 502, and cancelled when a long one is not wanted", async () => {
+  test("a truncated body is refused with 502, and a body over maxBytes is cancelled", async () => {
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(bytes("half"));
@@ -232,7 +232,7 @@ describe("transformText", () => {
     await expect(pass(wrong, { body: bytes("a") })).rejects.toThrow("must return a string");
   });
 
-  test("event streams, and requests for an upgrade, are not touched", async () => {
+  test("event streams and upgrades are not changed", async () => {
     const headers = ["Content-Type", "text/event-stream"];
     const response = await pass(transformText(upper), { headers, body: streamOf(["data: a"]) });
     expect(await textOf(response)).toBe("data: a");
@@ -281,7 +281,7 @@ describe("transformText", () => {
     expect(() => transformJson((value) => value, options as TransformOptions)).toThrow(message);
   });
 
-  test("something that is not a function is refused", () => {
+  test("a transform that is not a function is refused", () => {
     expect(() => transformText("a" as never)).toThrow(/transformText needs a function/);
     expect(() => transformText(upper, null as never)).toThrow(/must be an object/);
   });
@@ -297,7 +297,7 @@ describe("transformJson", () => {
     expect(changed.headers).toEqual([...headers, "Content-Length", "7"]);
   });
 
-  test("refuses what is not JSON, or passes it on; other types are not read", async () => {
+  test("a body that is not JSON is refused or passed on, and bodies of other types are not read", async () => {
     const init = (): Given<UpstreamResponse> => ({ headers, body: bytes("{") });
     const change = (): number => 1;
     await expect(pass(transformJson(change), init())).rejects.toMatchObject(refused);

@@ -92,7 +92,7 @@ describe("toErrorResponse", () => {
     expect(named("1.edge")).toBe('"1.edge"; error=connection_refused');
   });
 
-  test("tells with 505 which versions are supported", () => {
+  test("names the supported versions with 505", () => {
     rfc("9110-15.6.6-505");
     const error = new ProxyError("http_request_error", { status: 505 });
     const { body } = toErrorResponse(error, "GET");
@@ -101,12 +101,12 @@ describe("toErrorResponse", () => {
     );
   });
 
-  test("sends Retry-After when the time is known", () => {
+  test("sends Retry-After if the error has a time", () => {
     const late = new ProxyError("destination_unavailable", { retryAfter: 5 });
     expect(toErrorResponse(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
   });
 
-  test("has no body for HEAD, but the Content-Length of one", () => {
+  test("has no body for HEAD, but the Content-Length that the body would have", () => {
     const { body, headers } = toErrorResponse(secret, "HEAD");
     expect(body).toBeNull();
     expect(headers).toEqual(toErrorResponse(secret, "GET").headers);

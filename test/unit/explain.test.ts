@@ -1,9 +1,9 @@
-/** `proxy.explain`: what would become of a request, without sending it. */
+/** `proxy.explain`: how a request would be forwarded, without sending it. */
 import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type Explanation, ProxyError } from "#fetchway";
 import { balance } from "#fetchway/upstreams";
 
-/** No server listens there: a request that was sent would fail. */
+/** No server listens there: a request that is sent fails. */
 const TARGET = "http://127.0.0.1:1";
 
 function explain(
@@ -20,7 +20,7 @@ function linesOf(rows: Explanation["fields"]): string[] {
   );
 }
 
-test("each step and each field has its reason, in the order on the wire", async () => {
+test("each step and each field has a reason, and the fields are in the order on the wire", async () => {
   const { request, response, error, path, fields, dropped } = await explain(
     {
       target: `${TARGET}/v1?key=1`,
@@ -55,7 +55,7 @@ test("pool options count: without keep-alive, the connection is closed", async (
   expect(fields.at(-1)).toMatchObject({ name: "Connection", value: "close" });
 });
 
-test("hooks and interceptors of the request run, those of its result do not", async () => {
+test("hooks and interceptors of the request run, but hooks of the response do not", async () => {
   const order: string[] = [];
   const after = vi.fn();
   const note =
@@ -128,7 +128,7 @@ describe("a request that would not be sent has", () => {
   });
 });
 
-test("it rejects in the same cases as `fetch`: for misuse, and with the exception of a hook", async () => {
+test("`explain` rejects in the same cases as `fetch`: for misuse, and with the exception of a hook", async () => {
   await expect(explain({ target: () => "nonsense" })).rejects.toThrow(TypeError);
   const thrown = new Error("a bug");
   const onRequest = (): never => {
@@ -145,7 +145,7 @@ test("an upgrade is explained as a server hands it over", async () => {
   expect(linesOf(fields)).toContain("Upgrade: websocket | tunnelled (upgrades, RFC 9110 §7.8)");
 });
 
-test("of several upstreams, one is picked, and nothing is counted", async () => {
+test("one of several upstreams is picked, and the request is not counted", async () => {
   const target = balance([TARGET, "http://127.0.0.1:2"]);
   const proxy = createProxy({ target });
   const { request } = await proxy.explain(new Request("http://shop.example/"));

@@ -41,7 +41,7 @@ describe("transport", () => {
   });
 });
 
-test("defaults", () => {
+test("a plan without options has the defaults", () => {
   expect(plan({})).toMatchObject({
     added: [],
     kept: undefined,
@@ -58,7 +58,7 @@ test("defaults", () => {
 
 describe("a step of sending that no option asks for costs nothing", () => {
   const pass: Interceptor = (next) => (request, scope) => next(request, scope);
-  /** Returns whether the transport gets the very request, and its promise reaches the caller without a further one. */
+  /** Returns whether the transport gets the same request object, and the caller gets the transport's own promise. */
   function isDirect(options: ProxyOptions): boolean {
     const transport = new FakeTransport();
     const sends = vi.spyOn(transport, "send");
@@ -119,25 +119,28 @@ test("trustProxy is compiled, and an empty list to undefined", () => {
 });
 
 describe("clientAddress", () => {
-  const told = (said: unknown): string | undefined =>
-    plan({ clientAddress: () => said as string }).clientAddress?.(new Request("http://a.test"), 1);
+  const addressFor = (returned: unknown): string | undefined =>
+    plan({ clientAddress: () => returned as string }).clientAddress?.(
+      new Request("http://a.test"),
+      1,
+    );
 
   test.each(["192.0.2.7", "192.0.2.7:80", "2001:db8::1", "[::1]:80", "unknown", "_hidden"])(
     "may be %s",
     (address) => {
-      expect(told(address)).toBe(address);
+      expect(addressFor(address)).toBe(address);
     },
   );
 
   test.each(["192.0.2.7, 10.0.0.1", "", "a b", 'a"', "a;b", "a\r\nb", null, undefined, 5])(
     "%j is refused",
     (address) => {
-      expect(told(address)).toBeUndefined();
+      expect(addressFor(address)).toBeUndefined();
     },
   );
 
   test("loses the prefix of an IPv4 address that is written as IPv6", () => {
-    expect(told("::ffff:192.0.2.7")).toBe("192.0.2.7");
+    expect(addressFor("::ffff:192.0.2.7")).toBe("192.0.2.7");
   });
 
   test("is undefined by default", () => {
@@ -168,7 +171,7 @@ describe("field names", () => {
     expect(added).toEqual(["X-Set", "1"]);
   });
 
-  test("options that name no field share their sets, for those that are written as a literal at each call", () => {
+  test("all plans whose options name no field share their sets, because some apps compile a plan for each call", () => {
     const [first, second] = [plan({ timeout: 1, xfwd: true }), plan({ timeout: 2, via: "edge" })];
     expect(second.dropped).toBe(first.dropped);
     expect(second.droppedIfTrusted).toBe(first.droppedIfTrusted);
@@ -205,7 +208,7 @@ describe("field names", () => {
     expect(kept?.has("cookie")).toBe(false);
   });
 
-  test("only fields that the proxy itself adds are filtered again", () => {
+  test("the fields that the proxy adds are filtered again only if an option names one of them", () => {
     expect(plan({ filterHeaders: ["cookie"], headers: { a: "1" } }).overridden).toBeUndefined();
     expect(plan({ filterHeaders: ["X-Forwarded-Host"] }).overridden?.has("x-forwarded-host")).toBe(
       true,
@@ -237,7 +240,7 @@ describe("rewriting the path", () => {
     expect(plan({ stripPrefix: "/" }).rewrite).toBeUndefined();
   });
 
-  test("a map is applied in order, each rule to the result of the one before", async () => {
+  test("the rules of a map are applied in order, each to the result of the previous one", async () => {
     const pathRewrite = { "^/old/": "/new/", "^/new/(\\d+)": "/item/$1", "\\?.*": "" };
     expect(await rewrite({ pathRewrite }, "/old/7/x?y")).toBe("/item/7/x");
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");

@@ -60,7 +60,7 @@ describe("proxyFetch", () => {
     ]);
   });
 
-  test("reads each options object once", async () => {
+  test("compiles each options object once", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     const headers = vi.fn(() => ({ "x-a": "1" }));
     const options = Object.defineProperty({}, "headers", { get: headers, enumerable: true });
@@ -72,7 +72,7 @@ describe("proxyFetch", () => {
 
   test.each<[string, unknown[], RegExp]>([
     [
-      "an address first, as elsewhere",
+      "an address first, as in other libraries",
       [TARGET, request()],
       /takes the incoming Request first, then the target/,
     ],
@@ -170,7 +170,7 @@ async function countTurns(promise: Promise<unknown>): Promise<number> {
 }
 
 describe("createProxy", () => {
-  test("its fetch takes as many turns of the microtask queue as proxyFetch", async () => {
+  test("its fetch takes no more turns of the microtask queue than proxyFetch", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     const expected = await countTurns(proxyFetch(request(), TARGET));
     expect(expected).toBeLessThan(1000);
@@ -190,7 +190,7 @@ describe("createProxy", () => {
     expect(clientAddress).toHaveBeenCalledExactlyOnceWith(expect.any(Request), { env: 1 });
   });
 
-  test("has connections of its own with the given pool options", () => {
+  test("has its own connections with the given pool options", () => {
     createProxy({ target: TARGET });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { maxSockets: 2 } });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { connectTimeout: 7 } });

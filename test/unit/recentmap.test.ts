@@ -10,7 +10,7 @@ function use(map: RecentMap<number, string>, key: number): boolean {
   return isKnown;
 }
 
-test("one key more than the least number evicts nothing, whatever the order", () => {
+test("one key more than the guaranteed number evicts no key, in any order", () => {
   const map = new RecentMap<number, string>(100);
   for (let key = 0; key < 101; key++) use(map, key);
   for (let round = 0; round < 3; round++) {
@@ -18,7 +18,7 @@ test("one key more than the least number evicts nothing, whatever the order", ()
   }
 });
 
-test("a key that is used again and again stays beside any number of others", () => {
+test("a key that is used again and again stays, however many other keys come", () => {
   const map = new RecentMap<number, string>(10);
   use(map, -1);
   for (let key = 0; key < 1_000; key++) {
@@ -41,7 +41,7 @@ test("a key that is set again has the new value", () => {
   expect(map.get(1)).toBe("new");
 });
 
-test("as many keys as promised are there, those that were used last", () => {
+test("at least the guaranteed number of keys is kept, those that were used last", () => {
   const keys = fc.array(fc.integer({ min: 0, max: 30 }), { maxLength: 300 });
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), keys, (least, used) => {

@@ -44,19 +44,16 @@ describe("BytesBody", () => {
     ["owned", false],
     ["borrowed", true],
     ["returned", true],
-  ] as const)(
-    "a sink whose chunks are %s gets the memory of the body itself: %s",
-    (memory, isSame) => {
-      const given = bytes("abc");
-      const body = new BytesBody(given);
-      const sink = new FakeSink(memory);
-      body.pipeTo(sink);
-      expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
-      // A sink that owns a chunk may overwrite it, and the next attempt must still have the original bytes.
-      if (!isSame) sink.chunks[0]?.fill(0);
-      expect(body.whole()).toEqual(bytes("abc"));
-    },
-  );
+  ] as const)("a sink with %s chunks gets the memory of the body itself: %s", (memory, isSame) => {
+    const given = bytes("abc");
+    const body = new BytesBody(given);
+    const sink = new FakeSink(memory);
+    body.pipeTo(sink);
+    expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
+    // A sink that owns a chunk may overwrite it, and the next attempt must still have the original bytes.
+    if (!isSame) sink.chunks[0]?.fill(0);
+    expect(body.whole()).toEqual(bytes("abc"));
+  });
 
   test("a reader that transfers a chunk of its stream does not change the bytes", async () => {
     const body = new BytesBody(bytes("abc"));

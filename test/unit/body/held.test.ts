@@ -16,7 +16,7 @@ function openBody(): { body: ResponseBody; calls: string[] } {
   return { body: new ResponseBody(fakeScope(), inlet), calls };
 }
 
-/** A sink that records what it gets. */
+/** A sink that records its calls. */
 function recorder(hasRoom: () => boolean = () => true): Sink & { log: string[]; drain(): void } {
   const log: string[] = [];
   let waiting: (() => void) | undefined;
@@ -79,7 +79,7 @@ test("an end or a failure before the body is taken reaches the sink", async () =
   }
 });
 
-test("a failure while it collects rejects, and a cancellation reaches the source", async () => {
+test("a failure during the collection rejects, and a cancellation reaches the source", async () => {
   const { body, calls } = openBody();
   const collected = new HeldBody(body, 1).collect();
   body.fail(new Error("reset") as never);

@@ -122,7 +122,7 @@ describe("limitBody", () => {
     expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
   });
 
-  test("tells the source the sink's memory mode and when the sink has drained", async () => {
+  test("passes the sink's memory mode to the source, and reports when the sink has drained", async () => {
     for (const memory of ["owned", "borrowed", "returned"] as const) {
       const { body, given } = await byHand(9);
       const sink = new FakeSink(memory);

@@ -64,7 +64,7 @@ test.each(["owned", "borrowed"] as const)(
   },
 );
 
-test("a chunk with memory of its own is not copied for any sink", () => {
+test("a chunk with its own memory is not copied for any sink", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
@@ -139,7 +139,7 @@ test("bytes that share memory are copied, unless the caller only reads them", ()
   expect([whole, whole?.buffer.byteLength]).toEqual([bytes("first"), 5]);
 });
 
-test("a pooled body is copied also for a caller that only reads it", () => {
+test("a pooled body is copied even for a caller that only reads it", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();

@@ -65,7 +65,7 @@ describe("a body that has arrived", () => {
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("of several chunks is joined up to a limit, and otherwise left for a sink", async () => {
+  test("in several chunks is joined up to a limit, and above it left for a sink", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -229,8 +229,8 @@ describe("an upstream that breaks off", () => {
   });
 });
 
-describe("cancelled", () => {
-  test("while it is piped: the exchange stops, and the sink is not called any more", async () => {
+describe("a cancelled body", () => {
+  test("stops the exchange while it is piped, and the sink is not called any more", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("a"));
@@ -241,7 +241,7 @@ describe("cancelled", () => {
     expect(body.error).toEqual(proxyError("http_request_error", 499));
   });
 
-  test("by the reader of its stream: the exchange stops", async () => {
+  test("stops the exchange if the reader of its stream cancels", async () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });

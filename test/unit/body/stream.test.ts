@@ -105,7 +105,7 @@ describe("StreamBody", () => {
     }
   });
 
-  test("begins with an empty chunk if it is to be flushed, and no other chunk has arrived", async () => {
+  test("begins with an empty chunk if it must be flushed before a chunk has arrived", async () => {
     const { stream, controller } = byHand();
     const reader = new StreamBody(stream).stream({ flush: true }).getReader();
     const first = reader.read();
@@ -115,7 +115,7 @@ describe("StreamBody", () => {
     expect((await reader.read()).value).toEqual(bytes("abc"));
   });
 
-  test("`stream()` returns a stream of its own if `onFail` is set", async () => {
+  test("`stream()` returns a separate stream if `onFail` is set", async () => {
     const { stream, controller } = byHand();
     const onFail = vi.fn();
     const given = new StreamBody(stream).stream({ onFail });

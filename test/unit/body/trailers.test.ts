@@ -1,4 +1,4 @@
-/** Trailer fields in the core: what is dropped, and what carries the rest. */
+/** Trailer fields in the core: which are dropped, and which bodies keep the others. */
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../../../src/body/bytes.ts";
 import { replayOf, ReplayBody } from "../../../src/body/replay.ts";
@@ -10,7 +10,7 @@ import { cleanResponse } from "../../../src/response/clean.ts";
 import { bytes, fakeRequest, fakeResponse, fakeScope } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
-/** RFC 9110 §6.5.1, by the reasons that it gives. */
+/** The fields of RFC 9110 §6.5.1, by the reasons that it gives. */
 const FORBIDDEN: Record<string, string[]> = {
   framing: ["transfer-encoding", "content-length", "Trailer", "connection", "TE", "upgrade"],
   routing: ["Host", "via", "forwarded", "X-Forwarded-For", "x_forwarded_proto", "x-real-ip"],
@@ -29,7 +29,7 @@ test.each(Object.entries(FORBIDDEN))("%s", (_, names) => {
   }
 });
 
-test("fields about the whole content pass, with their duplicates", () => {
+test("fields about the whole content are kept, with their duplicates", () => {
   const list = [
     "Content-Digest",
     "a",
@@ -61,7 +61,7 @@ describe("a response body", () => {
     return body;
   }
 
-  test("has clean trailers once it has ended, whichever way it is taken", () => {
+  test("has clean trailers once it has ended, however it is read", () => {
     const list = ["X-Sum", "1", "Set-Cookie", "a=b", "X-Sum", "2"];
     const whole = endWith(list);
     expect(whole.whole()).toEqual(bytes("hello"));
@@ -71,12 +71,12 @@ describe("a response body", () => {
     expect(sink.trailers).toEqual(["X-Sum", "1", "X-Sum", "2"]);
   });
 
-  test("drops those that the response's Connection nominates", () => {
+  test("drops trailers that the response's Connection nominates", () => {
     expect(endWith(["X-Sum", "1"], "x-sum").trailers).toBe(undefined);
     expect(endWith(["X-Sum", "1"], "keep-alive").trailers).toEqual(["X-Sum", "1"]);
   });
 
-  test("announces them only where its length is not known", () => {
+  test("announces its trailers only if its length is not known", () => {
     const announced = (body: BytesBody | ResponseBody): unknown =>
       cleanResponse(
         fakeResponse({ headers: ["Trailer", "X-Sum", "trailer", "Set-Cookie"], body }),

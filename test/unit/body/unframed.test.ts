@@ -85,7 +85,7 @@ describe("a body that is already available is read as bytes:", () => {
 });
 
 describe("a body that is not yet available is passed as a stream of all its bytes:", () => {
-  test("one without a chunk for a few turns of the event loop", async () => {
+  test("a body without a chunk for a few turns of the event loop", async () => {
     const gate = Promise.withResolvers<void>();
     let pulls = 0;
     const stream = counting(3, () => pulls++ === 2 && gate.promise);
@@ -95,13 +95,13 @@ describe("a body that is not yet available is passed as a stream of all its byte
     expect(await read(body)).toBe("000000000000000000010000000002");
   });
 
-  test("an endless one with a chunk in each turn of the event loop", async () => {
+  test("an endless body with a chunk in each turn of the event loop", async () => {
     const body = await new UnframedBody(counting(Infinity, nextTurn)).measure();
     expect(body).toBeInstanceOf(StreamBody);
     body?.cancel();
   });
 
-  test("one of more than 1 MiB in several chunks", async () => {
+  test("a body of more than 1 MiB in several chunks", async () => {
     let made = 0;
     const half = "x".repeat(MEBIBYTE / 2);
     const stream = new ReadableStream<Uint8Array>(

@@ -62,12 +62,12 @@ describe("members that a draft does not have", () => {
 describe("headers", () => {
   const sent = fakeRequest({ headers: ["X-B", "1", "X-A", "2", "x-b", "3"] });
 
-  test("a hook that does not look at the fields leaves them as the client has sent them", () => {
+  test("a hook that does not read the fields leaves them as the client has sent them", () => {
     const next = changed(sent, (draft) => (draft.method = "PUT"));
     expect(next).toEqual({ ...sent, method: "PUT" });
   });
 
-  test("of a hook that looks at them, the fields are sent as `Headers` gives them", () => {
+  test("after a hook has read the fields, they are sent as `Headers` returns them", () => {
     const next = changed(sent, ({ headers }) => void headers.get("x-b"));
     expect(next.headers).toEqual(["x-a", "2", "x-b", "1, 3"]);
   });
@@ -77,7 +77,7 @@ describe("headers", () => {
     expect(next.headers).toEqual(["x-c", "4"]);
   });
 
-  test("are in a copy of the draft as well", () => {
+  test("a copy of the draft has the fields as well", () => {
     const { draft } = new DraftedRequest(sent);
     expect({ ...draft }.headers).toBe(draft.headers);
   });

@@ -36,7 +36,7 @@ describe("compose", () => {
     expect(compose([], send)).toBe(send);
   });
 
-  test("each is set up once, and sees request and scope as the one before gave them", async () => {
+  test("each interceptor is set up once, and gets the request and the scope that the previous one passed on", async () => {
     const setUp = vi.fn();
     const received = vi.fn(async () => fakeResponse({ status: 201 }));
     const [hop, other] = [fakeRequest(), fakeRequest({ path: "/other" })];
@@ -113,7 +113,7 @@ describe("checkInterceptor", () => {
     expect(sent).not.toHaveBeenCalled();
   });
 
-  test("the length of a replaced body is its own if known, and otherwise the announced one", async () => {
+  test("a replaced body has its own length if that is known, and otherwise the announced one", async () => {
     const lengths: unknown[] = [];
     const pass = (body: BodySource | null): Promise<unknown> =>
       checked(

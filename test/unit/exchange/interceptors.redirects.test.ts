@@ -42,7 +42,7 @@ describe("a redirect to another origin", () => {
     },
   );
 
-  test("runs `attempt` again with the new origin", async () => {
+  test("calls `attempt` again with the new origin", async () => {
     const attempt: Interceptor = (next) => (request, scope) => {
       const isOurs = request.upstream.origin === TARGET;
       return (isOurs ? adding("X-Secret", "1")(next) : next)(request, scope);

@@ -1,4 +1,4 @@
-/** Interim responses in the core: who sees them, and what an exception of the hook does. */
+/** Interim responses in the core: the client and the hook that get them, and exceptions of the hook. */
 import { expect, test, vi } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import { cleanInterimHeaders } from "../../../src/fields/hopbyhop.ts";
@@ -46,7 +46,7 @@ test("the client gets cleaned fields, and the hook sees the same", async () => {
   );
 });
 
-test("the client gets it without a hook, and the hook sees it where the server sends none", async () => {
+test("the client gets an interim response without a hook, and the hook gets one that the server cannot send", async () => {
   const inform = vi.fn();
   await run({ inform }, { transport: hinting() });
   expect(inform).toHaveBeenCalledTimes(1);
@@ -65,7 +65,7 @@ test.each([
     },
   ],
   ["rejects", () => Promise.reject(exception)],
-])("an exception of a hook that %s rejects the call, unless onError answers", async (_, hook) => {
+])("a hook that %s makes the call reject, unless onError returns a response", async (_, hook) => {
   const options = { onInformational: hook };
   expect(await errorOf(() => run({}, { options, transport: hinting() }))).toBe(exception);
   const onError = vi.fn(() => new Response(null, { status: 503 }));
@@ -84,7 +84,7 @@ test.each([
   ],
   ["rejects", () => Promise.reject(exception)],
 ])(
-  "a server that %s when it sends one aborts the exchange, also beside a hook",
+  "a server that %s when it sends an interim response aborts the exchange, also if a hook is set",
   async (_, inform) => {
     for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
       const options = { onInformational };
@@ -94,7 +94,7 @@ test.each([
   },
 );
 
-test("what a hook returns that is no promise of JavaScript's own has no effect", async () => {
+test("the return value of a hook has no effect if it is not a native promise", async () => {
   const seen: number[] = [];
   // oxlint-disable-next-line unicorn/no-thenable -- a promise of another library
   const thenable = { then: (resolve: (value: undefined) => void) => resolve(undefined) };
@@ -107,13 +107,13 @@ test("what a hook returns that is no promise of JavaScript's own has no effect",
   expect(seen).toEqual([103]);
 });
 
-test("with the hook, a network failure is still a response", async () => {
+test("a network failure becomes a response also if the hook is set", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   const { status } = await run({}, { options: { onInformational() {} }, transport });
   expect(status).toBe(502);
 });
 
-test("a server that cannot send it aborts the exchange, and an ended scope passes nothing on", () => {
+test("a server that cannot send an interim response aborts the exchange, and an ended scope passes none on", () => {
   const { client, scope, fail } = startScope();
   Object.assign(client, {
     inform() {
@@ -125,7 +125,7 @@ test("a server that cannot send it aborts the exchange, and an ended scope passe
   expect(() => scope.interimReceived(103, [])).not.toThrow();
 });
 
-test("an additional request passes no interim responses on", () => {
+test("a forked scope passes no interim responses on, and the scope of a further attempt does", () => {
   const inform = vi.fn();
   const { client, scope } = startScope();
   Object.assign(client, { inform });

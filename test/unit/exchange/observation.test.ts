@@ -6,7 +6,7 @@ import { bytes, fakeIncoming, fakeRequest } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 import { until } from "../../helpers/wait.ts";
 
-test("what happens after the report does not change it", async () => {
+test("the reported event does not change afterwards", async () => {
   const events: RequestEnd[] = [];
   const observation = new Observation(fakeIncoming(), "/shop", (event) => events.push(event));
   const { body } = observation.beginAttempt(fakeRequest({ method: "POST", body: bytes("upload") }));
@@ -15,7 +15,7 @@ test("what happens after the report does not change it", async () => {
   const reported = JSON.stringify(event);
   expect(event).toMatchObject({ route: "/shop", status: 204, attempts: 1, bytesIn: 0 });
 
-  // The upload goes on, and an attempt that an interceptor has raced gets its connection.
+  // The upload continues, and an attempt that lost a race in an interceptor gets its connection.
   await body?.pipeTo(new FakeSink());
   observation.connectionAssigned({ isReused: true, connectDuration: 1 });
   observation.headersReceived();

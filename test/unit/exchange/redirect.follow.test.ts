@@ -41,7 +41,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(6);
   });
 
-  test("are followed as often as the number says; 0 disables following", async () => {
+  test("are followed up to the given number of times; 0 disables following", async () => {
     for (const followRedirects of [0, 2, 8]) {
       const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
       await run({}, { transport, options: { ...options, followRedirects } });
@@ -58,7 +58,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("from a form's POST to the same URL as GET are no loop", async () => {
+  test("from a form's POST to the same URL with GET are not a loop", async () => {
     const transport = answering(to("/form", 303));
     const form = { method: "POST", path: "/form" };
     expect((await run(form, { transport, options })).status).toBe(200);

@@ -23,7 +23,7 @@ import {
 
 const PLACES: readonly RetryPlace[] = ["alone", "same", "another"];
 
-/** What happens to a request at each place; "-" if it is not sent again. */
+/** The decision about a request at each place; "-" if it is not sent again. */
 const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
   refused: ["listed new counts", "-", "any"],
   unsent: ["-", "-", "any"],
@@ -35,7 +35,7 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
   final: ["-", "-", "-"],
 };
 
-/** Describes what the rule does with a GET and a POST, with one attempt left and with none. */
+/** Describes the decisions of the rule about a GET and a POST, with one attempt left and with none. */
 function describeRule(outcome: Outcome, place: RetryPlace): string {
   const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
     nextAttempt(fakeRequest({ method }), outcome, place, retryDefaults, left);
@@ -48,7 +48,7 @@ function describeRule(outcome: Outcome, place: RetryPlace): string {
   return words.join(" ");
 }
 
-test.each(Object.entries(TABLE))("%s", (outcome, row) => {
+test.each(Object.entries(TABLE))("the rule for the outcome %s", (outcome, row) => {
   expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
 });
 
@@ -64,7 +64,7 @@ test("nothing is sent again with `attempts: 0`, or without the body", () => {
   );
 });
 
-test("the same upstream gets a request once more, and after that another one does", () => {
+test("a request is sent to the same upstream once more, and then to another one", () => {
   const request = { ...fakeRequest(), newConnection: true };
   expect(nextAttempt(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
   expect(nextAttempt(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(
@@ -91,11 +91,11 @@ const CODES: [ProxyErrorCode, Outcome][] = [
   ["proxy_internal_error", "final"],
 ];
 
-test.each(CODES)("%s is %s", (code, outcome) => {
+test.each(CODES)("the outcome of %s is %s", (code, outcome) => {
   expect(outcomeOf(new ProxyError(code))).toBe(outcome);
 });
 
-test("an error says more than its code", () => {
+test("the outcome depends on the flags of an error and on its class, not only on its code", () => {
   expect(outcomeOf(new AttemptTimeout(5))).toBe("slow");
   expect(outcomeOf(stale)).toBe("stale");
   expect(outcomeOf(new ProxyError("connection_terminated", { unprocessed: true }))).toBe(
@@ -119,7 +119,10 @@ describe("how often a request to several upstreams is sent", () => {
     throw error;
   }
 
-  /** Sends a request, which each upstream answers as told; returns where it went, in turn, and the status. */
+  /**
+   * Sends a request, to which each upstream gives its answers in turn; returns the upstreams in the order in which they got
+   * it, and the status.
+   */
   async function send(
     answers: Record<string, string>,
     attempts: number,
@@ -149,27 +152,52 @@ describe("how often a request to several upstreams is sent", () => {
 
   test.each([
     ["a stale connection is replaced by a new one", { a: "stale ok", b: "ok" }, 1, "a a+ 200"],
-    ["once", { a: "stale", b: "ok" }, 1, "a a+ 502"],
-    ["and with two attempts it goes elsewhere", { a: "stale", b: "ok" }, 2, "a a+ b+ 200"],
+    ["a stale connection is replaced only once", { a: "stale", b: "ok" }, 1, "a a+ 502"],
     [
-      "three upstreams do not multiply them",
+      "with two attempts, the second one goes to another upstream",
+      { a: "stale", b: "ok" },
+      2,
+      "a a+ b+ 200",
+    ],
+    [
+      "three upstreams do not multiply the attempts",
       { a: "stale", b: "stale", c: "stale" },
       2,
       "a a+ b+ 502",
     ],
-    ["a stopped one", { a: "stale refused", b: "ok" }, 1, "a a+ b+ 200"],
-    ["what breaks", { a: "broken", b: "broken", c: "ok" }, 1, "a b 502"],
-    ["a status", { a: "busy", b: "busy", c: "ok" }, 1, "a b 503"],
-    ["what is refused costs nothing", { a: "refused", b: "refused", c: "ok" }, 1, "a b c 200"],
-    ["also after an attempt", { a: "broken", b: "refused", c: "ok" }, 1, "a b c 200"],
-    ["each upstream gets it once", { a: "refused", b: "refused" }, 5, "a b 502"],
-    ["what is not processed", { a: "unprocessed", b: "unprocessed", c: "ok" }, 1, "a a+ b+ c+ 200"],
+    [
+      "a request refused on the new connection goes to another upstream",
+      { a: "stale refused", b: "ok" },
+      1,
+      "a a+ b+ 200",
+    ],
+    ["a broken connection uses up an attempt", { a: "broken", b: "broken", c: "ok" }, 1, "a b 502"],
+    ["a listed status uses up an attempt", { a: "busy", b: "busy", c: "ok" }, 1, "a b 503"],
+    [
+      "a refused request uses up no attempt",
+      { a: "refused", b: "refused", c: "ok" },
+      1,
+      "a b c 200",
+    ],
+    [
+      "a refused request uses up no attempt, also after a broken connection",
+      { a: "broken", b: "refused", c: "ok" },
+      1,
+      "a b c 200",
+    ],
+    ["each upstream gets a refused request once", { a: "refused", b: "refused" }, 5, "a b 502"],
+    [
+      "an unprocessed request goes to the same upstream again, and then to the others",
+      { a: "unprocessed", b: "unprocessed", c: "ok" },
+      1,
+      "a a+ b+ c+ 200",
+    ],
   ] as const)("%s: %j with attempts: %i", async (_, answers, attempts, expected) => {
     rfc("9110-9.2.2-twice");
     expect(await send(answers, attempts)).toBe(expected);
   });
 
-  test("a POST goes on only where nothing was sent or processed", async () => {
+  test("a POST goes to another upstream only if nothing was sent or processed", async () => {
     expect(await send({ a: "refused", b: "ok" }, 1, "POST")).toBe("a b 200");
     expect(await send({ a: "full", b: "ok" }, 1, "POST")).toBe("a b 200");
     expect(await send({ a: "unprocessed", b: "ok" }, 1, "POST")).toBe("a a+ b+ 200");

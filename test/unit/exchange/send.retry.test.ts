@@ -20,7 +20,7 @@ import {
 
 const refused = new ProxyError("connection_refused");
 
-describe("another attempt", () => {
+describe("a further attempt", () => {
   test.each([stale, refused])("is made after %s, on a new connection", async (error) => {
     const transport = answering(error);
     expect((await run({ path: "/a" }, { transport })).status).toBe(200);
@@ -28,13 +28,16 @@ describe("another attempt", () => {
     expect(transport.hops[0]?.newConnection).toBeFalsy();
   });
 
-  test.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])("%s", async (method) => {
-    const transport = answering(stale);
-    expect((await run({ method }, { transport })).status).toBe(200);
-    expect(transport.hops).toHaveLength(2);
-  });
+  test.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])(
+    "is made with %s",
+    async (method) => {
+      const transport = answering(stale);
+      expect((await run({ method }, { transport })).status).toBe(200);
+      expect(transport.hops).toHaveLength(2);
+    },
+  );
 
-  test.each(["POST", "PATCH", "LOCK", "get"])("is not made %s", async (method) => {
+  test.each(["POST", "PATCH", "LOCK", "get"])("is not made with %s", async (method) => {
     const transport = answering(stale);
     const response = await run(
       { method, request: () => new Request("http://proxy.test/") },
@@ -45,11 +48,11 @@ describe("another attempt", () => {
   });
 
   test.each<[string, Error]>([
-    ["an error of an answer that had begun", new ProxyError("http_response_incomplete")],
+    ["a truncated response", new ProxyError("http_response_incomplete")],
     ["a connection that broke at its first request", new ProxyError("connection_terminated")],
     ["a deadline", new ProxyError("http_response_timeout")],
-    ["a name that is not known", new ProxyError("dns_error")],
-    ["a fault of ours", new TypeError("oops")],
+    ["an unknown host name", new ProxyError("dns_error")],
+    ["an internal error", new TypeError("oops")],
   ])("is not made after %s", async (_, error) => {
     const transport = answering(error);
     await run({}, { options: { transport } });
@@ -65,7 +68,7 @@ describe("another attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("is made once by default, and not again when it fails too", async () => {
+  test("is made once by default, and no other one when it fails as well", async () => {
     rfc("9110-9.2.2-twice");
     const transport = answering(stale, stale);
     expect((await run({}, { transport })).status).toBe(502);
@@ -113,7 +116,7 @@ describe("another attempt", () => {
     );
   });
 
-  test("a response is not discarded for a client that has left", async () => {
+  test("is not made after the client has disconnected, and its response is not discarded", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.handleEvent();
@@ -124,7 +127,7 @@ describe("another attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("a discarded response is not returned when the next attempt fails", async () => {
+  test("does not bring back the discarded response when it fails", async () => {
     const options: ProxyOptions = { retry: { attempts: 1, statusCodes: [503] } };
     const transport = answering({ status: 503 }, refused);
     const response = await run({}, { transport, options });
@@ -218,7 +221,7 @@ describe("a body", () => {
     expect(transport.bodies).toEqual(["new", "new"]);
   });
 
-  test("of which nothing was sent is cancelled when no attempt follows, but not one that no transport has got", async () => {
+  test("of which nothing was sent is cancelled when no attempt follows, unless no transport got it", async () => {
     const cancelled = vi.fn();
     const refusing = new FakeTransport((_, scope) => {
       scope.end();

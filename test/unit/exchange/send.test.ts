@@ -45,7 +45,7 @@ test("convertErrors accepts a transport that throws, or returns no promise", asy
   const throwing = convertErrors(() => {
     throw new TypeError("oops");
   });
-  // `errorOf` would not tell an exception from a rejection: `send` must return a promise.
+  // `send` must return a promise; `errorOf` would also accept an exception.
   const sent = throwing(fakeRequest(), fakeScope());
   await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   const response = fakeResponse();

@@ -168,7 +168,7 @@ describe("errors", () => {
     expect((error as ProxyError).cause).toBe(failed);
   });
 
-  test("an error that is not a network error is reported as the fetch function's", async () => {
+  test("an error that is not a network error is reported as an error of the fetch function", async () => {
     const sent = send(() => Promise.reject(new RangeError("oops")));
     await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   });

@@ -10,8 +10,8 @@ const SHORT = 2500;
 /** The highest ratio that passes as linear: linear time gives about 8, quadratic time about 64. */
 export const LINEAR = 24;
 /**
- * The time in milliseconds below which a measurement tells more about the clock and the garbage collector than about
- * the function.
+ * The time in milliseconds below which a measurement depends more on the clock and the garbage collector than on the
+ * function.
  */
 const FLOOR = 0.02;
 /** The time in milliseconds for which a function is called repeatedly. */

@@ -1,4 +1,4 @@
-/** Each regular expression of the sources takes linear time: see growth.responses.test.ts. */
+/** Each regular expression of the sources takes linear time: see responses.test.ts. */
 import { readdirSync, readFileSync } from "node:fs";
 import { transform } from "esbuild";
 import { describe, expect, test } from "vitest";

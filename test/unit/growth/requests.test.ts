@@ -1,4 +1,4 @@
-/** Requests take linear time: see growth.responses.test.ts. */
+/** Requests take linear time: see responses.test.ts. */
 import { expect, test } from "vitest";
 import { assertHead } from "../../../src/http1/attempt.ts";
 import { toHookRequest } from "../../../runtimes/node/hookrequest.ts";

@@ -118,7 +118,7 @@ export class ConnectionBench {
     return this.connection.write(bytes(text), done);
   }
 
-  /** Returns a function that tells whether `onceDrained` has called back. */
+  /** Returns a function that returns whether `onceDrained` has called back. */
   async isDrained(): Promise<() => boolean> {
     let isOver = false;
     this.connection.onceDrained(() => (isOver = true));

@@ -52,7 +52,7 @@ class Bench {
   }
 }
 
-test("a connection is free after the response and takes the next request", async () => {
+test("a connection is idle after the response and takes the next request", async () => {
   const bench = new Bench();
   for (let count = 1; count <= 3; count++) {
     const reply = bench.send();
@@ -65,13 +65,13 @@ test("a connection is free after the response and takes the next request", async
   expect(bench.socket.sent.match(/GET \/ HTTP\/1.1\r\n/g)).toHaveLength(3);
 });
 
-test("a reader that reads nothing pauses the upstream, unless the response has arrived completely", async () => {
+test("a reader that does not read pauses the upstream, unless the response has arrived completely", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
   const stream = streamed(await reply);
   expect(bench.socket.isPaused).toBe(true);
-  // These bytes stand for data that the socket had read before it was paused.
+  // These bytes represent data that the socket had read before it was paused.
   bench.feed("x".repeat(30_000));
   // The complete response must resume the socket, because the next request on it would otherwise get no response.
   expect(bench.socket.isPaused).toBe(false);
@@ -132,25 +132,28 @@ test.each([
   [["abc"], 5, "abc"],
   [["abc", "defg"], 5, "abc"],
   [["abcdefg"], 5, ""],
-])("a body of %j that is not of %i bytes is aborted", async (pieces, length, sent) => {
-  for (const type of ["bytes", undefined] as const) {
-    const bench = new Bench();
-    const body = new ReadableStream<Uint8Array>({
-      type,
-      start(controller) {
-        for (const piece of pieces) controller.enqueue(Uint8Array.from(Buffer.from(piece)));
-        controller.close();
-      },
-    } as UnderlyingDefaultSource<Uint8Array>);
-    const sending = bench.send("POST", new StreamBody(body, length), length);
-    expect(await failure(sending)).toMatchObject({ status: 400 });
-    expect(bench.state).toBe("destroyed");
-    // From a byte stream, only the announced number of bytes is read, so the excess bytes are not noticed before
-    // sending.
-    const whole = type === "bytes" && pieces.join("").length > length;
-    expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
-  }
-});
+])(
+  "the request of a body %j that does not have %i bytes is aborted",
+  async (pieces, length, sent) => {
+    for (const type of ["bytes", undefined] as const) {
+      const bench = new Bench();
+      const body = new ReadableStream<Uint8Array>({
+        type,
+        start(controller) {
+          for (const piece of pieces) controller.enqueue(Uint8Array.from(Buffer.from(piece)));
+          controller.close();
+        },
+      } as UnderlyingDefaultSource<Uint8Array>);
+      const sending = bench.send("POST", new StreamBody(body, length), length);
+      expect(await failure(sending)).toMatchObject({ status: 400 });
+      expect(bench.state).toBe("destroyed");
+      // From a byte stream, only the announced number of bytes is read, so the excess bytes are not noticed before
+      // sending.
+      const whole = type === "bytes" && pieces.join("").length > length;
+      expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
+    }
+  },
+);
 
 test("cancelling a body that has arrived completely keeps the connection", async () => {
   const bench = new Bench();

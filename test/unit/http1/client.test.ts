@@ -48,7 +48,7 @@ test("the connector gets the pool's options with defaults", () => {
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a client whose listener is added later is listened to at once while its request waits", async () => {
+test("a request that waits listens to its client immediately, although listeners are normally added later", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {
@@ -90,7 +90,7 @@ test("the pools of unused origins are removed within two minutes", async () => {
 });
 
 describe("destinations", () => {
-  test("a connector gets the destination", async () => {
+  test("are passed to the connector", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",
@@ -108,7 +108,7 @@ describe("destinations", () => {
     ]);
   });
 
-  test("targets with equal destinations share connections", async () => {
+  test("that are equal share connections between targets", async () => {
     const bench = new Bench();
     await bench.exchange("http://up.test/a");
     void bench.send("http://up.test/b");
@@ -117,7 +117,7 @@ describe("destinations", () => {
     expect(bench.connector.attempts).toHaveLength(2);
   });
 
-  test("equal destinations are the same object, so that a connector can cache by it", async () => {
+  test("that are equal are the same object, which a connector can use as the key of a cache", async () => {
     const bench = new Bench();
     void bench.send("http://up.test/a").catch(() => {});
     void bench.send("http://up.test/b").catch(() => {});

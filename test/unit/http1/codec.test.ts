@@ -36,7 +36,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     expect(Buffer.compare(codec.encode(text), bytes)).toBe(0);
   });
 
-  test("a copy is alone in its memory, and does not change with the original", () => {
+  test("a copy has its own memory, and does not change with the original", () => {
     for (const original of [ALL.slice(), Buffer.from(ALL)]) {
       const copy = codec.copy(original.subarray(10, 20));
       original.fill(0);
@@ -44,8 +44,8 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
       expect(copy.buffer.byteLength).toBe(10);
     }
   });
-  test("copies that are only read do not change with the original, nor with later copies", () => {
-    // Longer in all than several slabs.
+  test("copies for reading change neither with the original nor with later copies", () => {
+    // Together, they are longer than several slabs.
     const lengths = [0, 1, 20_000, ...Array.from({ length: 40 }, (__, i) => 16_383 - i * 100), 3];
     const originals = lengths.map((length, i) => new Uint8Array(length).fill(i));
     const memory = new Uint8Array(20_000);
@@ -56,7 +56,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     for (const [i, copy] of copies.entries()) {
       expect(Buffer.compare(copy, originals[i] as Uint8Array)).toBe(0);
     }
-    // Long ones can be freed.
+    // A long copy has its own memory, which can be freed.
     expect(copies[2]?.buffer.byteLength).toBe(20_000);
   });
 });

@@ -4,7 +4,7 @@ import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
 describe("before the connection is established", () => {
-  test("its request waits, and is sent once there is a socket", () => {
+  test("its request waits, and is sent when the socket is open", () => {
     const bench = new ConnectionBench({ isOpen: false });
     expect({ sent: bench.job.sent, opened: bench.owner.opened }).toEqual({ sent: 0, opened: 0 });
     bench.connection.open(bench.socket);

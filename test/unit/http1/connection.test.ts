@@ -1,7 +1,4 @@
-/**
- * Backpressure, memory, end and timeout of a connection over a fake socket. http1.attempt.test.ts tests the requests on
- * it.
- */
+/** Backpressure, memory, end and timeout of a connection over a fake socket. attempt.test.ts tests the requests on it. */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
@@ -106,7 +103,7 @@ describe("the end of the connection", () => {
     },
   );
 
-  test("within a body of known length, it is an error", async () => {
+  test("within a body of known length is an error", async () => {
     for (const allowHalfOpen of [true, false]) {
       const bench = new ConnectionBench();
       bench.socket.allowHalfOpen = allowHalfOpen;
@@ -117,7 +114,7 @@ describe("the end of the connection", () => {
     }
   });
 
-  test("an error while the connection is idle only closes it", async () => {
+  test("by an error while it is idle only closes it", async () => {
     const bench = new ConnectionBench();
     bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
@@ -144,12 +141,12 @@ describe("the end of the connection", () => {
 });
 
 describe("silence", () => {
-  test("without a timeout the socket has no timer", () => {
+  test("has no timer on the socket without a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("a silence is reported, and the timer restarts", async () => {
+  test("is reported to the owner, and the timer restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

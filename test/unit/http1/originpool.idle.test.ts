@@ -25,9 +25,9 @@ describe("idle connections", () => {
   }
 
   test.each([
-    ["freeSocketTimeout", 3000, EMPTY, 3000],
-    ["the upstream's `Keep-Alive: timeout`, less a second", 9000, keep(4), 3000],
-    ["`Keep-Alive: timeout` does not lengthen it", 3000, keep(60), 3000],
+    ["are closed after freeSocketTimeout", 3000, EMPTY, 3000],
+    ["are closed one second before the upstream's `Keep-Alive: timeout`", 9000, keep(4), 3000],
+    ["are not kept longer because of `Keep-Alive: timeout`", 3000, keep(60), 3000],
   ])("%s", async (_, freeSocketTimeout, answer, ms) => {
     const [bench, socket] = await idle({ freeSocketTimeout }, answer);
     vi.advanceTimersByTime(ms - 100);
@@ -42,7 +42,7 @@ describe("idle connections", () => {
     expect(next.destroyed).toBe(true);
   });
 
-  test("a Keep-Alive hint of one second closes the connection at once", async () => {
+  test("a Keep-Alive hint of one second closes the connection immediately", async () => {
     const [, socket] = await idle({}, keep(1));
     expect(socket.destroyed).toBe(true);
   });
@@ -69,7 +69,7 @@ describe("idle connections", () => {
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
   });
 
-  test("above maxFreeSockets, connections that were needed meanwhile are kept until they are not", async () => {
+  test("connections above maxFreeSockets are kept as long as they are needed from time to time", async () => {
     const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
     const sockets: FakeSocket[] = [];
     const sendAndReceive = async (): Promise<void> => {
@@ -87,7 +87,7 @@ describe("idle connections", () => {
   });
 });
 
-describe("end of the pool", () => {
+describe("the end of the pool", () => {
   test("destroy() aborts connecting, queued and running requests", async () => {
     const bench = new PoolBench({ maxSockets: 2 });
     const sent = [bench.send(), bench.send(), bench.send()];

@@ -1,11 +1,15 @@
 /** The connections to one origin, over a fake connector. */
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import type { UpstreamResponse } from "../../../src/transport/message.ts";
 import { bytes, textOf } from "../../helpers/fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { FakeSocket, settled } from "./_sockets.ts";
+
+// A pool in which requests wait starts its timers again and again, also during the tests that follow in the same process.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
+afterEach(() => void vi.useRealTimers());
 
 describe("connections", () => {
   test("a request is written after the connection is established, in one write", async () => {
@@ -21,7 +25,7 @@ describe("connections", () => {
     expect(await textOf(sent.reply as UpstreamResponse)).toBe("there");
   });
 
-  test("a free connection is reused, the last used first, and keeps the process running only while in use", async () => {
+  test("an idle connection is reused, the last used first, and keeps the process running only while in use", async () => {
     const bench = new PoolBench();
     const sent = [bench.send(), bench.send()];
     const sockets = [await bench.connector.at(0).succeed(), await bench.connector.at(1).succeed()];
@@ -36,7 +40,7 @@ describe("connections", () => {
     expect(bench.stats).toMatchObject({ created: 2, requests: 3, inUse: 1, free: 1, waiting: 0 });
   });
 
-  test("a free connection that has been closed is not reused", async () => {
+  test("an idle connection that has been closed is not reused", async () => {
     const bench = new PoolBench();
     const socket = await bench.exchange();
     socket.halfClose();
@@ -100,7 +104,7 @@ describe("lookups of the name in the background", () => {
     for (const user of bench.connector.users) user.onAddresses({ good, down: [], isOrder: false });
   }
 
-  test("close a connection whose address three in a row have not found", async () => {
+  test("close a connection whose address three lookups in a row have not found", async () => {
     const bench = new PoolBench();
     const socket = await bench.exchange();
     for (const address of ["b", "b", OWN, "b", "b"]) find(bench, address);
@@ -109,7 +113,7 @@ describe("lookups of the name in the background", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("let its request finish", async () => {
+  test("let the request on that connection finish", async () => {
     const bench = new PoolBench();
     await bench.exchange();
     const sent = bench.send();
@@ -131,7 +135,7 @@ describe("lookups of the name in the background", () => {
     expect(socket.destroyed).toBe(false);
   });
 
-  test("are made while the pool has a connection, or has opened one since the last", async () => {
+  test("are made while the pool has a connection, or has opened one since the last lookup", async () => {
     const bench = new PoolBench({ keepAlive: false });
     const isUsed = (): boolean[] => [...bench.connector.users].map((user) => user.checkUsed());
     await bench.exchange();
@@ -227,7 +231,7 @@ describe("a connection that fails", () => {
     expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
   });
 
-  test("the request's body is not read before the connection is established", async () => {
+  test("that is not established leaves the request's body unread", async () => {
     const bench = new PoolBench();
     const pulled = vi.fn();
     const stream = new ReadableStream<Uint8Array>({ pull: pulled }, { highWaterMark: 0 });

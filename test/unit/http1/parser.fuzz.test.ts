@@ -76,7 +76,7 @@ test("generated responses are parsed as generated", () => {
   );
 });
 
-test("a head is parsed, or refused, without regard to the head before it", () => {
+test("the previous head has no influence on how a head is parsed or refused", () => {
   const part = fc.constantFrom(
     "X",
     "X-A",
@@ -113,7 +113,7 @@ test("a head is parsed, or refused, without regard to the head before it", () =>
   );
 });
 
-test("a connection persists as its options say, with any white space around them", () => {
+test("a connection persists according to the connection options, with any white space around them", () => {
   rfc("9112-9.3-persistence-rules");
   const scrap = fc.constantFrom("close", "Keep-Alive", ",", ",", " ", "\t", "x", "\u00a0");
   const lines = fc.array(

@@ -1,4 +1,4 @@
-/** Interim responses are handed over, and limited in number and length. */
+/** Interim responses are passed on, and limited in number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../../../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";
@@ -23,7 +23,7 @@ test("at most 64 interim responses of 64 KiB in total are accepted", () => {
   expect(whole(`${long.repeat(4)}${last.replace("x", "xx")}${sized}`)).toMatchObject(refused);
 });
 
-test("each interim response is handed over before the head of the final one", () => {
+test("each interim response is passed on before the head of the final one", () => {
   const heads: unknown[] = [];
   const parser = new ResponseParser(
     {

@@ -18,8 +18,8 @@ function fieldsOf(text: string): string[] | undefined {
   return whole(text).heads[0]?.headers;
 }
 
-describe("heads", () => {
-  test.each(["SSH-2.0", "H\0", "HTTP/2"])("refused at the first byte that differs: %j", (text) => {
+describe("a head", () => {
+  test.each(["SSH-2.0", "H\0", "HTTP/2"])("is refused at the first wrong byte: %j", (text) => {
     // Nothing follows: a server of another protocol may wait for our answer.
     for (let cut = 1; cut <= text.length; cut++) {
       expect(parse(piecesOf(text, cut)).error, `split at ${cut}`).toBe("http_protocol_error");
@@ -27,7 +27,7 @@ describe("heads", () => {
     expect(parse(piecesOf("HTTP/1.", 1, 4)).error).toBeUndefined();
   });
 
-  test("status, reason and fields", () => {
+  test("has a status, a reason and fields", () => {
     const head = "HTTP/1.1 404 Not \xe9 Found\r\nX-A:b\r\nx-a: \t c d\t \r\nX-E:\r\n\r\n";
     expect(whole(head).heads).toEqual([
       {
@@ -41,7 +41,7 @@ describe("heads", () => {
     ]);
   });
 
-  test("the strings of the head before are used again, up to a number of fields and of bytes", () => {
+  test("reuses the strings of the previous head, up to a number of fields and of bytes", () => {
     const lastFields: string[] = [];
     const fields = Array.from({ length: 40 }, (_, i) => `X-${i}: a long value, ${i}\r\n`).join("");
     parseHead(`${ok}X-Long: ${"x".repeat(3000)}\r\n${fields}\r\n`, false, lastFields);
@@ -60,11 +60,11 @@ describe("heads", () => {
     expect(headers.slice(0, 4)).toEqual(["X-0", "a long value, 0", "X-1", "a long value, 1"]);
   });
 
-  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("without a reason phrase: %j", (line) => {
+  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("may have no reason phrase: %j", (line) => {
     expect(whole(`${line}\r\n\r\n`).heads[0]).toMatchObject({ status: 200, statusText: "" });
   });
 
-  test("bytes become characters of the same numbers, not those of windows-1252", () => {
+  test("is decoded as ISO-8859-1, not as windows-1252", () => {
     expect(fieldsOf(`${ok}X-A: \x80\x9f\xff\r\n\r\n`)).toEqual(["X-A", "\x80\x9f\xff"]);
   });
 
@@ -73,7 +73,7 @@ describe("heads", () => {
       "HTTP/1.1 099 X|HTTP/1.1 000 X|HTTP/1.1 20x|HTTP/1.1200 OK|http/1.1 200 OK",
       "HTTP/2.0 200 OK|HTTP/1.2 200 OK|HTTP/1.1\t200 OK|HTTP/1.1  200 OK||ICY 200",
     ),
-  )("refused as a status line: %j", (line) => {
+  )("is refused for its status line: %j", (line) => {
     expect(whole(`${line}\r\n\r\n`)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
@@ -83,17 +83,17 @@ describe("heads", () => {
       "X-A: b\0|X-A: b\x01|X-A: b\x7f|X-A: b\rc: d|X-A: b\nc: d|X-A: b\r\r|X-A: b\r",
       "\0: b|(X): b",
     ),
-  )("refused as a field line: %j", (line) => {
+  )("is refused for its field line: %j", (line) => {
     const text = `${ok}${line}\r\nContent-Length: 0\r\n\r\n`;
     expect(whole(text)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
-  test.each(["\n", "\n\n", "\r\n\n", "\n\r\n"])("a line feed alone is refused: %j", (end) => {
+  test.each(["\n", "\n\n", "\r\n\n", "\n\r\n"])("with a bare line feed is refused: %j", (end) => {
     const text = `HTTP/1.1 200 OK${end}Content-Length: 0${end}`;
     expect(whole(text)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
-  test("up to 16 KiB long", () => {
+  test("may have up to 16 KiB", () => {
     rfc("9110-2.3-own-lengths");
     const head = (length: number): string => {
       const rest = length - `${ok}X-A: \r\nContent-Length: 0\r\n\r\n`.length;
@@ -109,7 +109,7 @@ describe("heads", () => {
     expect(whole(`${ok}X-A: ${"x".repeat(20_000)}`)).toMatchObject(overflow);
   });
 
-  test("interim responses are skipped, except 101", () => {
+  test("of an interim response is skipped, except that of a 101", () => {
     const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     const once = whole(`${hints}HTTP/1.1 100 Continue\r\n\r\n${hints}${sized}hello`);
     expect(once).toMatchObject({ body: "hello", end: "clean", error: undefined });
@@ -152,7 +152,7 @@ describe("framing", () => {
     ["GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"],
-  ])("no body: %s %j", (method, text) => {
+  ])("has no body for %s %j", (method, text) => {
     expect(whole(text, method)).toMatchObject({ body: "", end: "clean" });
     expect(whole(`${text}hello`, method)).toMatchObject({ body: "", end: "unclean" });
   });
@@ -162,7 +162,7 @@ describe("framing", () => {
       "+5|-5|0x5|5, 5|5,5|5 5|5;||five|5.0|1e1|\u00b5|5\r\nContent-Length: 5",
       "5\r\ncontent-length: 6|9999999999999999",
     ),
-  )("refused as a length: %j", (value) => {
+  )("%j is refused as a length", (value) => {
     const parsed = whole(`${ok}Content-Length: ${value}\r\n\r\nhello`);
     expect(parsed).toMatchObject({ heads: [], body: "", error: "http_protocol_error" });
   });
@@ -172,12 +172,12 @@ describe("framing", () => {
       "gzip|gzip, chunked|chunked, gzip|chunked, chunked|xchunked|chunked;q=1|",
       "chunked\r\nTransfer-Encoding: chunked|x\r\nTransfer-Encoding: chunked",
     ),
-  )("refused as a coding: %j", (value) => {
+  )("%j is refused as a coding", (value) => {
     const parsed = whole(`${ok}Transfer-Encoding: ${value}\r\n\r\n5\r\nhello\r\n0\r\n\r\n`);
     expect(parsed).toMatchObject({ heads: [], body: "", error: "http_response_transfer_coding" });
   });
 
-  test.each(["chunked", "identity"])("refused: Content-Length beside %s", (coding) => {
+  test.each(["chunked", "identity"])("Content-Length together with %s is refused", (coding) => {
     for (const lines of [
       [`Transfer-Encoding: ${coding}`, "Content-Length: 5"],
       ["content-length: 5", `transfer-encoding: ${coding}`],
@@ -196,7 +196,7 @@ describe("framing", () => {
       "ffffffffffffffff\r\nhello\r\n|5\r\nhell\r\n|5\r\nhello!\r\n|0\r\n X: y\r\n\r\n",
       "0\r\nX-A\r\n\r\n|0\r\n\n|0\r\nX-A: b\0\r\n\r\n|0\r\nX\r\r\n",
     ),
-  )("refused as chunks: %j", (lines) => {
+  )("%j is refused as chunks", (lines) => {
     const parsed = whole(`${chunked}${lines}0\r\n\r\n`);
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
@@ -212,7 +212,7 @@ describe("framing", () => {
   });
 
   test.each(list("@\r\n|:\r\n|G\r\n|`\r\n|/\r\n|0x\r\n|\xe1\r\n|1\xc6\r\n"))(
-    "refused as a chunk size: %j",
+    "%j is refused as a chunk size",
     (line) => {
       const parsed = whole(`${chunked}${line}${"x".repeat(99)}`);
       expect(parsed).toMatchObject({ body: "", error: "http_protocol_error" });

@@ -38,7 +38,7 @@ function namesIn(queue: Queue<Item>): string {
   return names;
 }
 
-test("first in, first out", () => {
+test("requests leave the queue first in, first out", () => {
   const [queue] = queueOf("abcd");
   expect(queue.length).toBe(4);
   expect(namesIn(queue)).toBe("abcd");
@@ -64,7 +64,7 @@ test.each([
   expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
 });
 
-test("holds at most maxQueued requests", () => {
+test("the queue holds at most maxQueued requests", () => {
   const [queue, items] = queueOf("abcd", { maxQueued: 2 });
   const failed = Object.values(items).map(({ error }) => error?.code);
   const limit = "connection_limit_reached";
@@ -73,7 +73,7 @@ test("holds at most maxQueued requests", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("a request waits at most queueTimeout, also behind others", async () => {
+test("a request waits no longer than queueTimeout, also behind others", async () => {
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
   await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));

@@ -138,7 +138,7 @@ describe("switching", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("the client of the exchange has no say in the tunnel", async () => {
+  test("the tunnel does not depend on the client of the exchange", async () => {
     const { socket, sent } = await open();
     sent.leave();
     await settled();
@@ -147,7 +147,7 @@ describe("switching", () => {
 });
 
 describe("the tunnel", () => {
-  test("bytes that came with the 101 wait for the handler, and no others are read before", async () => {
+  test("bytes that arrived with the 101 wait for the handler, and no others are read before", async () => {
     const { socket, tunnel, log } = await open("first");
     expect(socket.isPaused).toBe(true);
     socket.receive(" second");
@@ -157,7 +157,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["first", " second", "third"]);
   });
 
-  test("bytes go to the upstream as they are, and a full connection tells when there is room", async () => {
+  test("bytes are sent to the upstream unchanged, and a full connection reports when it has room", async () => {
     rfc("6455-5.4-intermediary-fragments");
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
@@ -171,7 +171,7 @@ describe("the tunnel", () => {
     expect(socket.writes.slice(1)).toEqual(["a", "b", "c"]);
   });
 
-  test("destroying it resets the connection: the upstream must not take that for an orderly end", async () => {
+  test("destroying it resets the connection, so that the upstream does not see an orderly end", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     tunnel.destroy();
@@ -189,7 +189,7 @@ describe("the tunnel", () => {
     expect(socket.isPaused).toBe(false);
   });
 
-  test("each direction ends by itself", async () => {
+  test("each direction ends separately", async () => {
     const { bench, socket, tunnel, log } = await open();
     socket.allowHalfOpen = true;
     tunnel.attach(log);
@@ -205,7 +205,7 @@ describe("the tunnel", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("a broken connection is told with its error, once", async () => {
+  test("a broken connection is reported once, with its error", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     socket.hasRoom = false;
@@ -217,7 +217,7 @@ describe("the tunnel", () => {
     expect(socket.writes.at(-1)).toBe("a");
   });
 
-  test("an end before the handler is set is told to the handler", async () => {
+  test("an end before the handler is set is reported to the handler", async () => {
     rfc("9110-9.3.6-tunnel");
     const { socket, tunnel, log } = await open("bytes");
     socket.halfClose();
@@ -226,7 +226,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["bytes", "end", "close"]);
   });
 
-  test("the pool's limit for silence does not apply to it", async () => {
+  test("the silence timeout of the pool does not apply to it", async () => {
     const { bench, socket, tunnel, log } = await open("", { timeout: 100 });
     tunnel.attach(log);
     expect(socket.timeout).toBe(0);
@@ -270,7 +270,7 @@ describe("closing the transport", () => {
     expect([socket.destroyed, isClosed]).toEqual([true, true]);
   });
 
-  test("destroy closes tunnels at once, and later upgrades get 503", async () => {
+  test("destroy closes tunnels immediately, and later upgrades get 503", async () => {
     const { bench, socket, tunnel, log } = await open();
     tunnel.attach(log);
     bench.transport.destroy();

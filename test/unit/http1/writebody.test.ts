@@ -99,7 +99,7 @@ describe("framing", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("of a body that is available completely", () => {
+  test("of a body that is available completely has its length, and is one write with a short body", () => {
     const request = fakeRequest({ method: "POST", headers: ["X-A", "1"] });
     const head = "POST / HTTP/1.1\r\nHost: up.test:4000\r\nX-A: 1\r\nEnd: 2\r\n\r\n";
     const long = "x".repeat(16_385);
@@ -163,7 +163,7 @@ describe("a body with another length than announced", () => {
     expect(connection.isSent).toBe(false);
   });
 
-  test("truncated by a ProxyError: the request fails with that error", () => {
+  test("truncated with a ProxyError: the request fails with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);

@@ -2,7 +2,7 @@
 import type { Kind, KindName } from "../../../src/schema/schema.ts";
 
 interface Samples {
-  /** Texts of a command-line flag, each with the option's value that it stands for. */
+  /** Texts of a command-line flag, each with the value that it gives to the option. */
   readonly texts: readonly (readonly [text: string, value: unknown])[];
   /** Texts of a command-line flag that are refused. */
   readonly badTexts: readonly string[];
@@ -67,7 +67,7 @@ const SAMPLES: Record<KindName, Samples> = {
   },
 };
 
-/** Values that every kind refuses that has no form on the command line, such as a function. */
+/** Values that are refused by every kind without a form on the command line, such as a function. */
 const UNEXPRESSED = [5, Number.NaN, "no such text", [null], new Map(), null];
 
 /** Returns values that a kind refuses. */
@@ -91,7 +91,7 @@ export function wrongValues(kind: Kind<never>): unknown[] {
   return kind.name === undefined ? UNEXPRESSED : [...SAMPLES[kind.name].wrong, null];
 }
 
-/** Returns texts that the flag of an option accepts, each with the value that it stands for. */
+/** Returns texts that the flag of an option accepts, each with the value that it gives to the option. */
 export function goodTexts(kind: Kind<never>): (readonly [text: string, value: unknown])[] {
   const { parts = [], name } = kind;
   const named = [kind, ...parts].filter((each) => each.name !== undefined);

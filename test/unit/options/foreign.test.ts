@@ -79,7 +79,7 @@ describe("the names in docs/connections.md", () => {
   );
 });
 
-test("agentkeepalive's old names are suggested too", () => {
+test("for agentkeepalive's old names, an option is suggested too", () => {
   for (const old of ["freeSocketKeepAliveTimeout", "keepAliveTimeout"]) {
     expect(toPool({ [old]: 5 })).toMatch(/it is called `freeSocketTimeout` here$/);
   }
@@ -151,13 +151,13 @@ describe.each([...otherLibraries.keys()])("options of %s", (library) => {
 });
 
 test("options of http-proxy that have another name or place here", async () => {
-  const told = async (options: object): Promise<string> =>
+  const hintFor = async (options: object): Promise<string> =>
     (await toProxy(options)).replace(/^fetchway: bad option `\w+`: /, "");
-  expect(await told({ secure: false })).toContain("tls: { rejectUnauthorized: false }");
-  expect(await told({ proxyTimeout: 5000 })).toBe("it is called `timeout` here");
-  expect(await told({ autoRewrite: true })).toContain("`locationRewrite`");
-  expect(await told({ router: {} })).toContain("`target` may be a function");
-  expect(await told({ on: {} })).toContain("`onRequest`, `onResponse`, `onError`");
+  expect(await hintFor({ secure: false })).toContain("tls: { rejectUnauthorized: false }");
+  expect(await hintFor({ proxyTimeout: 5000 })).toBe("it is called `timeout` here");
+  expect(await hintFor({ autoRewrite: true })).toContain("`locationRewrite`");
+  expect(await hintFor({ router: {} })).toContain("`target` may be a function");
+  expect(await hintFor({ on: {} })).toContain("`onRequest`, `onResponse`, `onError`");
 });
 
 test.each([

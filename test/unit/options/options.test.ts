@@ -22,8 +22,8 @@ const noNames: Wrong[] = [
 ];
 
 /**
- * Values that an option refuses, besides those that options.schema.test.ts derives from its kind, and the fix that the
- * error names.
+ * Values that an option refuses, in addition to those that schema.test.ts derives from its kind, and the fix that the error
+ * names.
  */
 const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   headers: [

@@ -75,7 +75,7 @@ describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option
   });
 });
 
-test("each kind has wrong values, so that the tests above are not empty", () => {
+test("every kind has wrong values, so that no list of tests above is empty", () => {
   for (const table of [proxySchema, poolSchema] as Table[]) {
     for (const [name, { kind }] of Object.entries(table)) {
       expect(wrongValues(kind).length, name).toBeGreaterThan(2);
@@ -149,7 +149,7 @@ test("every option that text can express has exactly one flag", () => {
       .map(([name]) => `${scope} ${name}`),
   );
   const given = flags.map(({ scope, option }) => `${scope} ${option}`);
-  // `connectTimeout` of the pool has no flag of its own: the flag of the proxy's option sets it.
+  // `connectTimeout` of the pool has no separate flag: the flag of the proxy's option sets it.
   expect([...given, "pool connectTimeout"].toSorted()).toEqual(expressible.toSorted());
   const names = flags.flatMap(({ name, short }) => (short === undefined ? name : [name, short]));
   expect(new Set(names).size).toBe(names.length);

@@ -134,7 +134,7 @@ describe("onResponse", () => {
   test.each<[string, (response: Response) => Response]>([
     ["its body", (response) => new Response(response.body, { status: 201 })],
     [
-      "what its body is piped through",
+      "a stream through which its body is piped",
       ({ body }) => new Response(body?.pipeThrough(new TransformStream())),
     ],
     ["itself", (response) => response],
@@ -193,7 +193,7 @@ describe("failures", () => {
   });
 });
 
-describe("a client that leaves", () => {
+describe("a client that disconnects", () => {
   const start = (options: ProxyOptions, transport: FakeTransport, incoming = fakeIncoming()) => ({
     incoming,
     response: forward(

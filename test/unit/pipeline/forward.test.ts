@@ -69,8 +69,8 @@ test("the steps run in their documented order", async () => {
   ]);
 });
 
-describe("what is sent", () => {
-  test("is the cleaned request with the proxy's fields appended", async () => {
+describe("the request that is sent", () => {
+  test("has the cleaned fields of the client, followed by those of the proxy", async () => {
     const headers = [
       "Host",
       "proxy.test",
@@ -145,7 +145,7 @@ describe("what is sent", () => {
     expect(transport.hops[0]?.headers.slice(0, 2)).toEqual(["X-Forwarded-For", "203.0.113.9"]);
   });
 
-  test("via", async () => {
+  test("has the pseudonym of `via` in Via", async () => {
     const { headers } = await hopOf({ headers: ["Via", "1.0 a"] }, { via: "edge" });
     expect(headers.slice(-2)).toEqual(["Via", "1.0 a, 1.1 edge"]);
   });
@@ -164,12 +164,12 @@ describe("the body", () => {
     expect(hop.headers).toEqual(FORWARDED);
   });
 
-  test("that is absent has no length, whatever is announced", async () => {
+  test("that is absent has no length, whatever length is announced", async () => {
     const hop = await hopOf({ headers: ["Content-Length", "200"] });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
 
-  test("of length 0 is no body", async () => {
+  test("of length 0 counts as no body", async () => {
     const body = streamOf([]);
     const hop = await hopOf({ method: "POST", headers: ["Content-Length", "0"], body });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
@@ -218,7 +218,7 @@ describe("the path", () => {
     expect(hop).toMatchObject({ path: expected, upstream: { host: "up.test:4000" } });
   });
 
-  test("a pathRewrite that returns no path is named", async () => {
+  test("a pathRewrite that does not return a path is named in the error", async () => {
     const options = { pathRewrite: () => 1 as never };
     await expect(run({ path: "/a" }, { options })).rejects.toThrow(/bad option `pathRewrite`/);
   });

@@ -64,7 +64,7 @@ test("xfwd: false trims a trusted chain too, and adds nothing", async () => {
   });
 });
 
-test("forwardHeaders passes the other kind of forwarding field, trimmed too", async () => {
+test("forwardHeaders forwards the other kind of forwarding field, trimmed as well", async () => {
   const headers = ["Forwarded", "for=6.6.6.6, for=203.0.113.7"];
   const options = { trustProxy, forwardHeaders: ["forwarded"] };
   const fields = await fieldsOf({ headers, address: "10.0.0.3" }, options);

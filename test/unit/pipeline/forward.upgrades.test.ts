@@ -1,4 +1,4 @@
-/** What becomes of an upgrade on its way through the core. */
+/** How upgrades pass through the core. */
 import { describe, expect, test, vi } from "vitest";
 import type { Respond } from "../../../src/pipeline/exchange.ts";
 import { forward } from "../../../src/pipeline/pipeline.ts";
@@ -33,7 +33,7 @@ class FakeTunnel implements Tunnel {
   }
 }
 
-/** Forwards an upgrade; `answered` is what the runtime would answer with. */
+/** Forwards an upgrade; `answered` is the response that the runtime would send. */
 async function upgrade(
   options: ProxyOptions = {},
   over: Partial<UpstreamResponse> = {},
@@ -63,7 +63,7 @@ async function upgrade(
   return { tunnel, transport, answered, response, client };
 }
 
-test("the request goes by the rules of any other, and says to which protocol", async () => {
+test("the request follows the same rules as any other, and names the protocol", async () => {
   const { transport } = await upgrade({ xfwd: false, headers: { "x-added": "1" } });
   expect(transport.hops[0]).toMatchObject({
     upgrade: "websocket",
@@ -72,7 +72,7 @@ test("the request goes by the rules of any other, and says to which protocol", a
   });
 });
 
-test("a 101 is cleaned as any response is, and keeps its tunnel; no listener stays", async () => {
+test("a 101 is cleaned like any response and keeps its tunnel, and no listener is left", async () => {
   const { answered, tunnel, response, client } = await upgrade({ cookieDomainRewrite: "" });
   expect(response.status).toBe(101);
   expect(answered).toMatchObject({ status: 101, body: null, tunnel });
@@ -98,12 +98,12 @@ test("a 101 that was not asked for becomes 502", async () => {
   expect(tunnel.destroyed).toBe(1);
 });
 
-test("an ordinary answer passes", async () => {
+test("an ordinary response to an upgrade is forwarded", async () => {
   const { response } = await upgrade({}, { status: 403, tunnel: undefined });
   expect(response.status).toBe(403);
 });
 
-test("redirects are not followed", async () => {
+test("a redirect of an upgrade is not followed", async () => {
   const { response, transport } = await upgrade(
     { followRedirects: true, redirectTargets: "any" },
     { status: 302, headers: ["Location", `${TARGET}/next`], tunnel: undefined },
@@ -112,7 +112,7 @@ test("redirects are not followed", async () => {
   expect(transport.hops).toHaveLength(1);
 });
 
-test("a transport that cannot switch gets no request: 501 says what to do", async () => {
+test("a transport that cannot switch protocols gets no request, and the error of the 501 names the fix", async () => {
   const transport = new FakeTransport();
   const onError = vi.fn();
   const plan = compile({ onError, transport }, () => transport);
@@ -186,7 +186,7 @@ describe("hooks", () => {
     }
   });
 
-  test("onRequest may refuse it before anything is sent", async () => {
+  test("onRequest may refuse an upgrade before anything is sent", async () => {
     const { response, transport } = await upgrade({
       onRequest: () => new Response(null, { status: 401 }),
     });
@@ -195,7 +195,7 @@ describe("hooks", () => {
   });
 });
 
-test("a refused connection is tried once more", async () => {
+test("an upgrade whose connection is refused is sent once more", async () => {
   const { response, transport } = await (async () => {
     const { ProxyError } = await import("../../../src/error.ts");
     const tunnel = new FakeTunnel();

@@ -1,4 +1,6 @@
-/** The body of a GET, HEAD or DELETE, which some upstreams do not read: when it is forwarded, and that it is sent once. */
+/**
+ * The body of a GET, HEAD or DELETE, which some upstreams do not read: whether it is forwarded, and how often it is sent.
+ */
 import { describe, expect, test, vi } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { ProxyError } from "../../../src/error.ts";
@@ -24,7 +26,7 @@ describe("the body of a GET or HEAD", () => {
     return [status, transport.bodies];
   };
 
-  test("is forwarded, and with `dropGetBody` dropped and read away", async () => {
+  test("is forwarded; with `dropGetBody`, it is dropped and cancelled", async () => {
     const cancel = vi.fn();
     expect(await send({ body: streamOf(["q"]) })).toEqual([200, ["q"]]);
     const dropped = send({ body: streamOf(["q"], cancel) }, { dropGetBody: true });

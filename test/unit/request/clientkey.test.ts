@@ -1,4 +1,4 @@
-/** Which client a request counts for, where requests wait. */
+/** The client for which a request counts where requests wait. */
 import { expect, test } from "vitest";
 import type { HeaderList } from "../../../src/fields/headers.ts";
 import { type ClientRules, clientKeyOf } from "../../../src/request/clientkey.ts";
@@ -26,11 +26,11 @@ test.each<[string, string | undefined, string | undefined]>([
   ["another network", "2001:db8:1:3::1", "20010db800010003/64"],
   ["an unknown address", undefined, undefined],
   ["a text that is no address", "unix:", "unix:"],
-])("%s", (_, address, key) => {
+])("the key of a client with %s", (_, address, key) => {
   expect(keyOf(address)).toBe(key);
 });
 
-test("without trustProxy, forwarding fields say nothing", () => {
+test("without trustProxy, forwarding fields are ignored", () => {
   expect(keyOf("10.0.0.1", FORWARDED)).toBe("10.0.0.1");
   expect(keyOf("198.51.100.1", FORWARDED, { trusts })).toBe("198.51.100.1");
 });

@@ -55,7 +55,7 @@ describe("isAuthority", () => {
     "[::1]x",
     "x[::1]",
     "[v1.x]",
-  ])("%j is none", (value) => {
+  ])("%j is not an authority", (value) => {
     expect(isAuthority(value)).toBe(false);
   });
 

@@ -51,7 +51,7 @@ describe("WebIncoming", () => {
     expect(body?.length).toBe(field[0] === "Content-Length" ? 5 : undefined);
   });
 
-  test("a request without a body and with a method that allows one", () => {
+  test("has no body for a request without one, also if its method allows one", () => {
     const request = new Request("http://a.test/", { method: "DELETE" });
     expect(new WebIncoming(request, undefined).body).toBeNull();
   });
@@ -82,7 +82,7 @@ describe("a client's disconnect", () => {
     expect(handleEvent).toHaveBeenCalledOnce();
   });
 
-  test("calls the listener at once if the client has disconnected", () => {
+  test("calls the listener immediately if the client has already disconnected", () => {
     const { controller, web } = incoming();
     controller.abort();
     const handleEvent = vi.fn();
@@ -90,7 +90,7 @@ describe("a client's disconnect", () => {
     expect(handleEvent).toHaveBeenCalledOnce();
   });
 
-  test("stops listening without leaving a listener", () => {
+  test("leaves no listener after `unlisten`", () => {
     const { controller, request, web } = incoming();
     const remove = vi.spyOn(request.signal, "removeEventListener");
     const listener = { handleEvent: vi.fn() };

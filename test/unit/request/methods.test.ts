@@ -12,7 +12,7 @@ test("CONNECT gets 405 with Allow, and is never sent", async () => {
   expect(transport.hops).toEqual([]);
 });
 
-test("the content of TRACE is dropped, and its source is told", async () => {
+test("the content of TRACE is dropped, and its source is cancelled", async () => {
   rfc("9110-9.3.8-content");
   const transport = new FakeTransport(() => fakeResponse());
   const cancelled = vi.fn();

@@ -1,4 +1,4 @@
-/** What a framework has cut off a path, and the references of responses that get it back. */
+/** The prefix that a framework has removed from a path, and the references in responses to which it is added again. */
 import { H3, withBase } from "h3";
 import { Hono } from "hono";
 import { mount } from "hono/mount";
@@ -28,11 +28,11 @@ test.each([
   ["*", "/*", ""],
   ["*", "*", ""],
   ["", "/", ""],
-])("of %s, which was passed on as %s, was cut off: %j", (sent, path, cut) => {
+])("the mount of %s, which is passed on as %s, is %j", (sent, path, cut) => {
   expect(findMount(sent, path)).toBe(cut);
 });
 
-/** A proxy whose upstream redirects to a path, or else to /login, and tells the path that it was asked for. */
+/** A proxy whose upstream redirects to the given path or to /login, and returns the requested path in a field. */
 function redirecting(options: ProxyOptions = {}, location = "/login") {
   return createProxy({
     ...options,
@@ -44,12 +44,12 @@ function redirecting(options: ProxyOptions = {}, location = "/login") {
   });
 }
 
-describe("h3 tells its mount on every runtime", () => {
+describe("the mount of h3 is found on every runtime", () => {
   test.each<[string, string, H3, string]>([
     ["/api/x?y", "/x", new H3().mount("/api", redirecting().fetch), "/api/login"],
     ["/api", "/", new H3().mount("/api", redirecting()), "/api/login"],
     ["/api/api/x", "/api/x", new H3().mount("/api", redirecting()), "/api/login"],
-    // h3 cuts off neither parameters nor, without Node, what `withBase` names.
+    // h3 does not remove parameters and, without Node, the prefix of `withBase`.
     ["/shops/7/a", "/shops/7/a", new H3().mount("/shops/:id", redirecting()), "/login"],
     [
       "/api/x",
@@ -63,13 +63,13 @@ describe("h3 tells its mount on every runtime", () => {
     ["/api/x", "/api/x", new H3().all("/api/**", ({ req }) => redirecting().fetch(req)), "/login"],
     ["/x", "/x", new H3().all("/**", ({ req }) => redirecting().fetch(req)), "/login"],
     ["/a/b", "/a/b", new H3().all("/a/:name", ({ req }) => redirecting().fetch(req)), "/login"],
-  ])("%s, of which the upstream sees %s", async (path, asked, app, location) => {
+  ])("for %s, of which the upstream gets %s", async (path, asked, app, location) => {
     const { headers } = await app.request(path);
     expect([headers.get("asked"), headers.get("location")]).toEqual([asked, location]);
   });
 });
 
-test("Hono's mount tells nothing without Node; a route with `stripPrefix` does the same", async () => {
+test("the mount of Hono is not found without Node, but `stripPrefix` in a route has the same effect", async () => {
   const app = new Hono()
     .all("/api/*", mount(redirecting().fetch))
     .all("/route/*", (c) => redirecting({ stripPrefix: "/route" }).fetch(c.req.raw));

@@ -69,7 +69,7 @@ describe("x-forwarded", () => {
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
   });
 
-  test("untrusted fields have no influence", () => {
+  test("untrusted fields are ignored", () => {
     const headers = forwarded("x-forwarded", {}, ["X-Forwarded-Proto", "https"], false);
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", "8080"]);
     expect(headers.filter((each) => each === "X-Forwarded-Proto")).toHaveLength(2);
@@ -109,6 +109,6 @@ describe("forwarded", () => {
   });
 });
 
-test("false adds nothing", () => {
+test("xfwd: false adds nothing", () => {
   expect(forwarded("none", {}, ["X-Forwarded-For", "1"])).toEqual(["X-Forwarded-For", "1"]);
 });

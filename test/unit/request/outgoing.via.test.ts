@@ -10,13 +10,13 @@ function via(...values: string[]): string | undefined {
   return headers[1];
 }
 
-test("is created with the received version", () => {
+test("Via is created with the received version", () => {
   const headers = ["A", "1"];
   addVia(headers, "edge", "2.0");
   expect(headers).toEqual(["A", "1", "Via", "2.0 edge"]);
 });
 
-test("is appended to any existing value", () => {
+test("the proxy is appended to an existing Via", () => {
   const headers = ["via", "1.0 a", "B", "1", "Via", "1.1 c"];
   addVia(headers, "fetchway", "1.1");
   expect(headers).toEqual(["B", "1", "Via", "1.0 a, 1.1 c, 1.1 fetchway"]);

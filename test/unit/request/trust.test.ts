@@ -83,7 +83,7 @@ describe("ranges", () => {
     "*",
     "/8",
     "",
-  ])("%j is none", (entry) => {
+  ])("%j is not a range", (entry) => {
     expect(checkRange(entry)).toBe(`${JSON.stringify(entry)} is not an address or a CIDR range`);
     expect(trusts(["0.0.0.0/0", "::/0"], entry)).toBe(false);
   });

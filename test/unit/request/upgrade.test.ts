@@ -20,7 +20,7 @@ test.each(["", "h2c", "TLS/1.0, websockets", "x-websocket", "web socket", "webso
   },
 );
 
-test("the first protocol that is carried is chosen, with its version where that is carried", () => {
+test("the first carried protocol is chosen, with its version if that is carried too", () => {
   expect(chooseProtocol("h2c, tcp, websocket", ["websocket", "tcp"])).toBe("tcp");
   expect(chooseProtocol("x/2, x/1", ["x/1"])).toBe("x/1");
   expect(chooseProtocol("x", ["x/1"])).toBeUndefined();
@@ -41,12 +41,12 @@ test.each([
   expect(read(over)).toBeUndefined();
 });
 
-test("a server that hands the request over has read the connection option itself", () => {
+test("the connection option is not required if the server itself hands the upgrade over", () => {
   expect(read({ upgrade: "websocket" })).toBe("websocket");
   expect(read({ upgrade: "websocket", headers: connection("x, Upgrade") })).toBe("websocket");
 });
 
-test("without a server that hands it over, the request gets 501, with a reason for the operator", () => {
+test("an upgrade that the server does not hand over gets 501, with a reason for the operator", () => {
   const refused = (): unknown => read({ headers: connection("keep-alive,\tUPGRADE") });
   expect(refused).toThrow(proxyError("http_request_error", 501));
   expect(refused).toThrow(
@@ -62,7 +62,7 @@ test.each(["Content-Length", "transfer-encoding"])("an upgrade with %s gets 400"
   );
 });
 
-test("Java's WebSocket client sends a length of 0, which is no body", () => {
+test("a length of 0, which Java's WebSocket client sends, counts as no body", () => {
   const headers = [...connection("Upgrade"), "Content-Length", "0"];
   expect(read({ headers, upgrade: "websocket" })).toBe("websocket");
   for (const length of ["00", "0, 0", " 0"]) {

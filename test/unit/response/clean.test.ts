@@ -47,7 +47,7 @@ describe("cleanResponseHeaders", () => {
     [204, ["Content-Length", "0", "A", "1"], ["A", "1"]],
     [205, ["Content-Length", "5", "A", "1"], ["A", "1"]],
     [304, ["Content-Length", "5"], ["Content-Length", "5"]],
-  ])("drops a Content-Length that need not be true: %d %j", (status, raw, left) => {
+  ])("drops a Content-Length that may be wrong: %d %j", (status, raw, left) => {
     expect(cleanHeaders(status, raw)).toEqual(left);
   });
 
@@ -60,7 +60,7 @@ describe("cleanResponseHeaders", () => {
 
 describe("a rewrite", () => {
   test.each(["Location", "content-location", "Refresh", "set-cookie"])(
-    "is called once for a response with %s, with the request that was followed and the client's",
+    "is called once for a response with %s, with the last upstream request and the client's request",
     (name) => {
       const [request, followed] = [fakeRequest(), fakeRequest({ path: "/followed" })];
       const rewrite = vi.fn((headers: HeaderList) => void (headers[1] = "rewritten"));
@@ -72,7 +72,7 @@ describe("a rewrite", () => {
     },
   );
 
-  test("is not called for a response without such a field", () => {
+  test("is not called for a response without these fields", () => {
     const rewrite = vi.fn();
     const headers = ["Content-Type", "text/plain", "Expires", "0", "Connection", "location"];
     cleanResponse(fakeResponse({ headers }), "GET", fakeRequest(), rewrite);

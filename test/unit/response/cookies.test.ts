@@ -95,7 +95,7 @@ test("a long value of white space or quotes takes no longer than others", () => 
 });
 
 describe("fuzzed", () => {
-  test("attributes are recognized like by a regular expression of quadratic time", () => {
+  test("attributes are recognized as by an equivalent regular expression, which takes quadratic time", () => {
     const attribute = /^(;[ \t]*(domain|path)[ \t]*=[ \t]*"?)((?:.*[^ \t"])?)("?[ \t]*)$/is;
     const parts = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
     const expected = (cookie: string): string =>

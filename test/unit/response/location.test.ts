@@ -124,7 +124,7 @@ describe("base path", () => {
     expect(new URL(path, "http://shop.test/x").host).toBe("shop.test");
   });
 
-  test("URLs without a base path", () => {
+  test("URLs of a target without a base path are rewritten to their paths", () => {
     expect(locate(`${TARGET}//evil.test/a`)).toBe("/.//evil.test/a");
     expect(locate(`${TARGET}\\\\evil.test/a`)).toBe("/.//evil.test/a");
   });

@@ -31,6 +31,6 @@ test("the nearest of several similar names is chosen, also if it comes later", (
   expect(nearest("maxSocket", ["maxSecrets", "maxSockets"])).toBe("maxSockets");
 });
 
-test("without names nothing is similar", () => {
+test("without names, no name is similar", () => {
   expect(nearest("timeout", [])).toBeUndefined();
 });

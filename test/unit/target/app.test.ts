@@ -28,8 +28,8 @@ describe("isApp", () => {
   test.each<[string, unknown]>([
     ["a string", "http://a.test"],
     ["a URL", new URL("http://a.test")],
-    ["an object without one", { url: "http://a.test" }],
-    ["one whose fetch is no function", { fetch: "http://a.test" }],
+    ["an object without a fetch", { url: "http://a.test" }],
+    ["an object whose fetch is not a function", { fetch: "http://a.test" }],
     ["a function", fetch],
     ["null", null],
     ["undefined", undefined],
@@ -41,7 +41,7 @@ describe("urlOf", () => {
   test.each<[string, FetchTarget, string | URL]>([
     ["a string", { fetch, url: "https://shop.example" }, "https://shop.example"],
     ["a URL", { fetch, url }, url],
-    ["what a getter gives", Object.create({ fetch, url }) as FetchTarget, url],
+    ["the value of a getter", Object.create({ fetch, url }) as FetchTarget, url],
     ["the default where there is none", { fetch }, "http://app.invalid"],
     ["the default for a stub", createStub(), "http://app.invalid"],
     [

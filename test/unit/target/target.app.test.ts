@@ -6,7 +6,7 @@ import { TARGET } from "../../helpers/fakes.ts";
 describe("an app", () => {
   const fetch = (): Response => new Response();
 
-  test("has an authority of its own", () => {
+  test("has its own authority", () => {
     const app = { fetch };
     expect(parseTarget(app)).toEqual({
       origin: "http://app.invalid",
@@ -38,7 +38,7 @@ describe("an app", () => {
   });
 
   test.each(["ftp://a.test", "/relative", "http://a.test/#b", "http://u:p@a.test"])(
-    "refuses the url %j like a target of its own",
+    "refuses the url %j as it would refuse a target",
     (url) => {
       expect(() => parseTarget({ fetch, url })).toThrow(/^fetchway: (?:bad|a) target/);
     },

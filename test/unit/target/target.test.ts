@@ -151,11 +151,11 @@ describe("joinTarget", () => {
   );
 
   const octets = "/%ff /%c3 /%E4%BD/x /%c3%28 /100% /%zz /%2 /a%00b /... /%25%32%35";
-  test.each(octets.split(" "))("passes %j as it came", (path) => {
+  test.each(octets.split(" "))("passes %j on unchanged", (path) => {
     expect(joinTarget(parseTarget("http://u.test/v1"), path)).toBe(`/v1${path}`);
   });
 
-  test("refuses what eight decodings do not bring to rest", () => {
+  test("refuses a path that still changes after eight decodings", () => {
     const upstream = parseTarget("http://u.test/v1");
     expect(joinTarget(upstream, `/${layered("a", 8)}`)).toBe(`/v1/${layered("a", 8)}`);
     expect(() => joinTarget(upstream, `/${layered("a", 9)}`)).toThrow(refused);

@@ -1,5 +1,5 @@
 /** The order in which requests of several addresses get places. */
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { AddressQueue } from "../../../src/transport/addressqueue.ts";
 import type {
   Account,
@@ -9,9 +9,12 @@ import type {
   Places,
   Waiting,
 } from "../../../src/transport/claim.ts";
-import { until } from "../../helpers/wait.ts";
 
-/** A request such as `a1`, whose first letter is the address of its client; that of `?` is not known. */
+// A queue in which requests wait starts its timer again and again, also during the tests that follow in the same process.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
+afterEach(() => void vi.useRealTimers());
+
+/** A request such as `a1`, whose first letter is the address of its client; `?` is an unknown address. */
 class Item implements Waiting, Holder {
   place: Place | undefined;
   account: Account | undefined;
@@ -54,7 +57,7 @@ class Bound implements Places {
     return items;
   }
 
-  /** Ends a request that runs; the next one gets its place. Returns the name of that one. */
+  /** Ends a running request, so that the next one gets its place. Returns the name of the next one. */
   end(name: string): string | undefined {
     const at = this.running.findIndex((each) => each.name === name);
     const [ended] = this.running.splice(at, 1);
@@ -67,7 +70,10 @@ class Bound implements Places {
     return next.name;
   }
 
-  /** Ends each request that runs, the oldest first, until none waits. Returns the names in the order of their places. */
+  /**
+   * Ends each running request, the oldest first, until no request waits. Returns the names in the order in which they got
+   * places.
+   */
   drain(): string {
     const names: (string | undefined)[] = [];
     while (this.queue.length > 0) names.push(this.end(this.running[0]?.name ?? ""));
@@ -105,19 +111,19 @@ describe("turns", () => {
     expect([bound.end("a3"), bound.end("b1")]).toEqual(["a5", "b3"]);
   });
 
-  test("an address with no more than its share is not kept waiting by new ones", () => {
+  test("an address with no more than its share is not delayed by new addresses", () => {
     const bound = new Bound("a1 b1");
     bound.add("a2 c1 d1 e1");
     expect(bound.end("b1")).toBe("a2");
   });
 
-  test("the address with more than its share is served when no other one waits", () => {
+  test("an address with more than its share is served when no other address waits", () => {
     const bound = new Bound("a1 a2 a3");
     bound.add("a4 b1");
     expect([bound.end("a1"), bound.end("a2")]).toEqual(["b1", "a4"]);
   });
 
-  test("all clients whose address is not known are one address", () => {
+  test("all clients with unknown addresses count as one address", () => {
     const bound = new Bound("a1");
     bound.add("?1 ?2 b1");
     expect(bound.drain()).toBe("?1 b1 ?2");
@@ -132,7 +138,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("a2 b1");
   });
 
-  test("inOrder returns all, those that come next first, while they are removed", () => {
+  test("inOrder returns all requests in the order of their turns, also if each is removed meanwhile", () => {
     const bound = new Bound("a1 a2 a3");
     bound.add("a4 b1 c1 b2");
     const names: string[] = [];
@@ -146,7 +152,7 @@ describe("turns", () => {
 });
 
 describe("counting", () => {
-  test("begins when a second address waits, and ends when none has waited for a while", async () => {
+  test("begins when a second address waits, and ends after no request has waited for a while", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3");
     expect(bound.running.map(({ account }) => account)).toEqual([undefined, undefined]);
@@ -154,14 +160,15 @@ describe("counting", () => {
     expect(bound.running[0]?.account?.running).toBe(2);
     bound.drain();
     expect(bound.queue.isCounting).toBe(true);
-    await until(() => !bound.queue.isCounting, "the end of the counting");
-    // The accounts of the past are not counted any more.
+    vi.advanceTimersByTime(2_000);
+    expect(bound.queue.isCounting).toBe(false);
+    // Accounts from the earlier counting do not count any more.
     bound.add("a4 b2");
     expect(bound.running[0]?.account?.running).toBe(1);
     expect(bound.drain()).toBe("a4 b2");
   });
 
-  test("a request that is counted twice has one place", () => {
+  test("gives a request that is started twice only one place", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3 b1");
     bound.queue.start(bound.running[0] as Item);
@@ -174,11 +181,11 @@ describe("a full queue", () => {
     ["a1 a2 a3 b1", "b2", "a3"],
     ["a1 a2 a3 b1", "c1", "a3"],
     ["a1 b1 b2 b3 a2", "c1", "b3"],
-    // Nobody is better off.
+    // Refusing a waiting request instead would not make the shares fairer.
     ["a1 a2 b1", "b2", undefined],
     ["a1 b1 c1", "d1", undefined],
     ["a1 a2 a3 b1", "a4", undefined],
-  ])("of %s: for %s, %s has to leave", (waiting, newcomer, leaving) => {
+  ])("of %s makes room for %s by refusing %s", (waiting, newcomer, leaving) => {
     const bound = new Bound("c9");
     bound.add(waiting);
     expect(bound.queue.findSurplus(new Item(newcomer))?.name).toBe(leaving);

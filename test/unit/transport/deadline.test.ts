@@ -1,4 +1,4 @@
-/** Deadlines of this process for its peers, while the event loop is blocked. */
+/** Deadlines for peers of this process, while its event loop is blocked. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -45,7 +45,7 @@ test.each([
     "several upstreams",
     () => balance([origin(), origin().replace("127.0.0.1", "localhost")], { policy: "first" }),
   ],
-])("a response that came while the event loop was blocked is in time: %s", async (_, target) => {
+])("a response that arrives while the event loop is blocked is in time: %s", async (_, target) => {
   blocked = 600;
   const proxy = createProxy({ target: target(), attemptTimeout: 500 });
   proxies.push(proxy);
@@ -69,7 +69,7 @@ test("a timeout passes although each turn of the event loop is long", async () =
   expect([response.status, turns < 100]).toEqual([504, true]);
 });
 
-test("a deadline that is cleared does not pass, also in the turn that it leaves for reads", async () => {
+test("a deadline does not pass if it is cleared, even during its extra turn for pending reads", async () => {
   let passed = 0;
   const pass = (): void => void passed++;
   const early = new Deadline(5, pass);

@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers());
 const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
-describe("one more attempt", () => {
+describe("the scope of a further attempt", () => {
   test("has the remaining time", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(700);
@@ -20,7 +20,7 @@ describe("one more attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("the timer runs while a response is cancelled, and a chunk of the request restarts it", () => {
+  test("has a running timer while a response is cancelled, which a chunk of the request restarts", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(500);
     scope.touch();
@@ -34,7 +34,7 @@ describe("one more attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("listens at once, also to a client whose listener is added later", () => {
+  test("listens to the client immediately, also if its listener is otherwise added later", () => {
     const { client, scope } = startScope();
     client.listenAfter = 500;
     scope.end();
@@ -45,7 +45,7 @@ describe("one more attempt", () => {
     expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
   });
 
-  test("without a timeout there is no timer", () => {
+  test("has no timer without a timeout", () => {
     const { scope } = startScope(0, 0);
     scope.end();
     scope.again();
@@ -66,7 +66,7 @@ describe("one more attempt", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("ends the scope before it, which keeps no timer and no listener", () => {
+  test("ends the previous scope, which keeps no timer and no listener", () => {
     const { client, scope, fail } = startScope(1_000);
     const next = scope.again();
     expect(client.listeners.size).toBe(1);
@@ -76,7 +76,7 @@ describe("one more attempt", () => {
     vi.advanceTimersByTime(2_000);
     expect(client.listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
-    // Only the attempt was aborted that was still running.
+    // Only the attempt that was still running was aborted.
     expect(fail).toHaveBeenCalledOnce();
     expect(scope.error).toBeUndefined();
   });
@@ -88,7 +88,7 @@ describe("one more attempt", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("a wait ends by itself or with the exchange", async () => {
+  test("waits for a promise, unless the exchange is aborted", async () => {
     const { scope } = startScope(1_000);
     expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
     await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");

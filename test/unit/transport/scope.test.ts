@@ -4,7 +4,12 @@ import { ProxyError } from "../../../src/error.ts";
 import { FakeClient, proxyError, startScope } from "../../helpers/fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  // Remove a spy on the fake `setTimeout` first: after this file, Vitest would put the fake back, for all files that follow in
+  // the same process.
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
 
 const readTimeout = proxyError("connection_read_timeout", 504);
 const headTimeout = proxyError("http_response_timeout", 504);
@@ -79,7 +84,7 @@ describe("in the response body", () => {
   });
 });
 
-describe("what aborts it", () => {
+describe("an exchange is aborted by", () => {
   test("the client", () => {
     const { client, scope, fail } = startScope();
     client.leave();
@@ -110,7 +115,7 @@ describe("what aborts it", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("the first reason counts", () => {
+  test("the first of several reasons", () => {
     const { client, scope, fail } = startScope();
     const first = new ProxyError("dns_error");
     scope.abort(first);

@@ -1,4 +1,4 @@
-/** Which requests are ended because their clients are slower than `minRate`. */
+/** Requests are ended if their clients are slower than `minRate` while others wait. */
 import { describe, expect, test } from "vitest";
 import { PassSink } from "../../../src/body/pass.ts";
 import type { Sink } from "../../../src/body/source.ts";
@@ -6,7 +6,7 @@ import type { ProxyError } from "../../../src/error.ts";
 import { Account, type Claim, type Holder } from "../../../src/transport/claim.ts";
 import { countTaken, SlowClients } from "../../../src/transport/slowclients.ts";
 
-/** A request, and the bytes that its client has moved; undefined while it does not wait for the client. */
+/** A request, and the bytes that its client has transferred; undefined while the request does not wait for the client. */
 class Running implements Claim, Holder {
   clientBytes: number | undefined = 0;
   error: ProxyError | undefined;
@@ -28,7 +28,10 @@ class Running implements Claim, Holder {
   }
 }
 
-/** Some requests of one address, which are looked at once a second, with 240 bytes a second and 5 s. */
+/**
+ * Some requests of one address, which are checked each second, with a minimum of 240 bytes a second and a grace period of 5
+ * s.
+ */
 class Scene {
   readonly greedy: Account = new Account("a");
   readonly requests: Running[];
@@ -41,7 +44,10 @@ class Scene {
     this.requests = Array.from({ length: count }, () => new Running(this.greedy));
   }
 
-  /** Looks this often; before each look, the clients move so many bytes. Returns how many requests are ended by then. */
+  /**
+   * Checks the requests this many times; before each check, the clients transfer the given number of bytes. Returns how
+   * many requests have been ended.
+   */
   look(times: number, bytes = 0): number {
     for (let i = 0; i < times; i++) {
       for (const request of this.requests) {
@@ -53,7 +59,7 @@ class Scene {
   }
 }
 
-test("a client that moves nothing is ended after the grace period", () => {
+test("a request whose client transfers nothing is ended after the grace period", () => {
   const scene = new Scene(3);
   expect(scene.look(5)).toBe(0);
   expect(scene.look(1)).toBe(1);
@@ -63,15 +69,15 @@ test("a client that moves nothing is ended after the grace period", () => {
 });
 
 test.each([
-  ["at the rate", 240, 0],
-  ["above it", 10_000, 0],
-  ["a little below it, after a long time", 239, 0],
-  ["far below it", 20, 1],
-])("a client that is %s", (_, bytes, ended) => {
+  ["of minRate is kept", 240, 0],
+  ["above minRate is kept", 10_000, 0],
+  ["a little below minRate is kept for a long time", 239, 0],
+  ["far below minRate is ended", 20, 1],
+])("a client with a rate %s", (_, bytes, ended) => {
   expect(new Scene(3).look(8, bytes)).toBe(ended);
 });
 
-test("what a client moves above the rate is not kept for later", () => {
+test("bytes that a client transfers above the rate are not credited for later", () => {
   const scene = new Scene(3);
   scene.look(3, 1_000_000);
   expect(scene.look(4)).toBe(0);
@@ -94,7 +100,7 @@ test("an address keeps its share, however slow its clients are", () => {
   expect(scene.look(100)).toBe(2);
 });
 
-test("no more requests are ended at once than others wait", () => {
+test("one check ends no more requests than wait from other addresses", () => {
   const scene = new Scene(10);
   scene.others = 3;
   expect(scene.look(6)).toBe(3);
@@ -102,7 +108,7 @@ test("no more requests are ended at once than others wait", () => {
   expect(scene.look(20)).toBe(3);
 });
 
-test("an address alone keeps all places", () => {
+test("an address keeps all places if no other one waits", () => {
   const scene = new Scene(10);
   scene.others = 0;
   expect(scene.look(100)).toBe(0);
@@ -117,7 +123,7 @@ test("time in which only requests of the same address wait does not count", () =
   expect(scene.look(1)).toBe(1);
 });
 
-test("the time begins anew when nothing has waited", () => {
+test("the grace period starts again after a time in which nothing waited", () => {
   const scene = new Scene(3);
   scene.look(5);
   scene.slow.forget();
@@ -135,9 +141,9 @@ describe("countTaken", () => {
   test.each<[string, object | undefined, number | undefined]>([
     ["a sink that has room", undefined, undefined],
     ["a sink that knows only whole chunks", sink, 1000],
-    ["a sink that knows what is unsent", { ...sink, unsent: 300 }, 700],
+    ["a sink that knows the unsent bytes", { ...sink, unsent: 300 }, 700],
     ["a sink behind another", new PassSink({ ...sink, unsent: 300 }), 700],
-    ["a stream that nobody has read", new PassSink({ ...sink, isUnread: true }), undefined],
+    ["an unread stream", new PassSink({ ...sink, isUnread: true }), undefined],
   ])("%s", (_, reader, taken) => {
     expect(countTaken(reader, 1000)).toBe(taken);
   });

@@ -48,22 +48,22 @@ function fail(target: Balancer, address: TargetAddress, times = 1): void {
 const statesOf = (target: Balancer): string[] => target.states().map(({ state }) => state);
 
 describe("an upstream", () => {
-  test("that is ejected is told once, and once again when it returns", async () => {
-    const told: string[] = [];
+  test("that is ejected is reported once, and once again when it returns", async () => {
+    const changes: string[] = [];
     const onStateChange = ({ name, state, previous, reason }: StateChange): void =>
-      void told.push(`${name} ${previous} → ${state}: ${reason}`);
+      void changes.push(`${name} ${previous} → ${state}: ${reason}`);
     const { clock, target } = setUp(2, { onStateChange });
     fail(target, "http://a.test", 20);
-    await until(() => told.length > 0, "the ejection");
-    expect(told).toEqual(["http://a.test up → ejected: 5 failures in a row"]);
+    await until(() => changes.length > 0, "the ejection");
+    expect(changes).toEqual(["http://a.test up → ejected: 5 failures in a row"]);
     clock.now = 30_001;
     expect(pick(target)).toBe("http://a.test");
     await Promise.resolve();
-    expect(told).toHaveLength(1);
+    expect(changes).toHaveLength(1);
     const answer = { status: 200, error: undefined, latency: 1, isOver: false };
     target.report({ target: "http://a.test", ...answer });
-    await until(() => told.length > 1, "the return");
-    expect(told.slice(1)).toEqual(["http://a.test ejected → up: a request succeeded"]);
+    await until(() => changes.length > 1, "the return");
+    expect(changes.slice(1)).toEqual(["http://a.test ejected → up: a request succeeded"]);
   });
 
   test("returns after an ejection although a tunnel is still open", () => {
@@ -80,7 +80,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("has one failure for a request that fails twice, and none for a client that leaves", () => {
+  test("has one failure for a request that fails twice, and none for a client that disconnects", () => {
     const { target } = setUp(1);
     const count = (): object => {
       const [{ requests, failures } = { requests: 0, failures: 0 }] = target.states();
@@ -100,14 +100,14 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 3, failures: 2 });
     report(undefined, new ProxyError("http_request_error", { status: 499 }), true);
     expect(count()).toEqual({ requests: 4, failures: 2 });
-    // A place that is given back was not used.
+    // A place that was given back does not count as a request.
     const released = new ProxyError("http_request_error", { status: 499 });
     const unused = { status: undefined, error: released, latency: 0, isOver: true, isSent: false };
     target.report({ target: "http://a.test", ...unused });
     expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
-  test("is tried again if the client of the probe has left", () => {
+  test("that is half-open gets another probe if the client of the first one has disconnected", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -140,10 +140,10 @@ describe("an upstream", () => {
   });
 
   test.each([
-    ["whose client leaves", new ProxyError("http_request_error", { status: 499 })],
+    ["whose client disconnects", new ProxyError("http_request_error", { status: 499 })],
     ["that fails", REFUSED],
     ["that succeeds", undefined],
-  ])("that is half-open is not judged by a request from before %s", (_, error) => {
+  ])("that is half-open is not affected by a request from before %s", (_, error) => {
     const { clock, target } = setUp(2);
     const old = { ...GET };
     expect(pick(target, old)).toBe("http://a.test");
@@ -178,7 +178,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("is not ejected if the only other one is being removed", () => {
+  test("is not ejected if the only other upstream is being removed", () => {
     const { target } = setUp(2);
     expect(pick(target)).toBe("http://a.test");
     void target.remove("http://a.test");
@@ -186,7 +186,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["draining", "up"]);
   });
 
-  test("that is ejected gets the requests if the others are removed", async () => {
+  test("that is ejected gets the requests if all others are removed", async () => {
     const { target } = setUp(2);
     fail(target, "http://a.test", 5);
     await target.remove("http://b.test");
@@ -207,7 +207,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["up", "starting"]);
   });
 
-  test("that all others are removed from leaves none: requests get none, and one can be added", async () => {
+  test("can be added after the last one is removed, when requests get no upstream", async () => {
     const { target } = setUp(1);
     await target.remove("http://a.test");
     expect(pick(target)).toBeUndefined();
@@ -237,7 +237,7 @@ describe("consistent hashing", () => {
     expect(shares["http://b.test"]).toBeGreaterThan(800);
   });
 
-  test("keys stay while half of the upstreams are ejected", () => {
+  test("most keys keep their upstream while half of the upstreams are ejected", () => {
     const { target } = setUp(4, { policy: consistentHash(byUri) });
     fail(target, "http://a.test", 5);
     fail(target, "http://b.test", 5);
@@ -248,7 +248,7 @@ describe("consistent hashing", () => {
     expect(moved).toBeLessThan(20);
   });
 
-  test("whatever key a client chooses, it gets one of the upstreams, and bounded load", () => {
+  test("any key of a client leads to one of the upstreams, with bounded load", () => {
     const { target } = setUp(4, { policy: consistentHash(byHeader("x-user")) });
     const names = new Set(target.states().map(({ name }) => name));
     const keys = ["", "__proto__", "constructor", "http://evil.test", "\u0000", "ÿ", "-1", "1e9"];
@@ -266,7 +266,7 @@ describe("consistent hashing", () => {
   test("one policy may serve several targets", () => {
     const policy = consistentHash(byUri);
     const [one, three] = [setUp(1, { policy }).target, setUp(3, { policy }).target];
-    // As many changes as the other one has had.
+    // It has had as many changes as the other one.
     while (one.version < three.version) one.setWeight("http://a.test", 1);
     const alone = setUp(3, { policy: consistentHash(byUri) }).target;
     for (let n = 0; n < 100; n++) {
@@ -280,7 +280,7 @@ describe("consistent hashing", () => {
     expect(() => consistentHash(byUri, options)).toThrow("did you mean `sticky`?");
   });
 
-  test("by header and cookie", () => {
+  test("uses a header field or a cookie as the key", () => {
     expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
     const headers = ["Cookie", "a=1; session=x=y; b=2"];
     expect(byCookie("session")({ ...GET, headers })).toBe("x=y");
@@ -380,7 +380,7 @@ describe("options", () => {
     expect(call).toThrow(message);
   });
 
-  test("good ones are accepted", () => {
+  test("with good values are accepted", () => {
     const options: BalanceOptions = {
       policy: { pick: ([each]) => each as never },
       outliers: { consecutiveFailures: Infinity, maxEjected: 0 },

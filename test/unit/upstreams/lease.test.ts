@@ -1,4 +1,4 @@
-/** Which requests count at the upstream that was picked for them: those that are sent there. */
+/** Only requests that are sent to the picked upstream count there. */
 import { expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions } from "#fetchway";
 import { type Interceptor, parseTarget } from "#fetchway/transport";
@@ -6,7 +6,10 @@ import { balance } from "#fetchway/upstreams";
 
 type Options = Partial<CreateProxyOptions>;
 
-/** Sends one request to two upstreams; returns where requests went, and what the upstreams have counted. */
+/**
+ * Sends one request to a target of two upstreams; returns the URLs of all requests, and the number that the upstreams have
+ * counted.
+ */
 async function send(options: Options, answer = () => new Response()): Promise<[string[], number]> {
   const urls: string[] = [];
   const target = balance(["http://a.test", "http://b.test"]);
@@ -21,18 +24,18 @@ async function send(options: Options, answer = () => new Response()): Promise<[s
   return [urls, states.reduce((sum, { requests }) => sum + requests, 0)];
 }
 
-test("a request counts once", async () => {
+test("a request counts once at its upstream", async () => {
   const [urls, requests] = await send({});
   expect([urls.length, requests]).toEqual([1, 1]);
 });
 
-test("a request that an interceptor sends to another upstream does not count", async () => {
+test("a request that an interceptor sends to another upstream does not count at the picked one", async () => {
   const elsewhere: Interceptor = (next) => (request, scope) =>
     next({ ...request, upstream: parseTarget("http://c.test") }, scope);
   expect(await send({ interceptors: { request: [elsewhere] } })).toEqual([["http://c.test/x"], 0]);
 });
 
-test("a request that an interceptor sends twice counts twice, also after it was sent elsewhere", async () => {
+test("a request that an interceptor sends twice counts twice, and once if the first time was elsewhere", async () => {
   const twice: Interceptor = (next) => async (request, scope) => {
     (await next(request, scope)).body?.cancel();
     return next(request, scope.again());
@@ -50,7 +53,7 @@ test("a request that an interceptor sends twice counts twice, also after it was 
   expect(counted).toBe(1);
 });
 
-test("a second request counts although the first one went on to another upstream", async () => {
+test("a second request of an interceptor counts, although the first one was sent again to another upstream", async () => {
   const twice: Interceptor = (next) => async (request, scope) => {
     (await next(request, scope)).body?.cancel();
     return next(request, scope.again());
@@ -63,7 +66,7 @@ test("a second request counts although the first one went on to another upstream
   expect([urls.length, requests]).toEqual([3, 3]);
 });
 
-test("where a redirect leads is not picked, and does not count", async () => {
+test("a followed redirect picks no upstream, and does not count", async () => {
   const answers = [
     new Response(null, { status: 302, headers: { location: "/y" } }),
     new Response("y"),

@@ -1,4 +1,7 @@
-/** Many upstreams cost as little as few: counted, because times differ from machine to machine. */
+/**
+ * The cost of a pick does not grow with the number of upstreams. It is counted, because times differ from machine to
+ * machine.
+ */
 import { expect, test } from "vitest";
 import { byUri, consistentHash } from "../../../src/upstreams/consistenthash.ts";
 import { POLICIES } from "../../../src/upstreams/balanceoptions.ts";
@@ -8,7 +11,7 @@ import { type Group, type Member, type Policy, realChance } from "../../../src/u
 const COUNT = 2_000;
 const PICKS = 500;
 
-/** Upstreams of three weights that count how often a policy looks at one of them. */
+/** Upstreams of three weights that count how often a policy reads one of them. */
 function makeGroup(): { group: Group; looks: () => number } {
   let looks = 0;
   const members = Array.from({ length: COUNT }, (_, i): Member => ({
@@ -33,21 +36,21 @@ const policies: readonly (readonly [string, () => Policy])[] = [
   ["consistentHash, sticky", () => consistentHash(byUri, { sticky: true })],
 ];
 
-test.each(policies)("%s looks at few of many upstreams", (_, make) => {
+test.each(policies)("%s reads few of many upstreams", (_, make) => {
   const { group, looks } = makeGroup();
   const policy = make();
   const pick = (i: number): Member => {
     const request = { method: "GET", path: `/${i}`, headers: [], clientAddress: `192.0.2.${i}` };
     return policy.pick(group.members, request, group);
   };
-  // The first pick may compute what all have in common.
+  // The first pick may compute values that all picks share.
   pick(0);
   const before = looks();
   for (let i = 1; i <= PICKS; i++) pick(i);
   expect((looks() - before) / PICKS).toBeLessThan(40);
 });
 
-test("an attempt elsewhere asks the policy again instead of making a list without what was tried", () => {
+test("an attempt at another upstream asks the policy again instead of making a list without the tried ones", () => {
   const lists = new Set<readonly Member[]>();
   let turn = 0;
   const policy: Policy = {

@@ -34,7 +34,7 @@ class Pair {
 test.each([
   ["without requests", 1],
   ["with requests all the time", 100],
-])("each interval after the return takes one ejection from the record, %s", (_, sweeps) => {
+])("each interval after the return reduces the number of ejections by one, %s", (_, sweeps) => {
   const pair = new Pair();
   for (const time of [30_000, 60_000, 90_000, 120_000]) expect(pair.eject()).toBe(time);
   const { now } = pair;

@@ -1,8 +1,8 @@
-/** The cookies of a request. */
+/** Reading and removing the cookies of a request. */
 import { expect, test } from "vitest";
 import { cutCookies, readCookies } from "../../../src/upstreams/requestcookies.ts";
 
-test("are read from every field, in order, whatever stands around them", () => {
+test("cookies are read from every field, in order, with any white space around them", () => {
   const headers = [
     "Cookie",
     "a=1; b=2;a=3",
@@ -26,7 +26,7 @@ test.each([
   ["r=1; a=1; r=2;r=3", "a=1"],
   ["a=1; r=keep; xr=1; rx=1", "a=1; r=keep; xr=1; rx=1"],
   ["r; ;a=1 ", "r; ;a=1 "],
-])("%j without the cookie is %j", (cookie, left) => {
+])("%j without the cookie r is %j", (cookie, left) => {
   const headers = ["x-a", "r=1", "Cookie", cookie, "x-b", "2"];
   cutCookies(headers, "r", (value) => value !== "keep");
   const kept = left === undefined ? [] : ["Cookie", left];

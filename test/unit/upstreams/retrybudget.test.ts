@@ -33,7 +33,7 @@ test.each([
   expect(drain(budget)).toBe(left);
 });
 
-test("the credit of many requests in a row is that of their time", () => {
+test("the credit of requests at a steady rate does not grow beyond that of ten seconds", () => {
   const { clock, budget } = setUp({ ratio: 0.1 });
   for (let i = 0; i < 10_000; i++) {
     clock.now++;
@@ -43,7 +43,7 @@ test("the credit of many requests in a row is that of their time", () => {
   expect(drain(budget)).toBe(632);
 });
 
-test("the reserve of each second does not add up", () => {
+test("the reserve of unused seconds does not accumulate", () => {
   const { clock, budget } = setUp({ perSecond: 10 });
   expect(drain(budget)).toBe(10);
   clock.now += 500;

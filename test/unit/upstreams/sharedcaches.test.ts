@@ -31,6 +31,6 @@ test.each<[ReturnType<typeof mayShare>, HeaderList]>([
   ["as-it-says", ["cache-control", "private", "CDN-Cache-Control", "max-age=60"]],
   ["as-it-says", ["surrogate-control", "max-age=60", "cache-control", "no-store"]],
   ["never", ["cdn-cache-control", "no-store", "cache-control", "private"]],
-])("%s: %j", (answer, headers) => {
+])("mayShare returns %s for %j", (answer, headers) => {
   expect(mayShare(headers)).toBe(answer);
 });

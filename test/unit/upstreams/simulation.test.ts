@@ -25,7 +25,7 @@ function seeded(seed: number): () => number {
 interface Upstream {
   /** Milliseconds until a response. */
   latency: number;
-  /** Whether it fails. */
+  /** Whether the request fails. */
   isBad: boolean;
   requests: number;
   peak: number;
@@ -42,7 +42,7 @@ class World {
   readonly balancer: Balancer;
   failures = 0;
   refused = 0;
-  /** What happens later, by time: a ring of milliseconds. */
+  /** The pending events, by time: a ring of milliseconds. */
   readonly #later: Map<number, (() => void)[]> = new Map();
 
   constructor(count: number, options: BalanceOptions, seed = 1) {
@@ -63,7 +63,7 @@ class World {
     return [...this.upstreams.values()][index] as Upstream;
   }
 
-  /** Lets time pass, with so many requests in each millisecond. */
+  /** Lets time pass, with the given number of requests in each millisecond. */
   run(milliseconds: number, perMillisecond: number, pathOf = (n: number): string => `/${n}`): void {
     for (const end = this.time + milliseconds; this.time < end; this.time++) {
       for (const task of this.#later.get(this.time) ?? []) task();
@@ -161,7 +161,7 @@ test("least_conn and peak_ewma follow weights", () => {
   }
 });
 
-test("peak_ewma leaves a slow upstream", () => {
+test("peak_ewma avoids a slow upstream", () => {
   const world = new World(10, { policy: "peak_ewma" });
   world.run(1_000, 2);
   world.at(0).latency = 1_000;
@@ -174,7 +174,7 @@ test.each([
   ["least_conn", 0.02],
   ["peak_ewma", 0.002],
 ] as const)(
-  "%s gives one upstream of three that needs 2 s at most a share of %d",
+  "%s gives a slow upstream of three, which needs 2 s, a share of at most %d",
   (policy, most) => {
     const world = new World(3, { policy });
     world.run(1_000, 1);
@@ -184,7 +184,7 @@ test.each([
     world.run(20_000, 1);
     const share = (slow.requests - before) / 20_000;
     expect(share).toBeLessThan(most);
-    // It is tried again from time to time, and gets its share when it is fast again.
+    // The upstream is tried again from time to time, and gets its share when it is fast again.
     slow.latency = 10;
     world.run(60_000, 1);
     const late = slow.requests;
@@ -266,7 +266,7 @@ describe("consistent hashing", () => {
   });
 });
 
-test("five of the upstreams have a success rate far below the others' and are ejected", () => {
+test("upstreams with a success rate far below the others' are ejected", () => {
   const world = new World(20, { policy: "round_robin", outliers: { consecutiveFailures: 1_000 } });
   const random = seeded(7);
   const slow = world.at(3);
@@ -292,7 +292,7 @@ test("retries are limited to a fifth of the requests, and ten a second", () => {
   expect(allowed).toBeLessThan(240);
 });
 
-test("the same seed gives the same result", () => {
+test("the simulation gives the same result with the same seed", () => {
   const [one, other] = [1, 1].map((seed) => {
     const world = new World(50, {}, seed);
     world.run(1_000, 5);

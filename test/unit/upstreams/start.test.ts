@@ -1,4 +1,4 @@
-/** When a target that stands for several upstreams is started and closed. */
+/** When a target of several upstreams is started and closed. */
 import { expect, test } from "vitest";
 import { createProxy, proxyFetch } from "../../../runtimes/node.ts";
 import type { Transport } from "../../../src/transport/port.ts";

@@ -35,7 +35,7 @@ class Recorder implements FrameHandler {
   }
 }
 
-/** A frame of a server: not masked. */
+/** A frame of a server, which is not masked. */
 function frame(first: number, payload: Uint8Array | string | number[]): Uint8Array {
   const bytes =
     typeof payload === "string" ? new TextEncoder().encode(payload) : Uint8Array.from(payload);
@@ -66,7 +66,7 @@ function read(chunks: Uint8Array[], maxMessage = 1 << 20): Event[] {
   return recorder.events;
 }
 
-/** Reads frames as ws does at the side of a client. */
+/** Reads frames with ws, as a client does. */
 async function readByWs(chunks: Uint8Array[], maxPayload: number): Promise<Event[]> {
   const events: Event[] = [];
   const options = { isServer: false, maxPayload, extensions: {}, allowSynchronousEvents: true };
@@ -116,7 +116,7 @@ describe("reading", () => {
     },
   );
 
-  test("control frames between fragments are read at once", () => {
+  test("control frames between fragments are read immediately", () => {
     rfc("6455-5.4-fragments");
     const frames = [
       frame(Opcode.text, "a"),
@@ -132,7 +132,7 @@ describe("reading", () => {
     ]);
   });
 
-  test("a character may be cut by fragments", () => {
+  test("a character may be split between fragments", () => {
     const [first, second] = [frame(Opcode.text, [0xc3]), frame(FIN, [0xa4])];
     expect(read([first, second])).toEqual([["message", "ä"]]);
   });
@@ -141,7 +141,7 @@ describe("reading", () => {
     expect(read([frame(FIN | Opcode.text, "\ufeffa")])).toEqual([["message", "\ufeffa"]]);
   });
 
-  test("chunks may be cut anywhere", () => {
+  test("bytes may be split into chunks anywhere", () => {
     const message = fc.record({
       isText: fc.boolean(),
       fragments: fc.array(fc.string({ unit: "grapheme", maxLength: 200 }), {
@@ -187,7 +187,7 @@ describe("reading", () => {
     expect(recorder.events).toEqual([["message", `${"a".repeat(300_000)}b`]]);
   });
 
-  test("a length that is announced takes no memory before its bytes arrive", () => {
+  test("an announced length takes no memory before its bytes arrive", () => {
     // The head of a message of 16 MiB, and its first byte.
     const head = Uint8Array.of(FIN | Opcode.binary, 127, 0, 0, 0, 0, 1, 0, 0, 0, 1);
     const before = process.memoryUsage().arrayBuffers;
@@ -205,7 +205,7 @@ describe("reading", () => {
         ...[999, 1000, 1005, 1014, 3000, 5000].map((code) => [code >> 8, code & 255]),
       ),
     );
-    // Well-formed in most cases, so that a later frame is read at all.
+    // Most frames are well-formed, because reading stops at a malformed one.
     const first = fc.oneof(
       {
         weight: 20,
@@ -227,7 +227,7 @@ describe("reading", () => {
     await fc.assert(check, { numRuns: 500 });
   });
 
-  test("the memory of a chunk is not kept", () => {
+  test("a message does not keep the memory of its chunk", () => {
     const recorder = new Recorder();
     const reader = new FrameReader(recorder, 100);
     const all = frame(FIN | Opcode.text, "hello");
@@ -330,7 +330,7 @@ describe("writing", () => {
     expect(payload[1] ?? 1).toBe(1);
   });
 
-  test("each frame has an unpredictable mask of its own", () => {
+  test("each frame has its own unpredictable mask", () => {
     rfc("6455-5.3-fresh-mask");
     const random = vi.spyOn(crypto, "getRandomValues");
     const masks = Array.from({ length: 20 }, () =>

@@ -36,7 +36,7 @@ describe("a client's handshake", () => {
     expect(asksForWebSocket(headers)).toBe(asks);
   });
 
-  test("gets a key of the proxy's, and loses its extensions", () => {
+  test("gets a key from the proxy, and loses its extensions", () => {
     rfc("6455-4.1-key", "6455-5.4-intermediary-fragments", "6455-9.1-extensions");
     const headers = [
       "Sec-WebSocket-Key",
@@ -59,7 +59,7 @@ describe("a client's handshake", () => {
   });
 
   test.each(["x", `${KEY}, ${KEY}`, "dGhlIHNhbXBsZSBub25jZR==", "", "dGhlIHNhbXBsZSBub25jZQ"])(
-    "keeps a key that is none, for the upstream to refuse: %j",
+    "keeps an invalid key, so that the upstream refuses it: %j",
     (bad) => {
       const headers = ["Sec-WebSocket-Key", bad];
       takeOverHandshake(headers);
@@ -67,7 +67,7 @@ describe("a client's handshake", () => {
     },
   );
 
-  test("every key of the proxy's is a valid one", () => {
+  test("every key from the proxy is valid", () => {
     for (let i = 0; i < 100; i++) expect(isKey(createKey())).toBe(true);
   });
 });
@@ -76,7 +76,7 @@ describe("the upstream's 101", () => {
   const asked = ["sec-websocket-key", KEY];
   const refused = { code: "http_protocol_error", status: 502 };
 
-  test("answers the key of the proxy's handshake", async () => {
+  test("must answer the key of the proxy's handshake", async () => {
     rfc("6455-4.1-checked");
     const answer = ["Sec-WebSocket-Accept", await acceptOf(KEY)];
     await expect(checkAnswer(answer, asked)).resolves.toBeUndefined();
@@ -112,7 +112,7 @@ describe("the upstream's 101", () => {
     await expect(checkAnswer(answer, asked)).rejects.toMatchObject(refused);
   });
 
-  test("reaches the client without what the server writes itself", () => {
+  test("reaches the client without the fields that the server itself writes", () => {
     const answer = ["Sec-WebSocket-Accept", "x", "Sec-WebSocket-Protocol", "a", "Set-Cookie", "b"];
     expect([...toAnswerHeaders(answer)]).toEqual([
       ["sec-websocket-protocol", "a"],

@@ -6,13 +6,13 @@ import { FrameReader } from "../../../src/websocket/frames.ts";
 import { type ClientSocket, Relay, relayLimits } from "../../../src/websocket/relay.ts";
 import { rfc } from "../../conformance/rfc.ts";
 
-/** A frame of the upstream's, which is not masked. */
+/** A frame of the upstream, which is not masked. */
 function frame(opcode: number, payload: string | number[]): Uint8Array {
   const bytes = typeof payload === "string" ? new TextEncoder().encode(payload) : payload;
   return Uint8Array.from([0x80 | opcode, bytes.length, ...bytes]);
 }
 
-/** Takes the mask off a frame, and reads it as the upstream would. */
+/** Unmasks a frame, and reads it as the upstream would. */
 function readMasked(bytes: Uint8Array): unknown[] {
   const size = (bytes[1] as number) & 0x7f;
   const at = size < 126 ? 2 : size === 126 ? 4 : 10;
@@ -102,7 +102,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Ends a relay whose client is gone, so that no timer is left. */
+/** Ends a relay whose client has disconnected, so that no timer is left. */
 function close(): void {
   tunnel.handler?.onClose();
 }
@@ -117,7 +117,7 @@ describe("messages", () => {
     expect(client.calls).toEqual(["hi", [3, 4]]);
   });
 
-  test("a ping of the upstream is answered here", () => {
+  test("a ping of the upstream is answered by the proxy", () => {
     rfc("6455-5.5.2-pong");
     tunnel.handler?.onData(frame(9, [7]));
     expect(tunnel.calls).toEqual(["pong", [7]]);
@@ -126,7 +126,7 @@ describe("messages", () => {
 });
 
 describe("when the proxy is closed", () => {
-  test("the client is told that the proxy goes away (RFC 6455 §7.4.1)", () => {
+  test("the client gets code 1001: the proxy goes away (RFC 6455 §7.4.1)", () => {
     tunnel.handler?.onClose(poolClosed());
     expect(client.calls).toEqual(["close", 1001, ""]);
     relay.onClientClose(1001, "");
@@ -138,7 +138,7 @@ describe("when the proxy is closed", () => {
     expect(client.calls).toEqual(["terminate"]);
   });
 
-  test("a client that its upstream has closed already is not told again", () => {
+  test("a client that its upstream has already closed gets no second close frame", () => {
     tunnel.handler?.onData(frame(8, [0x03, 0xe8]));
     tunnel.handler?.onClose(poolClosed());
     expect(client.calls).toEqual(["close", 1000, ""]);
@@ -146,7 +146,7 @@ describe("when the proxy is closed", () => {
 });
 
 describe("backpressure", () => {
-  test("a slow client makes the upstream wait until the server says that it has taken all", () => {
+  test("a slow client makes the upstream wait until the server reports that all is sent", () => {
     client.buffered = 101;
     tunnel.handler?.onData(frame(1, "a"));
     expect(tunnel.calls).toEqual(["pause"]);
@@ -158,7 +158,7 @@ describe("backpressure", () => {
     vi.runAllTimers();
   });
 
-  test("where the server does not say so, the relay looks itself", () => {
+  test("if the server does not report that, the relay polls the buffered bytes", () => {
     client.buffered = 101;
     tunnel.handler?.onData(frame(1, "a"));
     vi.advanceTimersByTime(100);
@@ -190,7 +190,7 @@ describe("backpressure", () => {
     expect(tunnel.calls.slice(4)).toEqual(["pong", [4]]);
   });
 
-  test("a client that cannot be made to wait is closed with 1013 when too much waits", () => {
+  test("a client that cannot be paused is closed with 1013 when too many bytes wait", () => {
     rfc("6455-5.5.1-close-answered");
     tunnel.hasRoom = false;
     for (let i = 0; i < 4; i++) relay.onClientMessage("x".repeat(100));
@@ -237,21 +237,21 @@ describe("closing", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("a close without a code has none on the other side", () => {
+  test("a close frame without a code is passed on without one", () => {
     rfc("6455-7.4.1-reserved-codes");
     relay.onClientClose(1005, "");
     expect(tunnel.calls).toEqual(["close", undefined, "", "resume"]);
     close();
   });
 
-  test("a client that goes without a close frame closes the upstream's connection", () => {
+  test("a client that disconnects without a close frame closes the upstream's connection", () => {
     rfc("6455-7.4.1-reserved-codes");
     relay.onClientClose(1006, "");
     expect(tunnel.calls).toEqual(["destroy"]);
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an upstream that goes without a close frame ends the client's connection", () => {
+  test("an upstream that disconnects without a close frame ends the client's connection", () => {
     close();
     expect(client.calls).toEqual(["terminate"]);
     relay.onClientClose(1006, "");
@@ -266,7 +266,7 @@ describe("closing", () => {
     close();
   });
 
-  test("an upstream that ends its stream, and does not read what waits for it, is left after a while", () => {
+  test("an upstream that ends its stream and does not read the waiting bytes is closed after a while", () => {
     tunnel.handler?.onEnd();
     expect(tunnel.calls).toEqual(["end"]);
     vi.advanceTimersByTime(relayLimits.closeTimeout - 1);
@@ -278,7 +278,7 @@ describe("closing", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an upstream that goes without a close frame leaves the client the time to take the last messages", () => {
+  test("after an upstream disconnects without a close frame, the client has time to read the last messages", () => {
     for (const takes of [true, false]) {
       client = new FakeClient();
       relay = new Relay(client, tunnel, onEnd, relayLimits);
@@ -308,7 +308,7 @@ describe("closing", () => {
     close();
   });
 
-  test("an upstream that does not answer a close frame is left after a while", () => {
+  test("an upstream that does not answer a close frame is closed after a while", () => {
     relay.onClientClose(1000, "");
     vi.advanceTimersByTime(relayLimits.closeTimeout);
     expect(tunnel.calls.at(-1)).toBe("destroy");
@@ -317,7 +317,7 @@ describe("closing", () => {
 });
 
 describe("silence", () => {
-  test("of both sides closes them; what either sends or pings begins the limit again", () => {
+  test("of both sides closes them; a message or ping of either side restarts the time limit", () => {
     const limits = { ...relayLimits, idleTimeout: 1_000 };
     relay = new Relay(client, tunnel, onEnd, limits);
     vi.advanceTimersByTime(900);
