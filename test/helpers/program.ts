@@ -46,6 +46,9 @@ export function startProgram(
   child.stdout.setEncoding("utf8").on("data", take);
   child.stderr.setEncoding("utf8").on("data", take);
   child.on("exit", (status) => (code = status));
+  // The last output may arrive after the exit.
+  let isClosed = false;
+  child.on("close", () => (isClosed = true));
   const ended = (): Promise<void> => until(() => code !== undefined, `${tool} to end`, 60_000);
   return {
     output: () => output,
@@ -55,7 +58,7 @@ export function startProgram(
     async printed(pattern) {
       let match: RegExpExecArray | null = null;
       await until(
-        () => (match = pattern.exec(output)) !== null || code !== undefined,
+        () => (match = pattern.exec(output)) !== null || isClosed,
         `${tool} to print ${pattern}`,
         60_000,
       );

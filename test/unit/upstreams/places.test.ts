@@ -396,7 +396,7 @@ describe("ejection by faults of clients", () => {
       const proxy = createProxy({
         target,
         transport: transportOf(hang),
-        timeout: 30,
+        timeout: 300,
         retry: false,
       });
       const body = new ReadableStream({ start: (to) => to.enqueue(new Uint8Array(9)) });
