@@ -6,7 +6,7 @@ import {
   type ViteUserConfig,
 } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
-import { hostNames } from "./test/hosts/_hosts.ts";
+import { type HostName, hostNames, OWN } from "./test/hosts/_hosts.ts";
 
 type Plugin = NonNullable<ViteUserConfig["plugins"]>[number];
 
@@ -59,6 +59,9 @@ if (process.argv.includes("--coverage")) process.env["NODE_DISABLE_COMPILE_CACHE
 else
   process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
 
+/** The hosts on which `npm test` runs the suite. CI runs it on the others as well (`npm run test:more`). */
+const IN_TEST: ReadonlySet<HostName> = new Set([...OWN, "undici"]);
+
 /** A project: the test files of these rooms, which are folders of `test/`. */
 function toProject(
   name: string,
@@ -76,19 +79,23 @@ const config: ViteUserConfig = defineConfig({
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
   test: {
     projects: [
-      ...hostNames.map((host) => toProject(`suite:${host}`, ["suite"], { env: { HOST: host } })),
+      ...hostNames.map((host) =>
+        toProject(IN_TEST.has(host) ? `suite:${host}` : `more:${host}`, ["suite"], {
+          env: { HOST: host },
+        }),
+      ),
       toProject("unit", ["unit", "house"]),
       toProject("node", ["runtimes/node"]),
       toProject("runtimes", ["runtimes", "work", "storm"], {
         exclude: ["test/runtimes/node/**"],
       }),
       toProject("command", ["command", "integrations"]),
-      toProject("project", ["project"]),
+      toProject("more:project", ["project"]),
     ],
     // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.
     pool: "forks",
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
-    maxWorkers: 6,
+    maxWorkers: 8,
     sequence: { sequencer: LongestFirst },
     // Only code that runs in the processes of the tests themselves is counted, which are all on Node.
     coverage: {

@@ -99,7 +99,6 @@ const onDeno: Gap[] = (
       "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
       LATER,
     ],
-    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
     ["a request without Host is refused", "HTTP/1.1 requests without Host are accepted"],
     ["repeated request fields stay separate lines", "repeated header fields are joined into one"],
     ["request field names keep their case", "header field names are forwarded in lower case"],
@@ -416,6 +415,14 @@ const BACK: Gap = {
   sometimes: true,
 };
 
+/** Deno drops the request if it sees the client's FIN, which follows the bytes, before it begins with the request. */
+const CHUNK_EXTENSION: Gap = {
+  host: "deno",
+  test: "CVE-2026-2332: a line end in a quoted chunk extension ends the request",
+  reason: QUOTED,
+  sometimes: true,
+};
+
 const onServers: Gap[] = [
   ...onNode,
   ...onBun,
@@ -427,6 +434,7 @@ const onServers: Gap[] = [
   RESET,
   QUEUED,
   BACK,
+  CHUNK_EXTENSION,
   ...conformanceGaps,
 ];
 
