@@ -57,11 +57,20 @@ export function obeySignals(
   const terminals = [0, 1, 2].filter((fd) => isatty(fd));
   process.on("SIGHUP", () => {
     const isClosed = (): boolean => !terminals.some((fd) => isatty(fd));
+    const leave = (): void => {
+      silenceConsole();
+      begin();
+    };
     if (terminals.length === 0) order();
-    else if (isClosed()) begin();
-    else setTimeout(() => (isClosed() ? begin() : order()), CLOSE_TIME);
+    else if (isClosed()) leave();
+    else setTimeout(() => (isClosed() ? leave() : order()), CLOSE_TIME);
   });
   function order(): void {
     if (since === undefined) reload();
   }
+}
+
+/** Prints nothing more: once the terminal has closed, Deno's console throws, also where Deno itself prints a warning. */
+function silenceConsole(): void {
+  for (const name of ["error", "log", "warn"] as const) console[name] = () => {};
 }
