@@ -1,6 +1,6 @@
 /** The advisories about proxies and HTTP clients whose mechanisms tests try here. SECURITY.md has a table of them. */
 
-/** What broke elsewhere. */
+/** A fault of other programs, which these advisories describe. */
 export interface Advisory {
   /** The names of the advisories with this mechanism. */
   readonly ids: readonly string[];
@@ -18,14 +18,14 @@ function group(rows: Readonly<Record<string, string>>): Advisory[] {
   return Object.entries(rows).map(([ids, says]) => ({ ids: ids.split(", "), says }));
 }
 
-/** The advisories by what they are about, in the order of the table. */
+/** The advisories by subject, in the order of the table. */
 export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
   "Who is believed": group({
     "CVE-2026-88011":
-      "Names in which `.` or another character stands for `-` are dropped like the names themselves.",
+      "Names with `.` or another character in place of `-` are dropped like the names themselves.",
     "CVE-2026-88004": "Trailer fields pass the same filters as header fields.",
     "CVE-2026-39858, CVE-2026-30851":
-      "Names in which `_` stands for `-` are dropped like the names themselves.",
+      "Names with `_` in place of `-` are dropped like the names themselves.",
     "GHSA-f59h-q822-g45g": "`filterHeaders` drops a name in each of its spellings.",
     "CVE-2026-35051": "A client's `X-Forwarded-Prefix` does not reach the upstream.",
     "CVE-2021-33197, CVE-2026-33805, GHSA-62c8-mh53-4cqv, GHSA-92mv-8f8w-wq52":
@@ -62,7 +62,8 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
   "Message framing": group({
     "CVE-2026-29057": "Naming `Upgrade` or `Transfer-Encoding` does not remove a body's framing.",
     "CVE-2026-26365": "Naming `Transfer-Encoding` in `Connection` does not cut a body.",
-    "CVE-2026-1525": "No message has two `Content-Length` fields, whoever has set them.",
+    "CVE-2026-1525":
+      "No message is sent with two `Content-Length` fields, even if a hook or interceptor has set one.",
     "CVE-2026-1527": "The option `upgrades` takes no line ends.",
     "CVE-2026-2833": "What follows an upgrade that is refused is no raw data for the upstream.",
     "CVE-2026-2835":
@@ -80,7 +81,7 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
     "CVE-2025-43859": "A chunk that does not end with CRLF is refused.",
     "bun#29732": "A body whose last chunk is missing or cut is not complete.",
     "CVE-2026-23527": "`Transfer-Encoding` is read whatever its case.",
-    "CVE-2026-54387": "Lists of transfer codings beside `Content-Length` hide no request.",
+    "CVE-2026-54387": "A list of transfer codings beside `Content-Length` hides no second request.",
     "CVE-2023-38697": "A length is digits and nothing else, in both directions.",
     "CVE-2024-24791": "An early response to an expectation leaves no body on the connection.",
     "CVE-2026-55603, GHSA-v2v2-hph8-q5xp": "Bodies are forwarded without being parsed.",
@@ -97,7 +98,7 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
     ...group({
       "CVE-2026-2581, CVE-2026-25224": "The side that does not read stops the one that sends.",
       "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229, CVE-2026-48779, GHSA-vxpw-j846-p89q":
-        "A huge or a much fragmented WebSocket message takes no memory beyond a limit.",
+        "A WebSocket message that is huge, or has very many fragments, takes no memory beyond a limit.",
       "CVE-2023-44487, CVE-2024-27983": "Floods of HTTP/2 frames from an upstream are bounded.",
       "CVE-2019-9512, CVE-2019-9515, CVE-2019-9518":
         "So are those of control frames and of empty frames.",

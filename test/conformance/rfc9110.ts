@@ -59,7 +59,7 @@ export const rfc9110 = {
   "9110-5.1-unrecognized": {
     level: "MUST",
     role: "proxy",
-    says: "Forward fields that it does not know, unless Connection names them or it is told to block them.",
+    says: "Forward fields that it does not know, unless Connection names them or its configuration blocks them.",
   },
   "9110-5.3-order": {
     level: "MUST NOT",

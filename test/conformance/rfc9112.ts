@@ -361,7 +361,7 @@ export const rfc9112 = {
   "9112-9.5-monitor": {
     level: "SHOULD",
     role: "recipient",
-    says: "Watch open connections for their closing, and answer it at once.",
+    says: "Watch open connections for a close by the peer, and respond to it promptly.",
   },
   "9112-9.5-early-response": {
     level: "SHOULD",
@@ -397,7 +397,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
-    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not tell a cut from an end by an alert.",
+    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not report whether a connection ended with an alert.",
   },
   "9112-9.8-alert": {
     level: "MUST",
