@@ -191,15 +191,15 @@ export const observation = {
   ): Promise<void> {
     t.upstream.script = (call) =>
       call.target === "/traced/b" ? call.reset() : call.reply(203, [], "answer");
-    const tell = async (path: string): Promise<unknown> =>
+    const command = async (path: string): Promise<unknown> =>
       JSON.parse((await t.ask(request("GET", path), "observed")).text);
-    expect(await tell("/trace/start"), "the runtime has such a channel").toBe(true);
+    expect(await command("/trace/start"), "the runtime has such a channel").toBe(true);
     const seenOf = async (method: string, path: string): Promise<string[]> => {
       const body = method === "POST" ? "x" : undefined;
       await t.ask(request(method, path, [], body), "observed");
       const deadline = performance.now() + patience;
       for (;;) {
-        const all = (await tell("/trace/seen")) as string[];
+        const all = (await command("/trace/seen")) as string[];
         const own = all.filter((line) => line.includes(path));
         const isOver = own.some((line) => line.startsWith("asyncEnd"));
         // The start is published before the response.
@@ -224,9 +224,9 @@ export const observation = {
       `asyncStart ${b} 502 connection_terminated`,
       `asyncEnd ${b} 502 connection_terminated`,
     ]);
-    await tell("/trace/stop");
+    await command("/trace/stop");
     await t.ask(request("GET", "/traced/c"), "observed");
-    expect(await tell("/trace/stop")).toEqual(["onRequest undefined"]);
+    expect(await command("/trace/stop")).toEqual(["onRequest undefined"]);
   },
 
   async "onRequestEnd reports a WebSocket when it is closed"(t: Tools): Promise<void> {

@@ -99,7 +99,7 @@ export const requests: Record<string, Case> = {
       try {
         request = read("/", { method });
       } catch {
-        // This runtime cannot construct such a Request.
+        // This runtime cannot construct a Request with this method.
         continue;
       }
       if (request.method !== method) continue;

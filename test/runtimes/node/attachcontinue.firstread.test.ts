@@ -1,4 +1,4 @@
-/** When the first read of a request is seen, and what happens where a request cannot show it. */
+/** The first read of a request is noticed, and a request that cannot show it counts as being read. */
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";

@@ -175,7 +175,7 @@ test("a request that waits for an upstream is sent when the request of another e
   expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
-test("a small upload is complete if workerd does not tell the length of its stream", async () => {
+test("a small upload is complete if workerd does not show the length of its stream", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `
@@ -205,7 +205,7 @@ test("a small upload is complete if workerd does not tell the length of its stre
   }
 });
 
-test("a large upload is not stopped if the number of bytes that are left stays the same", async () => {
+test("a large upload is not stopped if the number of remaining bytes stays the same", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `
