@@ -13,7 +13,7 @@ export const rfc9110 = {
   "9110-2.3-defensive": {
     level: "SHOULD",
     role: "recipient",
-    says: "Parse what it receives defensively: it may break the grammar, and exceed any buffer.",
+    says: "Parse received messages defensively: they may violate the grammar, and exceed any buffer.",
   },
   "9110-2.3-own-lengths": {
     level: "MUST",

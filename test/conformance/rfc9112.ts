@@ -90,7 +90,7 @@ export const rfc9112 = {
   "9112-3.2.2-host-replaced": {
     level: "MUST",
     role: "proxy",
-    says: "Ignore Host beside a target in absolute form, and send a Host made of that target.",
+    says: "Ignore Host if the target is in absolute form, and send a Host that is made from the target.",
   },
   "9112-3.2.2-accepted": {
     level: "MUST",
@@ -116,7 +116,7 @@ export const rfc9112 = {
   "9112-4-reason": {
     level: "SHOULD",
     role: "client",
-    says: "Ignore what the reason phrase says.",
+    says: "Ignore the content of the reason phrase.",
   },
   "9112-4-space": {
     level: "MUST",

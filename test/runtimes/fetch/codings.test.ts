@@ -112,12 +112,12 @@ describe("an app in the same process", () => {
     fetch: (url, init) => app.request(url, init),
   });
 
-  test("is asked for no content coding", async () => {
+  test("gets `Accept-Encoding: identity`", async () => {
     expect(await (await fetch(ask("/asked"))).text()).toBe("identity");
     expect(await summarize(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that encodes anyway keeps its encoded body and fields as the target", async () => {
+  test("keeps an encoded body and its fields as the target", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     const proxy = createProxy({ target: app });
     expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);

@@ -155,7 +155,7 @@ test("a prefix that a client has made up does not lead to another host", async (
   expect(location).toContain("/login");
 });
 
-describe("where nothing is cut off, no prefix is added", () => {
+describe("a framework that cuts nothing off adds no prefix", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
     [

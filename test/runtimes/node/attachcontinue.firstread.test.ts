@@ -10,7 +10,7 @@ test.each([
   ["read()", (message: IncomingMessage) => void message.read()],
   ["resume()", (message: IncomingMessage) => void message.resume()],
   ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
-])("the first read is seen once, by %s", async (_, read) => {
+])("the first read is reported once, by %s", async (_, read) => {
   const message = new IncomingMessage(new Socket());
   const callback = vi.fn();
   onFirstRead(message, callback);

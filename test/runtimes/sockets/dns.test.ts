@@ -61,7 +61,7 @@ describe("rotation", () => {
   });
 });
 
-describe("time", () => {
+describe("the cache", () => {
   test("a name in use is not looked up again, however many others are looked up", async () => {
     const resolver = names();
     record("used.test", ["127.0.0.1"]);

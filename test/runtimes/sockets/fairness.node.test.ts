@@ -342,23 +342,26 @@ describe("turns", () => {
     ["by default", {}],
     // This hook wraps the scope, which must still know the client.
     ["with onInformational", { onInformational() {} }],
-  ])("another address need not wait until a greedy one has all answers: %s", async (_, options) => {
-    upstream.script = () => {};
-    const setup = setUp({ maxSockets: 1 }, options);
-    const dial = await open(setup);
-    await send(dial, 1, request("GET", "/busy", OTHER));
-    await upstream.call();
-    for (let i = 0; i < 3; i++) await send(dial, 1, request("GET", `/greedy${i}`, GREEDY));
-    await until(() => originOf(setup.proxy)?.waiting === 3, "three requests that wait");
-    for (let i = 0; i < 2; i++) {
-      await send(dial, 1, request("GET", `/other${i}`, OTHER));
-      await until(() => originOf(setup.proxy)?.waiting === 4 + i, "one more");
-    }
-    for (let i = 0; i < 6; i++) (await upstream.call(i)).reply(200);
-    await until(() => setup.ends.length === 6, "all answers");
-    const order = upstream.calls.map(({ target }) => target.slice(1));
-    expect(order).toEqual(["busy", "greedy0", "other0", "greedy1", "other1", "greedy2"]);
-  });
+  ])(
+    "another address does not wait until a greedy one has all of its responses: %s",
+    async (_, options) => {
+      upstream.script = () => {};
+      const setup = setUp({ maxSockets: 1 }, options);
+      const dial = await open(setup);
+      await send(dial, 1, request("GET", "/busy", OTHER));
+      await upstream.call();
+      for (let i = 0; i < 3; i++) await send(dial, 1, request("GET", `/greedy${i}`, GREEDY));
+      await until(() => originOf(setup.proxy)?.waiting === 3, "three requests that wait");
+      for (let i = 0; i < 2; i++) {
+        await send(dial, 1, request("GET", `/other${i}`, OTHER));
+        await until(() => originOf(setup.proxy)?.waiting === 4 + i, "one more");
+      }
+      for (let i = 0; i < 6; i++) (await upstream.call(i)).reply(200);
+      await until(() => setup.ends.length === 6, "all answers");
+      const order = upstream.calls.map(({ target }) => target.slice(1));
+      expect(order).toEqual(["busy", "greedy0", "other0", "greedy1", "other1", "greedy2"]);
+    },
+  );
 
   test("a place that has become free no longer counts for its address", async () => {
     upstream.script = () => {};
@@ -445,7 +448,7 @@ describe("a request that has only waited", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("gets 503, which names the bound: %s", async (_, make, bound) => {
+  ])("gets 503, which names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);

@@ -329,7 +329,7 @@ describe("tunnels", () => {
     ["close()", (proxy: entry.NodeProxy) => proxy.close()],
     ["close(timeout)", (proxy: entry.NodeProxy) => proxy.close(50)],
     ["destroy()", async (proxy: entry.NodeProxy) => proxy.destroy()],
-  ])("%s ends them, without a close code", async (_, end) => {
+  ])("are ended by %s, without a close code", async (_, end) => {
     const proxy = make();
     const { closed } = await open(proxy);
     await within(end(proxy), "the end");

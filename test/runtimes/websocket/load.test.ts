@@ -109,9 +109,9 @@ async function openBoth(port: number): Promise<{ client: WebSocket; server: WebS
   return { client, server };
 }
 
-/** Runs a job `count` times, with this number of runs at the same time. */
-async function times(count: number, concurrency: number, job: () => Promise<void>): Promise<void> {
-  let left = count;
+/** Runs a job `total` times, with this number of runs at the same time. */
+async function times(total: number, concurrency: number, job: () => Promise<void>): Promise<void> {
+  let left = total;
   const work = async (): Promise<void> => {
     while (left-- > 0) await job();
   };

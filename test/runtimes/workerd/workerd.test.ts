@@ -152,7 +152,7 @@ test("clients keep their upstream, by a secret that is made for the first reques
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a request that waits for an upstream is sent when the request of another event is over", async () => {
+test("a request that waits for an upstream is sent when the request of another event has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";

@@ -310,7 +310,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(0);
   });
 
-  test("an upstream that never opens the window of an upload", async () => {
+  test("an upstream that never opens the window of an upload becomes 504", async () => {
     // SETTINGS_INITIAL_WINDOW_SIZE 0 (RFC 9113 §6.9.2).
     await start(() => {}, frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0])));
     await warmUp();
@@ -322,7 +322,7 @@ describe.each(runtimes)("%s", (runtime) => {
     await until(isReset, "the stream to be reset");
   });
 
-  test("an upstream that stops reading an upload", async () => {
+  test("an upstream that stops reading an upload becomes 504", async () => {
     await start((connection) => void connection.socket.pause());
     await warmUp();
     expect(await askBoth(SOON, "x".repeat(5 * MIB))).toMatchObject({

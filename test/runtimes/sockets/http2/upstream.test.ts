@@ -69,7 +69,7 @@ function versions(req: { httpVersion: string }, res: { end(text: string): unknow
   res.end(req.httpVersion);
 }
 
-describe("which version", () => {
+describe("the version of HTTP", () => {
   test("an upstream that chooses HTTP/1.1 gets its requests on the same sockets", async () => {
     const server = createHttps(certificate, versions);
     let connections = 0;
