@@ -11,7 +11,7 @@ const LIMIT_ELSEWHERE = 103;
  */
 export function checkSocketPath(path: string | undefined): string | undefined {
   const limit = LIMITS[process.platform] ?? LIMIT_ELSEWHERE;
-  // A path has at most three bytes for each UTF-16 code unit.
+  // Encode only a long path: each UTF-16 code unit takes at most three bytes.
   if (path === undefined || path.length * 3 <= limit) return undefined;
   const { length } = new TextEncoder().encode(path);
   if (length <= limit) return undefined;
