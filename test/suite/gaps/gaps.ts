@@ -424,7 +424,7 @@ const BACK: Gap = {
 /** Deno drops the request if it sees the client's FIN, which follows the bytes, before it begins with the request. */
 const CHUNK_EXTENSION: Gap = {
   host: "deno",
-  test: "CVE-2026-2332: a line end in a quoted chunk extension ends the request",
+  test: "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted",
   reason: QUOTED,
   sometimes: true,
 };
