@@ -18,7 +18,7 @@ interface OnNode {
  */
 export function applyAbsoluteForm(request: Request): void {
   const requestTarget = (request as OnNode).runtime?.node?.req?.url;
-  // Deno makes the URL's authority from `Host`, unless the request target is in absolute-form.
+  // Deno takes the URL's authority from `Host`, unless the request target is in absolute-form.
   if (requestTarget === undefined ? !("Deno" in globalThis) : requestTarget.startsWith("/")) return;
   const host = request.headers.get("host");
   const { url } = request;

@@ -95,7 +95,7 @@ const runtime: Runtime = {
  * Forwards a request to a target and resolves to the response to return.
  *
  * This function does not get Bun's server. Therefore the server's own idle timeout applies (10 s by default), unless the
- * handler turns it off, the upstream is not told the client's address, and a WebSocket handshake gets 501.
+ * handler turns it off, the upstream does not learn the client's address, and a WebSocket handshake gets 501.
  * `createProxy(…).fetch` gets the server and does all three; so does this function under srvx and h3.
  * @example
  * ```ts
@@ -121,7 +121,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
     ...refuseNodeMembers(),
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     error: reportError,
-    // A getter, because a server that has not read it has other handlers.
+    // A getter records that code has read it: a server whose starter has not read it has other handlers.
     get websocket() {
       return readHandlers();
     },

@@ -85,7 +85,7 @@ interface Server {
 /**
  * Returns the options for the server that the runtime starts. They turn off the limits of the server itself: Bun answers
  * 413 to a body of more than 128 MB, and Node 408 to a request that takes more than 5 minutes. The proxy has deadlines and
- * limits of its own, and none of its deadlines ends a body while chunks still arrive.
+ * limits, and none of its deadlines ends a body while chunks still arrive.
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};

@@ -1,6 +1,6 @@
 /**
- * The entry for Node over undici: `fetchway/undici`. It has what `fetchway/node` has, and sends requests through undici's
- * `Agent` instead of Fetchway's own client, of which it loads nothing.
+ * The entry for Node over undici: `fetchway/undici`. It has the exports of `fetchway/node`, but sends requests through undici's
+ * `Agent` instead of Fetchway's own client, which it does not load.
  * @module
  */
 import { Agent, type Dispatcher } from "undici";
@@ -24,7 +24,7 @@ export { applyAbsoluteForm } from "./absoluteform.ts";
 export * from "./node/nodeproxy.ts";
 export type { AgentOptions };
 
-// Fail when the module is loaded: the first request would fail with a message that does not name the cause.
+// Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
 if (typeof Agent.prototype.dispatch !== "function") {
   throw new Error(
     "fetchway: this runtime replaces the package undici by a part of it that sends no requests, as Bun does; " +
@@ -96,7 +96,7 @@ const runtime: Runtime = {
 export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
- * Creates a proxy, which compiles its options once and has an `Agent` of its own. `pool` has the agent's options, as
+ * Creates a proxy, which compiles its options once and has its own `Agent`. The option `pool` has the options of that agent, as
  * `createTransport` takes them.
  * @throws TypeError that names a bad option and the fix
  * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);

@@ -7,7 +7,7 @@
  */
 import type { BodySource, Sink } from "../../src/body/source.ts";
 
-/** The methods of Bun's controller of a direct stream that are called here. */
+/** The methods of a direct stream's controller that the sink calls. */
 interface DirectController {
   /** Returns the number of bytes, 0 after a disconnect, or a promise that resolves when the client has taken the chunk. */
   write(chunk: Uint8Array): number | Promise<unknown>;
@@ -80,9 +80,9 @@ class DirectSink implements Sink {
 let isReliable: boolean | undefined;
 
 /**
- * Returns whether a direct stream calls `cancel` when it is cancelled, which is so since Bun 1.4.3. Only since that version,
- * the server ends such a body once (before, `0\r\n\r\n` was sent twice, in front of the next response), and never ends
- * one that has failed as if it were complete. The server's behaviour cannot be checked here (oven-sh/bun#41757, #41894).
+ * Returns whether a direct stream calls `cancel` when it is cancelled, as it does since Bun 1.4.3. Earlier servers send the
+ * last chunk `0\r\n\r\n` of the body twice, in front of the next response, and may end a failed body as if it were complete.
+ * These two faults cannot be checked here, so `cancel` stands in for the version (oven-sh/bun#41757, #41894).
  */
 function checkDirectStreams(): boolean {
   let isCancelled = false;

@@ -9,9 +9,9 @@ import {
   type RelayLimits,
 } from "../../src/websocket/relay.ts";
 
-/** A WebSocket of Bun's server, as far as the proxy uses it. It is declared here, so that no types package is needed. */
+/** The part of Bun's WebSocket that the proxy uses. It is declared here, so that no types package is needed. */
 export interface BunSocket {
-  /** What the server was given when it answered the handshake. */
+  /** The value that was passed to `upgrade` with the handshake. */
   readonly data: unknown;
   /** Sends a message. */
   send(data: string | Uint8Array<ArrayBuffer>): number;
@@ -19,7 +19,7 @@ export interface BunSocket {
   close(code?: number, reason?: string): void;
   /** Closes the connection without a close frame. */
   terminate(): void;
-  /** Returns the bytes that were sent and have not left the process. */
+  /** Returns the number of bytes that were sent and have not left the process. */
   getBufferedAmount(): number;
   /** Stops reading from the client. */
   pause?(): void;
@@ -33,7 +33,7 @@ export interface WebSocketHandlers {
   open(socket: BunSocket): void;
   /** The client has sent a message. */
   message(socket: BunSocket, data: string | Uint8Array): void;
-  /** The client has taken what was sent to it. */
+  /** The client has taken all bytes that waited for it. */
   drain(socket: BunSocket): void;
   /** The client has sent a ping, which the server answers. */
   ping(socket: BunSocket): void;
@@ -45,9 +45,9 @@ export interface WebSocketHandlers {
   readonly maxPayloadLength: number;
   /** Bytes that may wait for a client. Bun drops what exceeds them: the proxy stops reading from the upstream earlier. */
   readonly backpressureLimit: number;
-  /** A WebSocket of which Bun has dropped a message is closed: the client would miss it unnoticed. */
+  /** Whether Bun closes a WebSocket after it has dropped a message: otherwise the client would not notice the loss. */
   readonly closeOnBackpressureLimit: boolean;
-  /** No limit for silence: the option `tunnelTimeout` is one. */
+  /** Seconds of silence until Bun closes a WebSocket; 0, because the option `tunnelTimeout` limits silence. */
   readonly idleTimeout: number;
 }
 
@@ -56,7 +56,7 @@ export interface BunUpgrader {
   upgrade(request: Request, options: { data: unknown; headers: Headers }): boolean;
 }
 
-/** A client's WebSocket, from the answer to its handshake to its end. */
+/** A client's WebSocket, from the answer to its handshake until it is closed. */
 class BunClient implements ClientSocket {
   readonly #tunnel: Tunnel;
   readonly #limits: RelayLimits;
@@ -104,7 +104,7 @@ class BunClient implements ClientSocket {
   }
 }
 
-/** Returns the client of a socket; undefined for a WebSocket that the app itself has accepted. */
+/** Returns the client of a WebSocket; undefined if the app itself has accepted the WebSocket. */
 function clientOf({ data }: BunSocket): BunClient | undefined {
   return data instanceof BunClient ? data : undefined;
 }
@@ -125,8 +125,8 @@ const handlers: WebSocketHandlers = {
 
 /**
  * Whether any code of this process has read the handlers. Bun's server does not show its own. If nothing has read these, the
- * server has handlers of the app or of a framework, which do not know the proxy's WebSockets: an exception of theirs would
- * end the process.
+ * server has handlers of the app or of a framework. These do not know the proxy's WebSockets, and an exception that they throw
+ * would end the process.
  */
 let isRead = false;
 

@@ -67,8 +67,8 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * Also begins to listen for a disconnect: Deno reports it only to a signal that was read before, and a handshake that is
-   * answered after it keeps the client's socket open for ever.
+   * Also begins to listen for a disconnect. Deno reports a disconnect only to a signal that was read before it, and a handshake
+   * that is answered after the disconnect keeps the client's socket open for ever.
    */
   prepareUpgrade(headers: HeaderList): void {
     takeOverHandshake(headers);

@@ -8,7 +8,7 @@ import {
   type RelayLimits,
 } from "../../src/websocket/relay.ts";
 
-/** What Deno's global object has for WebSockets. It is declared here, so that no types package is needed. */
+/** The method of the global `Deno` for WebSockets. It is declared here, so that no types package is needed. */
 interface DenoUpgrader {
   upgradeWebSocket(
     request: Request,
@@ -17,14 +17,14 @@ interface DenoUpgrader {
 }
 
 /**
- * The milliseconds until a WebSocket must be open after the handshake was answered. Deno tells nothing of a client that
+ * The milliseconds until a WebSocket must be open after the handshake was answered. Deno does not report a client that
  * disconnects in between.
  */
 const OPEN_TIMEOUT = 10_000;
 
 /**
- * A client's WebSocket. Deno cannot stop reading from it: a client that sends more than its upstream takes is closed when
- * too much waits.
+ * A client's WebSocket. Deno cannot stop reading from it. If a client sends faster than the upstream reads, and too many bytes
+ * wait, the proxy closes the WebSocket.
  */
 class DenoClient implements ClientSocket {
   readonly #socket: WebSocket;
@@ -91,7 +91,8 @@ export function relayWebSocket(
       cause,
     });
   }
-  // Deno recognizes its own response only. The option `protocol` accepts only a name that it finds behind ", ".
+  // Deno recognizes only its own response, so add the fields to it. The option `protocol` cannot replace this: it accepts only
+  // a subprotocol that it finds behind ", ".
   for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
   relay(upgraded.socket, tunnel, readRelayLimits(options));
   return upgraded.response;

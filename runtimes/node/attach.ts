@@ -12,9 +12,9 @@ import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 /** Selects the requests of a server that the proxy takes. */
 export interface AttachOptions {
   /**
-   * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
-   * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`, and
-   * the clients of other requests get 100 (Continue) when the body is read.
+   * Returns whether a request belongs to the proxy; by default, all do. The proxy takes the upgrades of its requests, and
+   * passes their `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for
+   * `upgrade`, and the clients of other requests get 100 (Continue) when the body is read.
    *
    * If it throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
@@ -25,7 +25,7 @@ export interface AttachOptions {
   match?: (req: IncomingMessage) => boolean;
 }
 
-/** What a proxy contributes to a server. */
+/** A proxy's listener and options, as they are attached to a server. */
 interface Attachment {
   readonly plan: Plan;
   readonly upgrade: UpgradeListener;
@@ -82,7 +82,7 @@ class AttachedServer {
     );
   }
 
-  /** Whether an upgrade that no proxy takes is for another listener. */
+  /** Whether an upgrade that no proxy takes is left to another listener. */
   #isLeft(req: IncomingMessage): boolean {
     return this.#others > 0 && !asksForHttp2(req);
   }
@@ -91,13 +91,15 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // A server that asks which requests are upgrades does not come here.
+    // Only servers without `shouldUpgradeCallback` come here.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
   }
 
-  /** Refuses CONNECT, which a server without a listener would close without an answer. An app may have one of its own. */
+  /**
+   * Refuses CONNECT, unless the app has its own listener: without any listener, Node closes the connection without an answer.
+   */
   #onConnect(req: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (this.#server.listenerCount("connect") > 1) return;
     refuseUpgrade(req, socket, head, methodNotAllowed("CONNECT"));
@@ -105,9 +107,9 @@ class AttachedServer {
 }
 
 /**
- * Whether a request asks for HTTP/2 and nothing else. No server of Node's can switch to it (RFC 9113 §3.1 has removed
- * `h2c`), but some clients ask for it with every first request, and the listeners of others would leave that request
- * without an answer.
+ * Whether a request asks to switch to HTTP/2 and to nothing else. No Node server can do this (RFC 9113 §3.1 has removed
+ * `h2c`), but some clients ask for it with the first request on every connection, and the app's own listeners would leave that
+ * request without an answer.
  */
 function asksForHttp2({ headers }: IncomingMessage): boolean {
   const offers = headers.upgrade?.split(",") ?? [];
@@ -116,18 +118,18 @@ function asksForHttp2({ headers }: IncomingMessage): boolean {
 
 const servers: WeakMap<Server, AttachedServer> = new WeakMap();
 
-/** A server of srvx's, also under h3, as far as it is used here. */
+/** The part of an srvx server, also under h3, that `attach` and `plugin` use. */
 export interface SrvxServer {
   /** The name of the runtime. */
   readonly runtime: string;
-  /** What it shows on Node: the server of Node's. */
+  /** On Node: the underlying server of `node:http`. */
   readonly node?: { readonly server?: unknown } | undefined;
   /** Begins to listen. */
   serve(): unknown;
 }
 
 /**
- * Attaches a proxy to a server of Node's, or to the one under a server of srvx's.
+ * Attaches a proxy to a Node server, or to the Node server under an srvx server.
  * @returns a function that detaches the proxy
  * @throws TypeError for anything else
  */
@@ -153,8 +155,8 @@ export function attachTo(
 }
 
 /**
- * Returns the function `match` of the options. Anything else in their place is refused: if it were ignored, the proxy would
- * take every upgrade.
+ * Returns the function `match` of the options. Any other value or option is refused: if it were ignored, the proxy would take
+ * every upgrade.
  * @throws TypeError that names the option
  */
 function readMatch(options: AttachOptions): Match {
@@ -172,8 +174,8 @@ function takeAll(): boolean {
 }
 
 /**
- * Attaches a proxy to a server of srvx's that is being created. Its server of Node's exists when it begins to listen, but
- * not when it calls its plugins. On other runtimes there is nothing to attach to.
+ * Attaches a proxy to an srvx server that is being created. Its Node server exists when srvx begins to listen, but not yet when
+ * srvx calls the plugins. On other runtimes there is nothing to attach to.
  */
 export function plugInto(server: SrvxServer, attachment: Omit<Attachment, "match">): void {
   if (server.runtime !== "node") return;

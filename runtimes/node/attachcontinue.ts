@@ -2,15 +2,15 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server } from "node:net";
 import { awaitingContinue } from "./incomingbody.ts";
 
-/** Tells which requests of a server are the proxy's. */
+/** Returns whether a request of a server belongs to the proxy. */
 export type Match = (req: IncomingMessage) => boolean;
 
-/** The servers that this module has a listener on, and which of their requests are the proxy's. */
+/** The functions that match the proxy's requests, by the servers on which this module has a listener. */
 const servers: WeakMap<Server, Match[]> = new WeakMap();
 
 /**
- * Asks the app whether a request is the proxy's. A request for which the app's function throws is not: the function is
- * called in events of the server, where an exception would end the process, and some clients send URLs that do not parse.
+ * Asks the app's function whether a request belongs to the proxy. If the function throws, as with a URL that does not parse,
+ * the answer is no: an exception in an event of the server would end the process.
  */
 export function isMatch(match: Match, req: IncomingMessage): boolean {
   try {
@@ -25,13 +25,13 @@ export function isMatch(match: Match, req: IncomingMessage): boolean {
 
 /**
  * Passes `Expect: 100-continue` of a server's requests on to the upstream, instead of the 100 (Continue) with which Node
- * answers each of them at once. The client then sends a body only if the upstream asks for it (RFC 9110 §10.1.1).
+ * answers each of them immediately. The client then sends a body only if the upstream asks for it (RFC 9110 §10.1.1).
  *
  * A client gets its 100 when its request's body is first read, whether the proxy reads it or another handler does. If the
  * response comes before that, there is no 100, and Node closes the connection after the response.
  *
  * A request that is not the proxy's is left to the other listeners for `checkContinue`, if the server has any.
- * @param match tells which requests are the proxy's
+ * @param match returns whether a request belongs to the proxy
  */
 export function attachContinue(server: Server, match: Match): void {
   const known = servers.get(server);
@@ -59,11 +59,10 @@ export function attachContinue(server: Server, match: Match): void {
 /**
  * Calls back once, immediately before the first read of a request's body, whichever code reads it.
  *
- * - Rests on: a readable stream calls its own method `_read` when it is read for the first time, in whichever way, and a
- *   property of the instance stands in front of the method of the class. Node documents `_read` for those who implement
- *   streams, not for requests.
+ * - Rests on: a readable stream calls its method `_read` when it is read for the first time, in whichever way, and a property
+ *   of the instance hides the method of the class. Node documents `_read` for code that implements streams, not for requests.
  * - Check: the request must have the method.
- * - Otherwise: the callback is called at once, as if the body were being read.
+ * - Otherwise: the callback is called synchronously, as if the body were being read.
  * - Test: test/runtimes/node/attachcontinue.firstread.test.ts.
  */
 export function onFirstRead(message: IncomingMessage, callback: () => void): void {

@@ -1,12 +1,12 @@
 /**
- * What becomes of the memory of large chunks on Node once they are sent.
+ * Frees the memory of large chunks on Node once they are sent.
  *
- * It is freed (`transfer(0)`). The garbage collector would free it much later: V8 counts the bytes of an `ArrayBuffer` until
- * then, and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies, that took a third of
- * the CPU time.
+ * `transfer(0)` frees it. The garbage collector would free it much later: V8 counts the bytes of an `ArrayBuffer` until then,
+ * and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies, that took a third of the CPU
+ * time.
  *
- * This happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). All other code
- * gets a chunk in memory of its own, which nothing frees.
+ * This happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). Otherwise the chunk
+ * is copied, and nothing but the garbage collector frees the copy.
  */
 import type { ReadMemory, Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/writebody.ts";
@@ -14,7 +14,7 @@ import { free } from "../sockets/buffercodec.ts";
 import type { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedSocket } from "./internals/wrapped.ts";
 
-/** The memory of smaller chunks is left to the garbage collector, which needs less time for them than freeing would. */
+/** The number of bytes from which a chunk is freed. For a smaller one, the garbage collector needs less time. */
 export const LARGE = 16_384;
 
 /** Whether a chunk is large, and alone in its ArrayBuffer. */
@@ -30,14 +30,14 @@ export function freeing(chunk: Uint8Array): Release | undefined {
   };
 }
 
-/** Memory that is used once. */
-const once: ReadMemory = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
+/** Memory into which the runtime reads once: a chunk can leave without a copy, and is freed afterwards. */
+const singleUse: ReadMemory = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
 
-// The class is not imported, because entries over another client import this file as well, and load nothing of ours.
+// `NetSocket` is imported only as a type, because `fetchway/undici` imports this file and must not load Fetchway's own client.
 const mayRelease: ChunkMemory["mayRelease"] = ({ socket }) => {
   const { raw } = (socket ?? {}) as Partial<NetSocket>;
   return raw !== undefined && isUnwrappedSocket(raw);
 };
 
 /** The memory rules of Node. */
-export const freedChunks: ChunkMemory = { readMemory: once, mayRelease };
+export const freedChunks: ChunkMemory = { readMemory: singleUse, mayRelease };

@@ -20,7 +20,7 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 
 type HttpModule = typeof import("node:http");
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: "node:http"): HttpModule };
 };
@@ -80,7 +80,7 @@ class UpgradeIncoming extends MessageIncoming {
   }
 }
 
-/** Returns the protocol of the proxy's to which a request asks to switch; undefined for an ordinary request. */
+/** Returns the supported protocol to which a request asks to switch; undefined for an ordinary request. */
 export function protocolOf(
   { method, httpVersion, headers }: IncomingMessage,
   { upgrades }: Plan,
@@ -102,7 +102,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     const interim = req.headers.expect?.toLowerCase() === "100-continue" ? CONTINUE : "";
     const turn = turnAfterAll(req.socket);
     answer().catch(async (thrown: unknown) => {
-      // Nothing else reports it: the server's event has no caller that waits for it.
+      // Nothing else reports the exception, because the server does not wait for listeners of its event.
       // oxlint-disable-next-line no-console
       console.error(thrown);
       await turn;
@@ -115,8 +115,8 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       const context = { req, socket, head };
       const incoming = new UpgradeIncoming(req, res, client, protocol, turn, plan, context);
       const response = await forward(incoming, target, plan, context, respond);
-      // Responses leave in the order of the requests (RFC 9112 §9.3.2). `forward` waits for that before it sends the request;
-      // an error that is found earlier has not waited.
+      // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
+      // request, but the response to a request that is refused earlier has not waited.
       await turn;
       const parts = partsOf(response);
       const { tunnel } = parts;
@@ -140,7 +140,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
 }
 
 /**
- * Answers a request that the server has handed over for an upgrade, or because it is a CONNECT, with an error.
+ * Answers an upgrade or a CONNECT, which the server has handed over with its connection, with an error.
  * @param socket the connection; over HTTP/2, the response to a CONNECT
  */
 export function refuseUpgrade(

@@ -7,8 +7,8 @@ import { sendFieldObject, sendFields, toRegularFields } from "../sockets/http2/h
 const INTERNAL_ERROR = 2;
 
 /**
- * Sends a response on the stream of a response of Node's HTTP/2 server, past the methods of that response: they cannot send
- * one that consists of a single HEADERS frame, as gRPC sends errors.
+ * Sends a response directly on the HTTP/2 stream of Node's response. The methods of Node's response cannot send a response that
+ * consists of a single HEADERS frame, as gRPC sends errors.
  * @throws what `stream.respond` throws for fields that a hook has made invalid
  */
 export function sendOnStream(
@@ -53,7 +53,7 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 
 /** Writes a response body to a stream, and the trailer fields after it. */
 class Http2StreamSink implements Sink {
-  /** The chunks are sent from their own memory, and Node does not tell when. */
+  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
   readonly memory = "borrowed";
   readonly #stream: ServerHttp2Stream;
   #trailers: HeaderList;
@@ -64,7 +64,7 @@ class Http2StreamSink implements Sink {
     this.#stream = stream;
     this.#trailers = trailers;
     stream
-      // The listener of Node's response sends fields that Node may refuse, and its exception would end the process.
+      // Node's own listener would send trailer fields that Node itself may refuse, and the exception would end the process.
       .removeAllListeners("wantTrailers")
       .on("wantTrailers", () => this.#sendTrailers())
       .on("drain", () => this.#onDrain?.());

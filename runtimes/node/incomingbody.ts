@@ -96,10 +96,10 @@ export class IncomingBody implements BodySource {
     }
     // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // Create it whatever `sink.memory` is now: that may become "returned" once the sink's connection is established.
+    // Needed even if `sink.memory` is not "returned" now: it may become so when the sink's connection is established.
     const audience = new Audience(message);
-    // The number of bytes that are buffered already. Other code may have put them there, by `unshift` or `push`, from memory
-    // that it still uses.
+    // The number of bytes that are buffered already. Other code may have added them by `unshift` or `push`, in memory that it
+    // still uses.
     let early = message.readableLength;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
@@ -196,7 +196,7 @@ function prefetch(message: Http2ServerRequest): void {
   message.stream.resume();
 }
 
-/** Milliseconds between two looks whether the end of a response has been sent. */
+/** Milliseconds between two checks whether the end of a response has been sent. */
 const SENT_INTERVAL = 100;
 
 /**
@@ -214,7 +214,7 @@ function closeAfterResponse(message: Http2ServerRequest): void {
       return;
     }
     stream.close();
-    // What has arrived and is not read would keep the stream open as well.
+    // Unread bytes would keep the stream open as well.
     message.resume();
   };
   // Node sends the trailer fields, which end the response, in the second turn of the event loop from now.
@@ -222,8 +222,8 @@ function closeAfterResponse(message: Http2ServerRequest): void {
 }
 
 /**
- * Whether all of a body has arrived. Over HTTP/2, `complete` does not tell: it waits until the body is read, and is also set
- * for a stream that the client has reset.
+ * Whether all of a body has arrived. Over HTTP/2, `complete` does not show this: it waits until the body is read, and is also
+ * set for a stream that the client has reset.
  */
 function isComplete(message: IncomingMessage): boolean {
   if (!isHttp2(message)) return message.complete;
@@ -233,7 +233,7 @@ function isComplete(message: IncomingMessage): boolean {
 
 /**
  * Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent.
- * @param audience tells whether other code sees the chunk; undefined if it may
+ * @param audience shows whether other code sees the chunk; undefined if other code may see it
  */
 function writeChunk(
   message: IncomingMessage,

@@ -163,7 +163,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
 
 /** A message of a framework that cuts the path of a mount off its `url`. */
 interface MountedMessage {
-  /** What was cut off; Express sets it. */
+  /** The part of the path that was cut off; Express sets it. */
   readonly baseUrl?: unknown;
   /** The `url` as it was received; Express, Connect, Polka and h3 1 set it. */
   readonly originalUrl?: unknown;
@@ -215,7 +215,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` for which Node's request tells only about the connection, such as the client's address. */
+/** A web `Request` for which Node's request is used only for the connection, such as the client's address. */
 class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
@@ -263,7 +263,7 @@ class PeerIncoming extends WebIncoming {
   }
 }
 
-/** A web `Request` that an app has built while it handled a request of Node's, whose client gets the response. */
+/** A web `Request` that an app has built while it handled a Node request, whose client gets the response. */
 class RebuiltIncoming extends PeerIncoming {
   readonly #connection: ClientStream;
 
@@ -272,7 +272,7 @@ class RebuiltIncoming extends PeerIncoming {
     this.#connection = connectionOf(peer);
   }
 
-  /** The app need not have passed on the signal of the client's request, so the connection is listened to as well. */
+  /** Also listens to the connection, because the app may not have passed the signal of the client's request on. */
   override listen(listener: Listener): void {
     super.listen(listener);
     listenTo(this.#connection, listener);
@@ -284,7 +284,7 @@ class RebuiltIncoming extends PeerIncoming {
   }
 }
 
-/** Returns what closes when the client of a message disconnects. */
+/** Returns the connection or HTTP/2 stream that closes when the client of a message disconnects. */
 function connectionOf(message: IncomingMessage): ClientStream {
   return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }

@@ -1,4 +1,4 @@
-/** What every entry for Node exports beside its calls: the types of a proxy on Node, and functions for its servers. */
+/** Exports of every entry for Node: the types of a proxy on Node, and a function for servers. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
@@ -34,7 +34,7 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
   /**
    * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests. By
    * default it takes all upgrades to the protocols in the option `upgrades`; `match` selects some. Without `attach`,
-   * `plugin` or `upgrade`, such a request gets 501.
+   * `plugin` or `upgrade`, an upgrade gets 501.
    *
    * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
    * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other
@@ -65,8 +65,8 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
 }
 
 /**
- * Returns whether the client of a request waits for 100 (Continue) before it sends the body, and the proxy decides when it
- * gets one. A server that ends requests whose bodies do not arrive has to wait for these.
+ * Returns whether the client of a request waits for 100 (Continue) before it sends the body, and the proxy decides when the
+ * client gets it. A server that ends requests whose bodies do not arrive must not end these.
  */
 export function isAwaitingContinue(req: IncomingMessage | Http2ServerRequest): boolean {
   return awaitingContinue.has(req as IncomingMessage);

@@ -77,8 +77,8 @@ class PipedBody implements Sink, SrvxBody {
       if (body.trailers !== undefined) sendTrailers(res, body.trailers);
       return void res.end(bytes);
     }
-    // A body without `buffered`, such as a web stream that the app has made, does not tell whether chunks have arrived:
-    // send the head now. No scope watches such a body, so cancel it here when the client disconnects.
+    // A body without `buffered`, such as a web stream that the app has made, does not show whether chunks have arrived:
+    // send the head now. No scope watches that body, so cancel it here when the client disconnects.
     if (body.buffered === undefined) {
       this.flush();
       res.on("close", () => body.cancel());
@@ -247,7 +247,7 @@ let http2Response: typeof import("./http2response.ts") | undefined;
 
 /** Loads the code that sends HTTP/2 responses when the first of them is sent: servers of HTTP/1.1 never need it. */
 async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
-  // To import a module takes a while, even if it is loaded already.
+  // Keep the module: `import()` takes a while, even if the module is loaded already.
   const { sendOnStream } = (http2Response ??= await import("./http2response.ts"));
   return ({ status, headers, body, trailer }) => {
     const response = res as Http2ServerResponse;
@@ -473,7 +473,7 @@ export function sendResponse(response: Response, res: ServerResponse): void | Pr
 }
 
 /**
- * Sends a response as one of Node's.
+ * Sends a response's parts as Node's response.
  * @returns a promise for a response on an HTTP/2 stream
  * @throws the error of `res.writeHead` for invalid fields
  */
@@ -511,8 +511,8 @@ function writeHeadTo(res: ServerResponse, head: Head): void {
 
 /**
  * Adds fields that middleware has set on Node's response before the proxy. The upstream's value replaces an earlier one, except
- * for cookies: each line is a cookie of its own. The earlier ones come first, because a client keeps the last of two with the
- * same name, domain and path (RFC 6265 §5.3), and that is the upstream's.
+ * for cookies, of which each line is a separate one. The earlier ones come first, because a client keeps the last of two cookies
+ * with the same name, domain and path (RFC 6265 §5.3), and that is the upstream's.
  * @param names the fields to add, in lower case
  */
 function addEarlier(

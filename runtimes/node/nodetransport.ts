@@ -21,10 +21,10 @@ let shared: Buffer | undefined;
 
 /**
  * Returns the memory into which all connections to upstreams read, by the documented option `onread` of `net.connect`
- * (`MemoryReader`, which copies what is read before it returns). By default, Node allocates 64 KiB for each read, and copies
+ * (`MemoryReader`, whose bytes are copied before its callback returns). By default, Node allocates 64 KiB for each read, and copies
  * the bytes into smaller memory if the read returns fewer; and 64 KiB with a head need two reads.
  *
- * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets
+ * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back synchronously, so that several sockets
  *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
  *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
  * - Check: at every use, the system is not Windows and the runtime not Deno.
@@ -42,16 +42,16 @@ export function takeShared(): Buffer | undefined {
  * - Rests on: Node parses a small request body after the handler has run, although it is in the same packet as the head.
  *   By the first `setImmediate`, the body has arrived. By the second, Node has polled all sockets, so that the transport
  *   has noticed which idle connections the upstream has closed.
- * - Check: `BodySource.whole()` tells after the wait whether the body has arrived. The pool checks whether a connection is
+ * - Check: `BodySource.whole()` shows after the wait whether the body has arrived. The pool checks whether a connection is
  *   usable.
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
- * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "costs nothing, not even a POST".
+ * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a POST".
  */
 const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);
 };
 
-/** This is a function of the module, because a closure would be allocated for each request. */
+/** Waits for the second turn. It is not a closure, which would be allocated for each request. */
 const beginInNextTurn: BeginLater = (attempt, pool) => {
   setImmediate(beginAttempt, attempt, pool);
 };

@@ -5,12 +5,12 @@ import { ParserHold } from "./internals/parserhold.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * The number of requests of one connection above which the connection is closed, if they wait in the app. So many wait only
- * if the app does something asynchronous before it calls the proxy.
+ * The number of requests of one connection that may wait in the app; above it, the connection is closed. More than one wait there
+ * only if the app does something asynchronous before it calls the proxy.
  */
 const MAX_WAITING = 1_000;
 /** Milliseconds for which a connection may be neither read nor written. */
-const PATIENCE = 30_000;
+const STALL_TIMEOUT = 30_000;
 
 /** The list that identifies a message: a wrapper around the message has the same list. */
 type Key = IncomingMessage["rawHeaders"];
@@ -28,9 +28,9 @@ class PipelinedConnection {
   }
 
   /** Adds a request behind the first one. Returns a promise of its turn. */
-  enter(req: IncomingMessage, first: ServerResponse, patience: number): Promise<void> {
+  enter(req: IncomingMessage, first: ServerResponse, stallTimeout: number): Promise<void> {
     if (this.#hold?.isInstalled !== true) {
-      this.#hold = ParserHold.install(req, () => this.#watch(), patience);
+      this.#hold = ParserHold.install(req, () => this.#watch(), stallTimeout);
     }
     this.#watch(first);
     return new Promise((resolve) => {
@@ -45,7 +45,7 @@ class PipelinedConnection {
     });
   }
 
-  /** Adds one listener to the connection's current response, for all that waits behind it. */
+  /** Adds one listener to the connection's current response, for all requests that wait behind it. */
   #watch(response: ServerResponse | null | undefined = responseOn(this.#socket)): void {
     if (!response || this.#watched === response) return;
     this.#watched = response;
@@ -80,7 +80,7 @@ const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
  */
 export function turnOf(
   req: IncomingMessage,
-  patience: number = PATIENCE,
+  stallTimeout: number = STALL_TIMEOUT,
 ): Promise<void> | undefined {
   const { socket } = req;
   const first = responseOn(socket);
@@ -90,12 +90,12 @@ export function turnOf(
     connection = new PipelinedConnection(socket);
     connections.set(socket, connection);
   }
-  return connection.enter(req, first, patience);
+  return connection.enter(req, first, stallTimeout);
 }
 
 /**
- * Returns when all responses on a connection are finished; undefined if they are. The answer to an upgrade is not written
- * by Node, which keeps the order of its own responses only.
+ * Returns a promise that resolves when all responses on a connection are finished; undefined if they are. The answer to an
+ * upgrade has to wait for it, because Node does not write that answer, and orders only its own responses.
  */
 export function turnAfterAll(socket: Socket): Promise<void> | undefined {
   const first = responseOn(socket);

@@ -25,8 +25,8 @@ interface Side {
  * The client's socket of a request that asks for an upgrade, from the request to the end of the connection.
  *
  * Node hands the socket over without a listener. Until the upstream has answered, this class reads from it, because a
- * socket that is not read does not tell that the client has disconnected. It keeps the early bytes: they reach the
- * upstream after a 101 only. An upstream that refuses the upgrade would take them for another request.
+ * socket that is not read does not report that the client has disconnected. It keeps the early bytes, and sends them to the
+ * upstream only after a 101: an upstream that refuses the upgrade would take them for another request.
  */
 export class UpgradeSocket implements TunnelHandler {
   readonly #socket: Socket;
@@ -42,7 +42,7 @@ export class UpgradeSocket implements TunnelHandler {
   #isWebSocket = false;
   readonly #client: Side = { hasEnded: false, isFull: false };
   readonly #upstream: Side = { hasEnded: false, isFull: false };
-  /** Whether nothing follows from the upstream, and it takes nothing more. */
+  /** Whether the tunnel is closed: the upstream neither sends nor takes anything more. */
   #isTunnelClosed = false;
   #closeTimeout = 0;
   /** The timer that closes both sides of a tunnel that has closed. */
@@ -93,12 +93,12 @@ export class UpgradeSocket implements TunnelHandler {
   /**
    * Answers with a response, which ends the connection.
    *
-   * The rest of what the client sends is read and dropped: closing a connection with unread bytes resets it, and the client
-   * might lose the response.
+   * Further bytes of the client are read and dropped: closing a connection with unread bytes resets it, and the client might
+   * lose the response.
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
-    // The response may have begun, and have failed to write its head.
+    // A first response may have failed while it wrote its head.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
@@ -117,7 +117,7 @@ export class UpgradeSocket implements TunnelHandler {
     const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
     this.#isWebSocket = isWebSocket;
     this.#closeTimeout = tunnelCloseTimeout;
-    // A server's own limits are about requests; other streams than sockets have none.
+    // The server's timeout of the socket is for requests. Streams that are not sockets have no timeout.
     if (typeof socket.setTimeout === "function") {
       socket.setTimeout(timeout);
       if (timeout > 0) socket.on("timeout", () => this.#close());
@@ -188,9 +188,8 @@ export class UpgradeSocket implements TunnelHandler {
   }
 
   /**
-   * Returns a function that frees the memory of bytes that pass through the socket, if they are many, and no code but Node's own
-   * sees what is written. What a stream emits that is no socket, such as one that a test tool gives to the server, may belong
-   * to its writer.
+   * Returns a function that frees the memory of bytes that pass through the socket, if they are many and only Node's own code
+   * sees them. If the connection is another stream than a socket, such as one of a test tool, its bytes may belong to that tool.
    */
   #freeing(bytes: Uint8Array): Release | undefined {
     const release = freeing(bytes);
@@ -201,7 +200,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#tunnel?.resume();
     this.#client.isFull = false;
     this.#limitEnd();
-    // A server's own listener, which tells the response, was removed with the upgrade.
+    // The server's own `drain` listener, which informs the response, was removed with the upgrade.
     this.#response?.emit("drain");
   }
 
@@ -215,7 +214,7 @@ export class UpgradeSocket implements TunnelHandler {
   #onClientClose(): void {
     this.#leave();
     if (this.#isTunnelClosed) return clearTimeout(this.#closing);
-    // After an orderly end in both directions, bytes may still be on their way to the upstream.
+    // After a graceful close in both directions, bytes may still be on their way to the upstream.
     const { readableEnded, writableFinished } = this.#socket;
     if (!readableEnded || !writableFinished) this.#tunnel?.destroy();
   }
@@ -223,9 +222,8 @@ export class UpgradeSocket implements TunnelHandler {
   /**
    * Sets or clears the time limit for the rest of a tunnel.
    *
-   * The end of one direction may mean that the side is gone, or that it has nothing more to send: TCP shows no difference
-   * until bytes for that side make no progress. Only for a WebSocket, whose ends are always a close, is there no need to wait
-   * for that.
+   * If one side ends its direction, it may have disconnected, or may only have nothing more to send: TCP does not distinguish
+   * these until bytes for that side make no progress. A WebSocket has no half-closed state, so there is no need to wait for that.
    */
   #limitEnd(): void {
     const [client, upstream] = [this.#client, this.#upstream];
@@ -240,7 +238,7 @@ export class UpgradeSocket implements TunnelHandler {
     }
   }
 
-  /** Closes a tunnel whose rest was not read in time. */
+  /** Closes a tunnel whose remaining bytes were not read in time. */
   #closeUnread(): void {
     const { hasEnded, isFull } = this.#upstream;
     const isClients = hasEnded && !isFull;
@@ -257,7 +255,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#socket.destroy();
   }
 
-  /** Resets the connection, so that the client does not mistake the end for an orderly close. */
+  /** Resets the connection, so that the client does not mistake the end for a graceful close. */
   #breakOff(): void {
     const socket = this.#socket;
     try {

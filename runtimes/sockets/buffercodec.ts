@@ -17,7 +17,7 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-/** The length of a slab, and the number of bytes from which a copy gets memory of its own. */
+/** The length of a slab, and the number of bytes from which a copy gets its own memory. */
 const SLAB = 65_536;
 const LONG = 16_384;
 
@@ -50,7 +50,7 @@ export function free({ buffer, byteLength }: Uint8Array): void {
   try {
     (buffer as ArrayBuffer).transfer(0);
   } catch {
-    // The garbage collector frees it.
+    // The memory cannot be transferred: leave it to the garbage collector.
   }
 }
 

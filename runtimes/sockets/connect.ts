@@ -77,7 +77,7 @@ export class NetConnector implements Connector {
   }
 
   watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
-    // Another pool may look up the same name, which says nothing about the connections to a fixed address.
+    // Do not watch the name for connections to a fixed address: another pool may look it up, and its answers do not concern them.
     const isFixed = socketPath !== undefined || address !== undefined;
     if (!isFixed && this.#options.dns !== false) this.#resolver.watch(hostname, user);
   }
@@ -111,7 +111,7 @@ export class NetConnector implements Connector {
       },
       onLost: end,
       onFailed(failed, isSlow) {
-        // An address of an order that refuses costs nothing, and must be the first again when its server has started.
+        // In a fixed order, an address that refuses costs no time, and must be tried first again once its server has started.
         if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
       },
     });
@@ -164,7 +164,7 @@ export class NetConnector implements Connector {
     return new NetSocket(raw, onread, watchReads);
   }
 
-  /** Returns the function that makes sockets. Each destination has an agent of its own, which caches TLS sessions. */
+  /** Returns the function that makes sockets. Each destination has its own agent, which caches TLS sessions. */
   #creatorFor(destination: Destination): CreateSocket {
     let create = this.#creators.get(destination);
     if (create === undefined) {

@@ -15,26 +15,26 @@ const { process } = globalThis as unknown as {
 
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
-/** The number of names that are kept at least, and half of the most: clients that choose the target choose names as well. */
-const KEPT_NAMES = 1000;
+/** The least number of names that are kept, and half of the greatest: a client that chooses the target chooses names as well. */
+const MIN_KEPT_NAMES = 1000;
 /** Milliseconds between lookups in the background of a name whose addresses are not kept (a TTL of 0). */
-const SHORTEST_INTERVAL = 1000;
+const MIN_INTERVAL = 1000;
 /** Milliseconds for which an expired answer is kept at most after a lookup that has failed (RFC 8767 §5). */
 const FAILED_TTL = 30_000;
 /**
  * Milliseconds that a connection waits for a new answer while there is an expired one (RFC 8767 §5). Most name servers answer
- * within them, so that a host that has moved meanwhile is found.
+ * within this time, so that a host that has moved is found.
  */
-const LONGEST_WAIT = 200;
-/** Milliseconds after which an expired answer is no longer used: somebody else may have the address by then. */
-const LONGEST_EXPIRED = 3_600_000;
+const MAX_WAIT = 200;
+/** Milliseconds after which an expired answer is no longer used: the address may belong to another host by then. */
+const MAX_EXPIRED = 3_600_000;
 /** The addresses of the loopback interface. */
 const LOOPBACK_ADDRESSES: readonly ResolvedAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
-/** Milliseconds after which it is checked whether a name is still used: a timer keeps its pools in memory. */
-const LONGEST_DELAY = 60_000;
+/** The longest timer of a name in milliseconds. When it fires, an unused name ends: a timer keeps the name's pools in memory. */
+const MAX_DELAY = 60_000;
 
 interface Answer {
   readonly addresses: readonly ResolvedAddress[];
@@ -58,7 +58,7 @@ interface FamilyAnswer {
 
 /** The cache entry of one name. */
 interface Entry {
-  /** Whether the addresses are an order to fall back in. */
+  /** Whether the order of the addresses is fixed, and a later one is only tried if those before it fail. */
   readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
   /** The lookup that is running. */
@@ -79,9 +79,9 @@ interface Entry {
  * connection after a pause also uses the expired answer, if the name server does not answer soon.
  */
 export class Resolver {
-  readonly #entries: RecentMap<string, Entry> = new RecentMap(KEPT_NAMES);
+  readonly #entries: RecentMap<string, Entry> = new RecentMap(MIN_KEPT_NAMES);
   readonly #ttl: number;
-  /** Whether the addresses of a name take turns; with `dns: false`, their order is the system's. */
+  /** Whether the addresses of a name are rotated; with `dns: false`, their order is the system's. */
   readonly #rotates: boolean;
   readonly #query: (hostname: string, previous: readonly ResolvedAddress[]) => Promise<Answer>;
 
@@ -115,7 +115,7 @@ export class Resolver {
     if (answer !== undefined && (left > 0 || (isKept && users.size > 0)))
       return this.#sort(answer, entry);
     const lookup = this.#lookUp(hostname, entry);
-    const isUsable = isKept && left > -LONGEST_EXPIRED;
+    const isUsable = isKept && left > -MAX_EXPIRED;
     return this.#sort(await (isUsable ? waitShortly(lookup, answer) : lookup), entry);
   }
 
@@ -177,11 +177,11 @@ export class Resolver {
   #arm(hostname: string, entry: Entry): void {
     const { answer } = entry;
     const left = answer === undefined ? this.#ttl : answer.validUntil - performance.now();
-    const delay = left > 0 ? left : SHORTEST_INTERVAL;
-    const isDue = delay <= LONGEST_DELAY;
+    const delay = left > 0 ? left : MIN_INTERVAL;
+    const isDue = delay <= MAX_DELAY;
     entry.timer = startBackgroundTimer(
       () => void this.#lookUpAgain(hostname, entry, isDue),
-      isDue ? delay : LONGEST_DELAY,
+      isDue ? delay : MAX_DELAY,
     );
   }
 
@@ -191,10 +191,10 @@ export class Resolver {
       entry.timer = undefined;
       return;
     }
-    // Keep the name, although more than a thousand others may have been looked up meanwhile.
+    // Put the name back, because more than a thousand other lookups may have evicted it.
     if (this.#entries.get(hostname) === undefined) this.#entries.set(hostname, entry);
     const answer = isDue ? await this.#lookUp(hostname, entry).catch(() => undefined) : undefined;
-    // After a lookup that fails, the connections stay: the host may work although its name server does not.
+    // Keep the connections after a failed lookup: the host may work although its name server does not.
     if (answer?.hasFailed === false) {
       const found = this.#sort(answer, entry);
       for (const user of entry.users) user.onAddresses(found);
@@ -225,7 +225,7 @@ async function waitShortly(
 ): Promise<CachedAnswer> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<CachedAnswer>((resolve) => {
-    timer = setTimeout(() => resolve(expired), LONGEST_WAIT);
+    timer = setTimeout(() => resolve(expired), MAX_WAIT);
   });
   try {
     return await Promise.race([lookup, late]);
@@ -238,7 +238,7 @@ function createNameServers(
   dns: typeof import("node:dns"),
   servers: readonly string[],
 ): NameServers {
-  // Two tries end within the default `connectTimeout`.
+  // With this timeout, two tries end within the default `connectTimeout`.
   const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
   try {
     nameServers.setServers(servers);
@@ -277,7 +277,7 @@ async function askForLocal(
 }
 
 /**
- * Asks for the addresses of both families at once; the answer for one family is enough.
+ * Asks for the addresses of both families in parallel; the answer for one family is enough.
  * @param previous the addresses that were found last; those of a family whose query fails are kept
  */
 async function askServers(

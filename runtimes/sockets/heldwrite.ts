@@ -1,9 +1,9 @@
 /**
- * Reads what an upstream has sent before it closed the connection, although a write has failed by then.
+ * Reads the bytes that an upstream has sent before it closed the connection, although a write has already failed.
  *
  * An upstream may answer an upload early, for example with 413, and close the connection with the upload unread. The next
  * write then fails, while the answer still waits in the operating system. A socket that passed the error on would be
- * destroyed before it reads the answer. So the error is held back, and later writes are dropped. Reading goes on, and its
+ * destroyed before it reads the answer. So the error is held back, and later writes are dropped. Reading continues, and its
  * end, which nearly always follows in the next turn of the event loop, destroys the socket with the error.
  *
  * - Rests on: a stream calls `_writableState.onwrite` with the result of each write, and destroys itself only there if a
@@ -34,12 +34,12 @@ export function writeResultsOf(raw: object): WriteResults | undefined {
   return isKnown ? (state as WriteResults) : undefined;
 }
 
-/** Whether an error of a write is to be held back: the upstream has closed the connection, and the socket still reads. */
+/** Whether to hold an error of a write back: the upstream has closed the connection, and the socket still reads. */
 export function isWorthHolding(raw: RawSocket, error: NodeJS.ErrnoException): boolean {
   return CLOSED.has(error.code) && !raw.destroyed && !raw.readableEnded;
 }
 
-/** The first error of a socket that is held back. The socket drops all that is written from then on. */
+/** The first error of a socket, which is held back. The socket drops all later writes. */
 export class HeldError {
   readonly #raw: RawSocket;
   readonly #error: Error;
@@ -48,18 +48,18 @@ export class HeldError {
   constructor(raw: RawSocket, error: Error) {
     this.#raw = raw;
     this.#error = error;
-    // On Bun, another write to the closed connection would lose what was not read yet.
+    // On Bun, another write to the closed connection would discard the bytes that were not read yet.
     raw._write = (_chunk, _encoding, done) => done();
     raw._writev = (_chunks, done) => done();
     this.#wait();
   }
 
-  /** Passes the error on: everything was read. */
+  /** Passes the error on, because everything was read. */
   release(): void {
     this.#raw.destroy(this.#error);
   }
 
-  /** Stops waiting: the socket is closed. */
+  /** Stops waiting, because the socket is closed. */
   clear(): void {
     clearTimeout(this.#timer);
   }

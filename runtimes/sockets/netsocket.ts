@@ -6,7 +6,7 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
- * read as well. It is here, and not in a file of its own, because every read passes it.
+ * read as well. It is not in a separate file, because every read passes it.
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
@@ -25,12 +25,12 @@ export class MemoryReader {
 }
 
 /**
- * Watches a socket that emits what it reads, also one with TLS. The function that it returns says whether other code sees
- * the chunk that arrives now: that chunk is copied.
+ * Watches a socket that emits `data`, with or without TLS. The function that it returns returns whether other code sees the chunk
+ * that arrives now, so that the chunk must be copied.
  */
 export type WatchReads = (raw: RawSocket) => () => boolean;
 
-/** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
+/** A socket of `node:net` or `node:tls`, on Node, Bun or Deno. Its listeners are added once, and serve all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
@@ -50,7 +50,7 @@ export class NetSocket implements Socket {
     const isSeen = this.#watchReads?.(this.raw);
     this.#watchWrites();
     this.raw
-      // A chunk that other code sees is not kept: its memory would be freed.
+      // The handler may free the memory of a chunk only if no other code sees the chunk.
       .on("data", (bytes) => handler.onData(bytes, isSeen?.() !== true))
       .on("end", () => {
         if (this.#held === undefined) handler.onHalfClose();
@@ -65,7 +65,7 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Looks at the result of each write. Every write passes this function, so it is not in a file of its own. */
+  /** Looks at the result of each write. It is not in a separate file, because every write passes it. */
   #watchWrites(): void {
     const results = writeResultsOf(this.raw);
     if (results === undefined) return;
@@ -80,7 +80,7 @@ export class NetSocket implements Socket {
     return true;
   }
 
-  /** Takes bytes that a socket with a `MemoryReader` has read; such a socket emits no `data` event. */
+  /** Takes the bytes that a `MemoryReader` has read; a socket with a `MemoryReader` emits no `data` event. */
   onRead(bytes: Uint8Array): void {
     if (this.#handler !== undefined) this.#handler.onData(bytes, false);
     // The upstream has sent bytes before it got a request: they cannot be a response.
@@ -135,9 +135,9 @@ export class NetSocket implements Socket {
 
   confirmEnd(done: () => void, isTunnel = false): void {
     const { allowHalfOpen, writableEnded, writableLength } = this.raw;
-    // After our own end, nothing can be written.
+    // After `end()`, nothing can be written.
     if (!allowHalfOpen || writableEnded || (isTunnel && writableLength > 0)) return done();
-    // Node 22 reports some resets as an orderly close. On a connection that was reset, an empty write fails.
+    // Node 22 reports some resets as a graceful close. An empty write tests this: on a connection that was reset, it fails.
     this.raw.write("", (error) => {
       if (!error) done();
     });

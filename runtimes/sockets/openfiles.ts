@@ -1,8 +1,8 @@
-/** How many files and sockets this process may have open, and the default bounds that follow from it. */
+/** How many files and sockets this process may have open, and the default limits that follow from it. */
 
 import { poolDefaults } from "../../src/options/pooloptions.ts";
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** These globals are read at run time, because a bundle for another runtime cannot import Node's modules. */
 const { process, Deno } = globalThis as unknown as {
   process?: {
     readonly platform: string;
@@ -17,7 +17,7 @@ interface DiagnosticReport {
   readonly userLimits?: { readonly open_files?: { readonly soft?: number | "unlimited" } };
 }
 
-/** The highest default of `maxSockets`: that many connections to one upstream are no accident. */
+/** The highest default of `maxSockets`. An app that needs more connections to one upstream should set the option. */
 const MAX_DEFAULT = 4096;
 
 let known: number | undefined;

@@ -3,10 +3,10 @@ import { ProxyError } from "../../src/error.ts";
 import { codeOf, toSocketError } from "../../src/transport/socketerror.ts";
 import type { NetSocket } from "./netsocket.ts";
 
-/** Milliseconds after which the next address is tried while an earlier attempt goes on (RFC 8305 §5). */
+/** Milliseconds after which the next address is tried while an earlier attempt continues (RFC 8305 §5). */
 const ATTEMPT_DELAY = 250;
 
-/** What a race does with its sockets. */
+/** The functions that a race calls with its sockets. */
 interface RaceParts {
   /**
    * Starts to connect to an address.
@@ -23,7 +23,7 @@ interface RaceParts {
 
 /**
  * Connects to the first of several addresses that accepts. If an address does not answer soon, the next one is tried as well,
- * and the earlier attempt goes on: on a slow path it may be the only one that succeeds (RFC 8305 §5).
+ * and the earlier attempt continues: on a slow path it may be the only one that succeeds (RFC 8305 §5).
  *
  * Node's own `autoSelectFamily` gives an attempt up when it begins the next one.
  */
@@ -43,7 +43,7 @@ export class Race {
   /** @param limit milliseconds for all attempts; 0 for no limit */
   constructor(limit: number, parts: RaceParts) {
     this.#parts = parts;
-    // A short limit leaves half of its time to the second address.
+    // With a short limit, start the second address after half of it.
     this.#delay = limit === 0 ? ATTEMPT_DELAY : Math.min(ATTEMPT_DELAY, Math.ceil(limit / 2));
   }
 
@@ -125,7 +125,7 @@ export class Race {
   }
 }
 
-/** Makes each address that follows one of the other family come next, as far as there are any (RFC 8305 §4). */
+/** Orders addresses so that IPv4 and IPv6 alternate while there are addresses of both (RFC 8305 §4). */
 export function alternateFamilies(addresses: readonly ResolvedAddress[]): ResolvedAddress[] {
   const first = addresses.filter(({ family }) => family === addresses[0]?.family);
   const other = addresses.filter(({ family }) => family !== addresses[0]?.family);
@@ -135,7 +135,7 @@ export function alternateFamilies(addresses: readonly ResolvedAddress[]): Resolv
     .filter((address) => address !== undefined);
 }
 
-/** Returns the error of the only address, or one with the errors of all. */
+/** Returns the error of the only address, or one error that contains those of all. */
 function combineErrors(errors: readonly Error[]): Error {
   if (errors.length === 1) return errors[0] as Error;
   const all = new AggregateError(errors);

@@ -22,11 +22,11 @@ export interface RequestTrace {
   readonly path: string;
   /** The authority that the client has named, such as `shop.example:8080`. */
   readonly authority: string;
-  /** The IP address of the client, where the server tells it. */
+  /** The IP address of the client, where the server shows it. */
   readonly clientAddress: string | undefined;
   /** The client's request. It is made at the first access. A reader of its body takes the body from the proxy. */
   readonly request: Request;
-  /** What `onRequestEnd` is told; undefined until the exchange is over. */
+  /** The argument of `onRequestEnd`; undefined until the exchange is over. */
   readonly result: RequestEnd | undefined;
   /** Why there was no response, or why its body broke off; undefined until the exchange is over, and if it is complete. */
   readonly error: unknown;
@@ -63,7 +63,7 @@ class RequestChannel implements Tracing {
   constructor({ tracingChannel }: DiagnosticsChannel) {
     const tracing = tracingChannel<unknown, RequestTrace>(NAME);
     this.#tracing = tracing;
-    // Bun's tracing channels do not tell whether they have subscribers.
+    // Bun's tracing channels do not show whether they have subscribers.
     this.channel = typeof tracing.hasSubscribers === "boolean" ? tracing : new Subscribers(tracing);
   }
 
@@ -86,7 +86,7 @@ class RequestChannel implements Tracing {
   }
 }
 
-/** Tells whether any channel of a tracing channel has subscribers. */
+/** Shows whether any channel of a tracing channel has subscribers. */
 class Subscribers {
   readonly #tracing: TracingChannel<unknown, RequestTrace>;
 

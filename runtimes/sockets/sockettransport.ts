@@ -42,7 +42,7 @@ export function createSocketTransport(
   );
 }
 
-/** Loads the HTTP/2 client with the first request that asks for it: no other request needs these modules. */
+/** Loads the HTTP/2 client with the first request that needs it, because no other request needs these modules. */
 async function loadHttp2(): Promise<Http2Client> {
   return import("./http2/http2pool.ts");
 }

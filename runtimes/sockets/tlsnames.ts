@@ -16,15 +16,15 @@ const OF_SOCKET =
   "allowHalfOpen autoSelectFamily autoSelectFamilyAttemptTimeout blockList family fd handle highWaterMark hints " +
   "keepAlive keepAliveInitialDelay localAddress localPort noDelay onread readable signal typeOfService writable";
 
-/** The options that a connection of `node:tls` may have: all are passed on, although those of `TlsOptions` are enough for most. */
+/** The options that a connection of `node:tls` may have. All are passed on, although `TlsOptions` has only the usual ones. */
 const NAMES: readonly string[] = `${OF_CONNECT} ${OF_CONTEXT} ${OF_SOCKET}`.split(" ");
 
-/** The options whose names have been checked. A target may be parsed with each request. */
+/** The options whose names have been checked, so that a target that is parsed with each request costs one check. */
 const checked = new WeakSet<TlsOptions>();
 
 /**
- * Checks the names of TLS options: the runtime ignores a misspelt one, and the connection is less secure than it was meant to
- * be.
+ * Checks the names of TLS options: the runtime would ignore a misspelt one, and the connection would be less secure than the user
+ * intended.
  * @param more the names of further options that this runtime has
  * @throws TypeError that names the option
  */

@@ -1,5 +1,5 @@
 /**
- * The cache of TLS sessions in `https.Agent`, for connections that the agent does not open for a request of its own.
+ * Makes `https.Agent` cache TLS sessions also for connections that it does not open for its own requests.
  *
  * - Rests on: `createConnection` resumes the session that the agent has cached under the option `_agentKey`, and caches
  *   the session of the new connection. The agent sets this option only for its own requests.

@@ -5,8 +5,8 @@ const MARK = "\uFEFF";
 const BYTES = [0xef, 0xbb, 0xbf] as const;
 
 /**
- * Removes the byte order marks before the certificates and keys of TLS options, which editors on Windows write. Node reads PEM
- * behind one; Bun and Deno do not find the certificate, and Deno then connects without the client's.
+ * Removes byte order marks, which editors on Windows write, from the certificates and keys of TLS options. Node reads PEM behind
+ * one. Bun and Deno do not find the certificate, and Deno then connects without the client certificate.
  */
 export function removeMarks(tls: TlsOptions): object {
   const named = Object.entries({ ca: tls.ca, cert: tls.cert, key: tls.key });
@@ -14,7 +14,7 @@ export function removeMarks(tls: TlsOptions): object {
   return { ...tls, ...Object.fromEntries(given.map(([name, value]) => [name, removeMark(value)])) };
 }
 
-/** Removes the mark of a text, or of bytes, which `tls.connect` takes as well, or of each in an array. */
+/** Removes the mark from a string, from bytes, or from each entry of an array, all of which `tls.connect` accepts. */
 function removeMark(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(removeMark);
   if (typeof value === "string") return value.startsWith(MARK) ? value.slice(1) : value;

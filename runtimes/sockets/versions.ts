@@ -9,7 +9,7 @@
  */
 export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.3" } as const;
 
-/** Returns what is wrong with the version of a runtime; undefined if the version is new enough. */
+/** Returns a message that names the version that is needed; undefined if the version of the runtime is new enough. */
 export function checkVersion(runtime: keyof typeof OLDEST, version: string): string | undefined {
   const oldest = OLDEST[runtime];
   const age = version.localeCompare(oldest, "en", { numeric: true });

@@ -18,7 +18,7 @@ const OF_BOTH: ReadonlySet<string> = new Set(["connectTimeout", "socketPath"]);
 const KEPT =
   "undici keeps every idle connection for `freeSocketTimeout`; lower that, or set `keepAlive: false`";
 
-/** The options of a pool that undici does not have: the value that describes what undici does, and the fix. */
+/** The options of a pool that undici does not have: for each, the accepted value, which is what undici does, and the fix. */
 const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name], string] } = {
   maxFreeSockets: [Infinity, KEPT],
   maxTotalFreeSockets: [Infinity, KEPT],
@@ -27,7 +27,7 @@ const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name
   queueTimeout: [0, "undici's queue has no such limit; set `timeout` of the proxy"],
   minRate: [0, "undici's queue does not know the clients; leave the option out"],
   minRateGrace: [undefined, "undici's queue does not know the clients; leave the option out"],
-  noDelay: [true, "undici always sends small writes at once; leave the option out"],
+  noDelay: [true, "undici always sends small writes immediately; leave the option out"],
   dns: [
     false,
     "undici looks a name up for each connection; leave the option out, or pass " +

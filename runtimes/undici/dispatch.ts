@@ -16,7 +16,7 @@ import { SocketTunnel } from "./sockettunnel.ts";
 import { hadReceived, isConnectionFailing, toUndiciError } from "./undicierrors.ts";
 import { UploadStream } from "./uploadstream.ts";
 
-/** A dispatcher, and what an attempt has to know about it. */
+/** A dispatcher with the facts about it that an attempt needs. */
 export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
   /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
@@ -33,7 +33,7 @@ interface DispatchOptions extends Dispatcher.DispatchOptions {
   servername?: string | undefined;
 }
 
-/** Methods for which some upstreams do not read a body: such an upstream parses the body as the next request. */
+/** Methods for which some upstreams do not read a body, but parse it as the next request. */
 const RARELY_READ = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
@@ -70,17 +70,17 @@ function toDispatchOptions(
     // Turn undici's time limits off: the proxy has its own.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // Close the connection after a body that the upstream may not read, and after an upgrade that it refuses: it may read
-    // what follows in either protocol. By default, undici closes it after each HEAD.
+    // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may parse
+    // further bytes in either protocol. By default, undici closes it after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
-    // Over HTTP/2, undici would open a stream (RFC 8441), whose response does not prove that the handshake was read.
+    // Over HTTP/2, undici would open a stream (RFC 8441), whose response does not prove that the upstream has read the handshake.
     ...(upgrade !== undefined && { upgrade, allowH2: false }),
     // If this is undefined and there is no `Host`, undici takes the host name of the origin, unless that is an IP address.
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
 }
 
-/** The memory of undici's chunks, which are views of what was read. Copies are a `Buffer`, which middleware may ask for. */
+/** The memory of undici's chunks, which are views of a read buffer. Copies are a `Buffer`, because middleware may expect one. */
 const MEMORY: ReadMemory = { ...sharedMemory, copyOut: copyOf };
 
 /** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
@@ -139,7 +139,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     }
   }
 
-  /** Stops the attempt, however far it has come. */
+  /** Stops the attempt, at any point of it. */
   fail(thrown: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -158,7 +158,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     this.#controller?.abort(error);
   }
 
-  /** Converts the request body into what undici takes: bytes if all of them have arrived, else a stream. */
+  /** Converts the request body into a form that undici takes: bytes if all of them have arrived, else a stream. */
   #toSendable(
     body: BodySource | null,
     contentLength: number | undefined,
@@ -179,7 +179,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   // ── methods of `DispatchHandler`, which undici calls ──
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    // The attempt was aborted while it waited for a connection. An exception keeps undici from sending the request;
+    // If the attempt was aborted while it waited for a connection, throw: this keeps undici from sending the request, whereas
     // `controller.abort()` would close the connection.
     if (this.#error !== undefined) throw this.#error;
     if (this.#controller === undefined) this.#use.stats?.countRequest();
@@ -232,7 +232,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       const message = "undici has opened a tunnel without a 101 of the upstream";
       return this.fail(new ProxyError("http_protocol_error", { message }));
     }
-    // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
+    // The exchange is over: its deadlines do not apply to the tunnel, which belongs to the server from here on.
     this.#isOver = true;
     this.#scope.end();
     this.#use.stats?.countTunnel(socket, this.#origin);

@@ -34,7 +34,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 
 /**
  * The messages of Node and of undici for a request that an HTTP/2 upstream has not processed: it has refused the stream, or its
- * GOAWAY names an earlier one as the last. undici itself sends such a request again once, if its body is in memory.
+ * GOAWAY names an earlier one as the last. undici itself sends that request again once, if its body is in memory.
  */
 const UNPROCESSED = /code NGHTTP2_REFUSED_STREAM$|^HTTP\/2: "GOAWAY" frame received/;
 
@@ -87,7 +87,7 @@ function classifyUndiciError(
   return undefined;
 }
 
-// ── What undici's errors do not tell: the state of the connection that failed ──
+// ── the state of the connection that failed, which undici's errors do not contain ──
 
 /** The number of bytes that a connection had received before the error that ended it, by that error. */
 const received = new WeakMap<object, number>();

@@ -68,8 +68,8 @@ export class UndiciTransport extends DispatcherTransport {
   readonly #isOwn: boolean;
   readonly #agent: OwnAgent;
   /**
-   * The agent for requests that need a connection of their own: upgrades, and requests whose reused connection has failed.
-   * It opens one for each of them.
+   * The agent for requests that need a new connection: upgrades, and requests whose reused connection has failed. It opens one for
+   * each of them.
    */
   #freshAgent: OwnAgent | undefined;
   #isClosed = false;
@@ -90,7 +90,8 @@ export class UndiciTransport extends DispatcherTransport {
 
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
     const { newConnection = false, upgrade } = request;
-    // Over HTTP/2, undici itself opens another connection once one is closed, and the upstream may speak nothing else.
+    // An agent for HTTP/2 stays in use: undici itself opens another connection once one is closed, and the upstream may speak only
+    // HTTP/2.
     const needsOwn = upgrade !== undefined || (newConnection && this.#options.allowH2 !== true);
     if (!needsOwn || this.#isClosed) return super.chooseUse(request);
     this.#freshAgent ??= new OwnAgent(
@@ -135,10 +136,10 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
   attempt.dispatch();
 }
 
-/** The number of pools at which an agent first removes closed pools from its list. */
-const FIRST_CLEANUP = 100;
+/** The number of pools up to which an agent leaves closed pools in its list. */
+const MIN_CLEANUP_SIZE = 100;
 
-/** Whether connections may speak HTTP/2, and those without TLS do so with prior knowledge. */
+/** Whether connections may speak HTTP/2, and whether those without TLS do so with prior knowledge. */
 interface Http2Options {
   readonly allowH2: boolean;
   readonly useH2c: boolean;
@@ -151,7 +152,7 @@ class OwnAgent extends Agent {
 
   constructor(given: AgentOptions, stats: AgentStats) {
     const pools = new Set<Pool>();
-    let limit = FIRST_CLEANUP;
+    let limit = MIN_CLEANUP_SIZE;
     const { connect: _, allowH2 = false, ...options } = given;
     const http2: Http2Options = { allowH2, useH2c: allowH2 && options.h2Options?.useH2c === true };
     super({
@@ -163,7 +164,7 @@ class OwnAgent extends Agent {
       factory(origin, forPool): Dispatcher {
         if (pools.size >= limit) {
           for (const each of pools) if (each.closed) pools.delete(each);
-          limit = Math.max(FIRST_CLEANUP, 2 * pools.size);
+          limit = Math.max(MIN_CLEANUP_SIZE, 2 * pools.size);
         }
         const pool = new Pool(origin, forPool);
         pools.add(pool);
@@ -180,7 +181,7 @@ class OwnAgent extends Agent {
   }
 }
 
-/** Makes the function that opens connections, from the options of an agent that are about them. */
+/** Makes the function that opens connections, from the options of an agent that concern connections. */
 function toConnector(options: AgentOptions, http2: Http2Options): buildConnector.connector {
   const { connect: given, connectTimeout, socketPath, maxCachedSessions } = options;
   if (typeof given === "function") return given;
@@ -198,9 +199,9 @@ function toConnector(options: AgentOptions, http2: Http2Options): buildConnector
   const { servername } = own as { servername?: string };
   return (target, callback) => {
     // An IP address is not a name for SNI (RFC 6066 §3). Without a name, TLS checks the certificate for the address.
-    const { servername: asked, ...unnamed } = target;
+    const { servername: targetName, ...unnamed } = target;
     const isAddress = isIP(target.hostname.replace(/^\[|\]$/g, "")) !== 0;
-    const name = servername ?? (isAddress ? undefined : asked);
+    const name = servername ?? (isAddress ? undefined : targetName);
     connect(name === undefined ? unnamed : { ...unnamed, servername: name }, callback);
   };
 }

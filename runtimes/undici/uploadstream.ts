@@ -6,8 +6,8 @@ import type { Scope } from "../../src/transport/scope.ts";
 /**
  * A request body that is still arriving, as a stream that undici reads.
  *
- * undici destroys the stream when the response is complete before the body, or when the request fails; that cancels a body
- * that it has begun to read.
+ * undici destroys the stream when the response is complete before the body, or when the request fails. If undici has begun to read
+ * the body, this cancels it.
  */
 export class UploadStream extends Readable implements Sink {
   readonly #source: BodySource;
@@ -78,7 +78,7 @@ export class UploadStream extends Readable implements Sink {
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     // A body of which nothing was read is left to another attempt.
     if (this.#isPiped && !this.readableEnded) this.#source.cancel(error);
-    // Call back a source that waits for room: it then finds that it was cancelled.
+    // Call back a source that waits for room, so that it notices the cancellation.
     this.#onDrain?.();
     callback(error);
   }

@@ -70,8 +70,8 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
 }
 
 /**
- * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so it does not tell the
- * app about a disconnect of the client. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
+ * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so it does not inform the app
+ * about a disconnect of the client. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
  * `signal` itself. It does not read encoded bodies, because only workerd knows whether their bytes are encoded already. The
  * length of a body needs no check: the pipe fails if the body has another length.
  */
@@ -100,11 +100,11 @@ function assertUpperCase({ method }: UpstreamRequest): void {
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
-/** The key of the property that tells the length of a stream; undefined if workerd has no such property. */
+/** The key of the property that holds the length of a stream; undefined if workerd does not have it. */
 let lengthKey: symbol | undefined;
 
 /**
- * Returns how many bytes are left in a stream, where workerd knows that, as for the incoming request's body.
+ * Returns the number of bytes that remain in a stream, where workerd knows it, as for the incoming request's body.
  *
  * Streams of workerd have a property for `util.inspect` with this number, which is not documented. In a version without
  * it, the key is undefined, no stream has a property with that key, and the proxy reads every body. A test with a BYOB
@@ -132,7 +132,7 @@ function isPipeable(stream: ReadableStream): boolean {
   }
 }
 
-/** Makes a pipe that tells workerd the length of a stream. Without it, workerd sends the stream with chunked coding. */
+/** Makes a pipe with which workerd knows the length of a stream. Without it, workerd sends the stream with chunked coding. */
 function createFixedLengthPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
   return new FixedLengthStream(length);
 }

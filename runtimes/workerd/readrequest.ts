@@ -35,8 +35,8 @@ class WorkerIncoming extends WebIncoming {
   }
 
   /**
-   * Checks the key: workerd would accept any, because it makes a handshake of its own with the upstream. The request of
-   * another Worker has no key.
+   * Checks the key: workerd would accept any, because it makes its own handshake with the upstream. The request of another Worker
+   * has no key.
    * @throws ProxyError 400 for a key that is not valid (RFC 6455 §4.2.1)
    */
   prepareUpgrade(headers: HeaderList): void {
@@ -50,7 +50,7 @@ class WorkerIncoming extends WebIncoming {
   }
 }
 
-/** What workerd and Cloudflare tell about a request in `request.cf`, which a client cannot forge. */
+/** The properties of `request.cf` that are read. workerd or Cloudflare sets them, and a client cannot forge them. */
 interface Cf {
   /** The address and port of the peer, if workerd itself is the server. */
   clientIp?: string;
@@ -63,7 +63,7 @@ interface Cf {
 /** Whether the Worker runs on Cloudflare. It is remembered, because reading `cf` costs as much as reading all fields. */
 let isOnCloudflare = false;
 
-/** Returns the client's address; undefined where neither workerd nor Cloudflare tells it. */
+/** Returns the client's address; undefined where neither workerd nor Cloudflare provides it. */
 function readPeerAddress(request: Request): string | undefined {
   if (!isOnCloudflare) {
     const { cf } = request as { cf?: Cf };

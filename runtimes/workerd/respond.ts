@@ -6,7 +6,7 @@ import { checkChoices } from "../../src/websocket/handshake.ts";
 
 /** workerd's `ResponseInit`. */
 interface Init extends ResponseInit {
-  /** `manual` tells workerd that the body is encoded already. By default, workerd encodes a body as `Content-Encoding` says. */
+  /** `manual` means that the body is encoded already. By default, workerd encodes a body as `Content-Encoding` says. */
   encodeBody: "manual" | undefined;
 }
 
@@ -25,7 +25,7 @@ export function respond(
     encodeBody: isEncoded ? "manual" : undefined,
   };
   if (webSocket !== undefined) {
-    // workerd checks the other fields of an upstream's 101. An app's is no answer to a handshake of the proxy's.
+    // workerd has checked the other fields of an upstream's 101. An app's 101 answers no handshake that the proxy has sent.
     if (request?.upstream.app === undefined) checkChoices(headers, request?.headers ?? []);
     // workerd connects the client with this WebSocket.
     return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
@@ -40,7 +40,7 @@ export function respond(
   return isEncoded ? correctClone(response) : response;
 }
 
-/** The responses of apps in the same isolate, by their `Headers`, which the hints lead to. */
+/** The responses of apps in the same isolate, by their `Headers`. The hints of an upstream response contain these `Headers`. */
 const sources = new WeakMap<Headers, Response>();
 /** Whether `sources` was ever used. If not, `respond` skips the lookup. */
 let hasSources = false;
@@ -54,7 +54,7 @@ export function rememberResponse(response: Response): Response {
 
 /**
  * Copies an app's response, with other header fields. Only a copy keeps whether the body is encoded already
- * (`encodeBody: "manual"`) or workerd has to encode it: no property of a response tells this.
+ * (`encodeBody: "manual"`) or workerd has to encode it: no property of a response shows this.
  */
 function copyResponse(source: Response, content: BodyInit | null, init: Init): Response {
   const response = new Response(content, source);

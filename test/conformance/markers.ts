@@ -9,7 +9,7 @@ import { type RequirementId, requirements } from "./requirements.ts";
 
 const TESTS = new URL("../", import.meta.url);
 
-/** The tests of this file and of what is made with it, whose sources have markers in texts. */
+/** The tests of this file and of the generated documents, whose sources contain markers in strings. */
 const OWN: ReadonlySet<string> = new Set([
   "project/conformance.test.ts",
   "project/advisories.test.ts",
@@ -24,7 +24,7 @@ export interface Marked<Id extends string = RequirementId> {
   readonly title: string;
 }
 
-/** Whether the test belongs to the black-box suite. Gaps name such a test by its title. */
+/** Whether the test belongs to the black-box suite, whose tests gaps name by their titles. */
 export function isInSuite<Id extends string>(
   marked: Marked<Id>,
 ): marked is Marked<Id> & { title: TestName } {
@@ -86,7 +86,7 @@ function callsOf(marker: "rfc" | "advisory", file: string, source: string): Mark
   const pattern = new RegExp(String.raw`^( *)${marker}\(\s*("[^)]*)\);$`, "gm");
   const found = Array.from(source.matchAll(pattern), ({ index, 1: indent = "", 2: list = "" }) => {
     const title = titleAt(titles, index, indent.length);
-    if (title === undefined) throw new Error(`${file}: a marker stands in no test: ${list}`);
+    if (title === undefined) throw new Error(`${file}: a marker is outside of a test: ${list}`);
     return Array.from(list.matchAll(/"([^"]*)"/g), ([, id = ""]) => ({ id, file, title }));
   });
   const calls = source.match(new RegExp(String.raw`\b${marker}\(`, "g"))?.length ?? 0;

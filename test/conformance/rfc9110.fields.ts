@@ -28,7 +28,7 @@ export const rfc9110Fields = {
   "9110-10.1.1-proxy": {
     level: "MUST",
     role: "proxy",
-    says: "Answer a request with an expectation by a final status, or forward its head at once.",
+    says: "Answer a request with an expectation by a final status, or forward its head immediately.",
   },
   "9110-10.1.1-417": {
     level: "SHOULD",
@@ -66,7 +66,7 @@ export const rfc9110Fields = {
     level: "MUST",
     role: "proxy",
     says: "Send Proxy-Authenticate with each 407 that it generates.",
-    foreign: "A gateway asks for no authentication of its own.",
+    foreign: "The gateway itself asks for no authentication.",
   },
   "9110-13.1-evaluate": {
     level: "MUST",

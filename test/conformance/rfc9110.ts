@@ -13,7 +13,7 @@ export const rfc9110 = {
   "9110-2.3-defensive": {
     level: "SHOULD",
     role: "recipient",
-    says: "Parse what it receives defensively: it may break the grammar, and exceed any buffer.",
+    says: "Parse received messages defensively: they may violate the grammar, and exceed any buffer.",
   },
   "9110-2.3-own-lengths": {
     level: "MUST",
@@ -59,7 +59,7 @@ export const rfc9110 = {
   "9110-5.1-unrecognized": {
     level: "MUST",
     role: "proxy",
-    says: "Forward fields that it does not know, unless Connection names them or it is told to block them.",
+    says: "Forward fields that it does not know, unless Connection names them or its configuration blocks them.",
   },
   "9110-5.3-order": {
     level: "MUST NOT",

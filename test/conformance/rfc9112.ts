@@ -90,7 +90,7 @@ export const rfc9112 = {
   "9112-3.2.2-host-replaced": {
     level: "MUST",
     role: "proxy",
-    says: "Ignore Host beside a target in absolute form, and send a Host made of that target.",
+    says: "Ignore Host if the target is in absolute form, and send a Host that is made from the target.",
   },
   "9112-3.2.2-accepted": {
     level: "MUST",
@@ -116,7 +116,7 @@ export const rfc9112 = {
   "9112-4-reason": {
     level: "SHOULD",
     role: "client",
-    says: "Ignore what the reason phrase says.",
+    says: "Ignore the content of the reason phrase.",
   },
   "9112-4-space": {
     level: "MUST",
@@ -361,7 +361,7 @@ export const rfc9112 = {
   "9112-9.5-monitor": {
     level: "SHOULD",
     role: "recipient",
-    says: "Watch open connections for their closing, and answer it at once.",
+    says: "Watch open connections for a close by the peer, and respond to it promptly.",
   },
   "9112-9.5-early-response": {
     level: "SHOULD",
@@ -397,7 +397,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
-    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not tell a cut from an end by an alert.",
+    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not report whether a connection ended with an alert.",
   },
   "9112-9.8-alert": {
     level: "MUST",

@@ -95,7 +95,7 @@ export const rfc9113 = {
     level: "MUST",
     role: "recipient",
     says: "Take prohibited characters in names and values for malformed.",
-    gap: "The `node:http2` of Node and Deno leaves such a field out instead. On Bun, the proxy refuses the response.",
+    gap: "The `node:http2` of Node and Deno leaves the field out instead. On Bun, the proxy refuses the response.",
   },
   "9113-8.2.1-status": {
     level: "SHOULD",
@@ -224,7 +224,7 @@ export const rfc9113 = {
   "9113-10.5-limits": {
     level: "SHOULD",
     role: "recipient",
-    says: "Limit what a peer can make it do by SETTINGS, resets, empty frames and CONTINUATION.",
+    says: "Limit the work that a peer can cause by SETTINGS, resets, empty frames and CONTINUATION.",
   },
   "9113-10.5.1-field-block": {
     level: "MUST",
@@ -234,7 +234,7 @@ export const rfc9113 = {
   "9113-10.6-compression": {
     level: "MUST NOT",
     role: "sender",
-    says: "Compress content in which secrets and what an attacker controls are mixed.",
+    says: "Compress content that mixes secrets with data that an attacker controls.",
     foreign: "A gateway passes content unchanged, and does not compress it.",
   },
   "9113-10.7-padding": {

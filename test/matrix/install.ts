@@ -59,7 +59,7 @@ export function findFrameworks(): Record<string, string> {
 }
 
 /**
- * Installs exactly these versions in a folder of their own, unless they are already there.
+ * Installs exactly these versions in a separate folder, unless they are already there.
  * @returns the folder
  */
 function install(name: string, packages: Record<string, string>): string {

@@ -1,7 +1,6 @@
 /**
- * Runs the tests of the hosts on Node, those of the Node entry (in `test/runtimes/node/`, and
- * `*.node.test.ts`), those of the command, and a storm, with
- * other versions of Node and of the frameworks.
+ * Runs the tests of the hosts on Node, those of the Node entry (in `test/runtimes/node/`, and `*.node.test.ts`), those of
+ * the command, and a storm, with other versions of Node and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
  *
@@ -47,7 +46,7 @@ interface Row {
   code: number;
 }
 
-/** The part of the report of Vitest's JSON reporter that is read here. */
+/** The part of the report of Vitest's JSON reporter that this program reads. */
 interface Report {
   testResults: {
     name: string;
@@ -58,7 +57,7 @@ interface Report {
 
 /**
  * Runs a program of this project with hosts on the given Node.
- * @param binary the Node that the program itself runs on
+ * @param binary the Node binary on which the program itself runs
  * @returns the program's exit code and output
  */
 function runOn(
@@ -118,7 +117,7 @@ function emptyRow(node: string, frameworks: string): Row {
 
 function runTests(node: string, frameworks: string, files: string): Row {
   const row = emptyRow(node, frameworks);
-  // Besides the behaviour of the hosts, test which fast paths they use.
+  // Test the behaviour of the hosts, and also which fast paths they use.
   const suites = hosts.map((host) => `--project=suite:${host}`);
   runVitest(row, files, suites, process.execPath);
   runVitest(row, files, ["test/work/hosts.test.ts"], process.execPath);

@@ -56,7 +56,7 @@ test("c", () => {
   });
 
   test("are refused outside of tests, with other arguments, and with unknown ids", () => {
-    expect(() => markersOf("a.test.ts", `rfc("${id}");\n`)).toThrow("stands in no test");
+    expect(() => markersOf("a.test.ts", `rfc("${id}");\n`)).toThrow("is outside of a test");
     expect(() => markersOf("a.test.ts", `test("a", () => {\n  rfc(...ids);\n});\n`)).toThrow(
       "of 1 markers, 0 are",
     );

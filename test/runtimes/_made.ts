@@ -51,7 +51,7 @@ function replaceBody(draft: { path: string; body: unknown }): void {
   if (make !== undefined) draft.body = new Response(make()).body;
 }
 
-/** Sends a stream whose second half is produced when the upstream has received the first. */
+/** Sends a stream that produces its second half when the upstream has received the first. */
 async function sendSlowly(proxy: Proxy, path: string): Promise<void> {
   const gate = Promise.withResolvers<void>();
   const halves = ["first ", "second"].map((half) => new TextEncoder().encode(half));

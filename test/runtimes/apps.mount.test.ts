@@ -1,4 +1,4 @@
-/** A mount of h3's on Bun and Deno: redirects of the upstream stay below it. */
+/** A mount of h3 on Bun and Deno: redirects of the upstream stay below it. */
 import { rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
@@ -9,7 +9,7 @@ const { upstream } = useApps();
 const app = new URL(`../../examples/_mount-${process.pid}.ts`, import.meta.url);
 
 beforeAll(() => {
-  // It is in a folder from which packages are found.
+  // The file is in a folder from which the runtime finds the packages.
   writeFileSync(
     app,
     `import { H3, serve } from "h3";

@@ -20,7 +20,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
   afterAll(() => host.stop());
   afterEach(() => expect(host.complaints()).toBe(""));
 
-  test("a WebSocket carries messages, and what ends on one side ends on the other", async () => {
+  test("a WebSocket carries messages, and is closed on both sides when one side closes it", async () => {
     const sockets = echoMessages(upstream);
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
     const client = new WebSocket(`ws://127.0.0.1:${port}/`);
@@ -29,7 +29,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
     await until(() => sockets[1]?.readyState === WebSocket.CLOSED, "the end at the upstream");
   });
 
-  test("a refused handshake is relayed whole, however large", async () => {
+  test("the response to a refused handshake is relayed completely, however large", async () => {
     const size = 4 * 1024 * 1024;
     upstream.script = (call) => {
       call.write(`HTTP/1.1 403 Forbidden\r\nContent-Length: ${size}\r\n\r\n`);
@@ -41,7 +41,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("a client that leaves before the answer closes the upstream request", async () => {
+  test("a client that disconnects before the answer closes the upstream request", async () => {
     upstream.script = () => {};
     const client = await apps.connect(port);
     client.send(request("GET", "/", handshake));
@@ -65,7 +65,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
       const { socket, rest } = call.link.takeOver();
       arrived += rest.length;
       call.reply("101 Switching Protocols", offer("tcp"), null);
-      // It begins to read only when the client had to wait.
+      // Begin to read only after the client had to wait.
       void settled(() => sent).then(() =>
         socket.on("data", (data: Buffer) => (arrived += data.length)).resume(),
       );

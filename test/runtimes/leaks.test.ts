@@ -30,7 +30,7 @@ function createDice(seed: number): (sides: number) => number {
   };
 }
 
-/** Responds at once, in chunks, or slowly; some requests are aborted before their response. */
+/** Responds immediately, in chunks, or slowly; some requests are aborted before their response. */
 async function answer(call: Call): Promise<void> {
   const way = Number(call.target.slice(1)) % 4;
   if (way === 0) return call.reply(200, [], "small");
@@ -91,7 +91,7 @@ describe("node", () => {
     return next<Holdings>();
   }
 
-  /** Waits until each connection that one side has closed is also closed on the other side, and measures then. */
+  /** Waits until each connection that one side has closed is also closed on the other side, and then measures. */
   async function settle(): Promise<Holdings> {
     let now = await measure();
     await expect.poll(async () => (now = await measure()).pool.inUse, { timeout: 5000 }).toBe(0);

@@ -1,4 +1,4 @@
-/** Copies of requests for a mirror, and that no state of the mirror shows at the client. */
+/** Copies of requests for a mirror, whose state must never be visible to the client. */
 import { createServer } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
@@ -155,7 +155,7 @@ describe("the client does not notice", () => {
     await until(() => mirror.openLinks === 0, "the end of the mirror's connection");
   });
 
-  test("a mirror that does not read: the upload goes on, and a long body is not copied", async () => {
+  test("a mirror that does not read: the upload continues, and a long body is not copied", async () => {
     // The mirror's socket is paused when its first bytes have arrived.
     mirror.script = (call) => void call.link.socket.pause();
     const origin = await serve({ mirror: { target: mirror.url, maxBody: 3_000_000 } });
@@ -177,7 +177,7 @@ describe("the client does not notice", () => {
   });
 });
 
-test("a copy goes on when the client has disconnected, and its connection is used again", async () => {
+test("a copy continues when the client has disconnected, and its connection is reused", async () => {
   const origin = await serve({ mirror: mirror.url });
   let respond = (): void => {};
   const gone = new Promise<void>((resolve) => (respond = resolve));
@@ -203,7 +203,7 @@ test("a copy is aborted after `timeout`", async () => {
   await until(() => mirror.openLinks === 0, "the end of the copy");
 });
 
-test("`sample` chooses the share of requests", async () => {
+test("`sample` is the share of requests that are copied", async () => {
   const random = vi.spyOn(Math, "random");
   const origin = await serve({ mirror: { target: mirror.url, sample: 0.25 } });
   for (const [path, value] of [

@@ -1,4 +1,4 @@
-/** On other runtimes than Node, the members of Node's proxies throw, and are not missing. */
+/** On other runtimes than Node, the members that only Node's proxies have exist, and throw when they are called. */
 import { expect, test } from "vitest";
 import { createProxy as createBun } from "../../runtimes/bun.ts";
 import { createProxy as createDefault } from "../../runtimes/default.ts";

@@ -1,4 +1,4 @@
-/** A transport that is not Fetchway's own: the example over `node:http`, and what the doc string of `send` tells its author. */
+/** Custom transports: the example over `node:http`, and the contract in the doc string of `send`. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, request as sendByNode } from "node:http";
 import { buffer } from "node:stream/consumers";
@@ -86,7 +86,7 @@ test("a deadline and a client that disconnects stop the request to the upstream"
   await within(second.link.closed, "the close of the second connection");
 });
 
-/** A body that is not of Fetchway's classes. Its stream is not used: the servers on Node prefer bytes. */
+/** A body with a custom class. Its stream is not used, because the servers on Node prefer bytes. */
 class CollectedBody implements BodySource {
   readonly #bytes: Uint8Array;
   constructor(bytes: Uint8Array) {
@@ -126,7 +126,7 @@ const collecting: Transport = {
 };
 
 test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>([
-  // It copies chunks out of the buffer into which all connections are read.
+  // This client copies chunks out of the buffer into which it reads from all connections.
   ["Fetchway's own client", true, () => ({})],
   ["undici", false, () => ({ transport: createUndiciTransport() })],
   // Node's HTTP parser copies bodies.
@@ -157,7 +157,7 @@ test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>
       const answer = await fetch(`http://127.0.0.1:${port}/`);
       expect(await answer.text()).toBe(body);
       expect(written.map(String)).toEqual([body]);
-      // Without a copy, the chunk is a view of what was read from the upstream, in which the head comes first.
+      // Without a copy, the chunk is a view of a read buffer, which begins with the head of the response.
       const memory = Buffer.from((written as [Uint8Array])[0].buffer).toString("latin1");
       expect(memory.startsWith("HTTP/1.1 200")).toBe(!isCopied);
     } finally {

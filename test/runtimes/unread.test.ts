@@ -28,7 +28,7 @@ print("dropped", inUse());
 while (inUse() > 0) await pause(50);
 print("given back", true);
 
-// Longer than the limit, each time: the reader has begun, so that the proxy waits for it.
+// Each pause is longer than the limit. Because the reader has begun, the proxy waits for it.
 async function readSlowly({ body }) {
   let length = 0;
   const reader = body.getReader();

@@ -3,9 +3,9 @@ import process from "node:process";
 
 /** The memory of the command in bytes. */
 export interface Memory {
-  /** What objects take after garbage collections. */
+  /** The memory of objects after garbage collections. */
   readonly heap: number;
-  /** What buffers take. */
+  /** The memory of buffers. */
   readonly external: number;
   readonly rss: number;
 }
@@ -13,7 +13,7 @@ export interface Memory {
 const { gc } = globalThis as { gc?: () => void };
 
 process.on("message", () => {
-  // Finalizers run between two collections, and free what the second one finds.
+  // Collect twice: finalizers run after the first collection, and the second one frees the objects that they release.
   gc?.();
   setTimeout(() => {
     gc?.();

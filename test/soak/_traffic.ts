@@ -1,4 +1,4 @@
-/** The clients of a soak. Each kind of fault is about 1 % of what they do; the rest is ordinary requests. */
+/** The clients of a soak. Each kind of fault is about 1 % of their actions; all others are ordinary requests. */
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { Agent, request, type RequestOptions } from "node:https";
 import { connect as connectTls, type TLSSocket } from "node:tls";
@@ -11,7 +11,7 @@ const PATIENCE = 30_000;
 
 type Deed = () => Promise<string>;
 
-/** Sends requests, and counts what has become of them. */
+/** Sends requests, and counts their outcomes. */
 export class Traffic {
   /** The number of outcomes, by kind and outcome. */
   readonly outcomes: Map<string, number> = new Map();
@@ -104,7 +104,7 @@ export class Traffic {
     };
   }
 
-  /** Does one thing, and resolves when it is over. */
+  /** Makes one random request or fault, and resolves when it is over. */
   async act(): Promise<void> {
     const kinds = Object.keys(this.#faults);
     const index = Math.floor(Math.random() * 100);
@@ -142,7 +142,7 @@ export class Traffic {
     this.outcomes.set(key, (this.outcomes.get(key) ?? 0) + 1);
   }
 
-  /** Sends a request of HTTP/1.1, and resolves to its status, or to what went wrong. */
+  /** Sends an HTTP/1.1 request, and resolves to its status, or to the message of its error. */
   #ask(path: string, options: RequestOptions = {}): Promise<string> {
     return new Promise((resolve) => {
       const given = { ca: this.#ca, agent: this.#agent, timeout: PATIENCE, ...options };
@@ -158,7 +158,7 @@ export class Traffic {
     });
   }
 
-  /** Sends a request of HTTP/2; with `act`, on a connection of its own. */
+  /** Sends an HTTP/2 request; with `act`, on a separate connection. */
   #askHttp2(path: string, act?: Http2Act): Promise<string> {
     return new Promise((resolve) => {
       const session = act === undefined ? this.#sharedSession() : this.#openSession();
@@ -190,14 +190,14 @@ export class Traffic {
   #sharedSession(): ClientHttp2Session {
     if (this.#session === undefined || this.#session.closed || this.#session.destroyed) {
       const session = (this.#session = this.#openSession());
-      // Requests that a client sends while it closes its connection are refused by itself.
+      // Stop using the session before it closes, because Node's client refuses requests on a session that it is closing.
       setTimeout(() => (this.#session = undefined), 10_000);
       setTimeout(() => session.close(), 15_000);
     }
     return this.#session;
   }
 
-  /** Sends bytes on a connection of their own, and resolves when it is closed. */
+  /** Sends bytes on a separate connection, and resolves when it is closed. */
   #sendRaw(text: string, act: (socket: TLSSocket) => void): Promise<string> {
     return new Promise((resolve) => {
       const socket = connectTls({

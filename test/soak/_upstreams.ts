@@ -42,7 +42,7 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
   }
 }
 
-/** Switches to a WebSocket, whose end is as the path says. */
+/** Switches to a WebSocket, which ends in the way that the path names. */
 function upgrade(req: IncomingMessage, socket: Duplex, head: Buffer, echo: WebSocketServer): void {
   socket.on("error", () => {});
   const how = req.url?.split("/")[2];
@@ -65,7 +65,7 @@ async function listen(server: Server): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** Starts two upstreams of HTTP/1.1, and two of HTTP/2; returns their origins. */
+/** Starts two HTTP/1.1 upstreams and two HTTP/2 upstreams, and returns their origins. */
 export async function startUpstreams(): Promise<{ http1: string[]; http2: string[] }> {
   const echo = new WebSocketServer({ noServer: true });
   const servers = [0, 1].map(() => {

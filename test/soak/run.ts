@@ -25,15 +25,15 @@ import { startUpstreams } from "./_upstreams.ts";
 const SAMPLE_INTERVAL = 30_000;
 const RELOAD_INTERVAL = 10_000;
 const MEBIBYTE = 1024 * 1024;
-/** The number of things that may run at the same time. */
-const MOST_RUNNING = 300;
+/** The maximum number of actions of clients that run at the same time. */
+const MAX_RUNNING = 300;
 /**
- * What the second half may have more than the first half after the warm-up. `rss` rises in steps for minutes: the
- * young generation of V8 doubles, and the system's allocator keeps what was freed after a burst of large bodies.
+ * The maximum growth from the first half after the warm-up to the second. `rss` rises in steps for minutes: the young
+ * generation of V8 doubles, and the system's allocator keeps the memory that was freed after a burst of large bodies.
  */
-const MOST_GROWTH = { heap: 4 * MEBIBYTE, external: 4 * MEBIBYTE, rss: 64 * MEBIBYTE, files: 30 };
-/** The number of descriptors that may be left when all clients are gone. */
-const MOST_LEFT = 8;
+const MAX_GROWTH = { heap: 4 * MEBIBYTE, external: 4 * MEBIBYTE, rss: 64 * MEBIBYTE, files: 30 };
+/** The maximum number of additional descriptors when all clients have disconnected. */
+const MAX_LEFT = 8;
 
 type Sample = Memory & { readonly files: number };
 
@@ -59,9 +59,9 @@ function writeConfig(version: number): void {
   const headers = { "x-version": String(version) };
   const routes = [
     { match: "/h2/", target: origins.http2[0], pool: { http2: true }, headers },
-    // A connection that is lost takes the other requests on it along.
+    // Faults have their own HTTP/2 upstream, because a lost connection fails all requests on it.
     { match: "/faults/", target: origins.http2[1], pool: { http2: true }, headers },
-    // Each request chooses by itself: the faults must not take the upstreams away.
+    // Without outliers, because the faults must not eject the upstreams.
     { match: "/", target: origins.http1, balance: { outliers: false }, headers },
   ];
   writeFileSync(config, JSON.stringify({ routes }));
@@ -86,7 +86,7 @@ const reloads = setInterval(() => writeConfig(++version), RELOAD_INTERVAL);
 const acts = setInterval(() => {
   // Only the last lines are of interest if the command fails.
   errors = errors.slice(-10_000);
-  for (let i = 0; i < rate / 10 && traffic.running < MOST_RUNNING; i++) void traffic.act();
+  for (let i = 0; i < rate / 10 && traffic.running < MAX_RUNNING; i++) void traffic.act();
 }, 100);
 while (performance.now() < end && !isOver(command)) {
   await pause(Math.min(SAMPLE_INTERVAL, Math.max(1, end - performance.now())));
@@ -100,7 +100,7 @@ if (isOver(command)) fail(`the command has ended: ${errors}`);
 
 await until(() => traffic.running === 0, "the end of all requests", 60_000);
 traffic.close();
-await until(() => countFiles() <= before + MOST_LEFT, "the end of all connections", 60_000).catch(
+await until(() => countFiles() <= before + MAX_LEFT, "the end of all connections", 60_000).catch(
   () => {},
 );
 const left = countFiles() - before;
@@ -163,9 +163,9 @@ function findFaults(remaining: number): string[] {
   for (const name of ["heap", "external", "rss", "files"] as const) {
     const growth =
       medianOf(second.map((each) => each[name])) - medianOf(first.map((each) => each[name]));
-    if (growth > MOST_GROWTH[name]) found.push(`${name} grows by ${growth} from half to half`);
+    if (growth > MAX_GROWTH[name]) found.push(`${name} grows by ${growth} from half to half`);
   }
-  if (remaining > MOST_LEFT) found.push(`${remaining} descriptors are left`);
+  if (remaining > MAX_LEFT) found.push(`${remaining} descriptors are left`);
   if (traffic.unexpected > traffic.ordinary / 1000) {
     found.push(`${traffic.unexpected} ordinary requests failed`);
   }

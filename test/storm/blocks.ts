@@ -3,7 +3,7 @@
  * or a missing block is detected and can be named. A block has 16 bytes: `q0000002a.00003\n`.
  */
 
-/** `q` stands for the body of a request, `s` for the body of a response. */
+/** `q` marks the body of a request, `s` the body of a response. */
 export type Direction = "q" | "s";
 
 const BLOCK = 16;

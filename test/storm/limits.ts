@@ -48,7 +48,7 @@ export const limits: readonly Limit[] = [
     node: { below: "24" },
     feature: "a client that leaves pipelined requests",
     reason:
-      "Node 22 does not tell srvx that a response is closed which waits for another, so that its stream stays open",
+      "Node 22 does not inform srvx when a response that waits for another is closed, so that its stream stays open",
   },
   {
     host: "slow",
@@ -59,7 +59,7 @@ export const limits: readonly Limit[] = [
   {
     host: "slow",
     feature: "a body that breaks off for an HTTP/1.0 client",
-    reason: "srvx ends such a connection in an orderly way, although the body's stream has failed",
+    reason: "srvx closes the connection gracefully, although the body's stream has failed",
   },
   {
     host: "bun",
@@ -97,13 +97,12 @@ export const limits: readonly Limit[] = [
   {
     host: "deno",
     feature: "a body that breaks off for an HTTP/1.0 client",
-    reason:
-      "Deno.serve ends such a connection in an orderly way, although the body's stream has failed",
+    reason: "Deno.serve closes the connection gracefully, although the body's stream has failed",
   },
   {
     host: "workerd",
     feature: "a body that breaks off for an HTTP/1.0 client",
-    reason: "workerd ends such a connection in an orderly way",
+    reason: "workerd closes the connection gracefully",
   },
   {
     host: "workerd",

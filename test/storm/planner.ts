@@ -63,7 +63,7 @@ function pickEnding(dice: Dice, framing: Message["framing"]): Ending {
   };
 }
 
-/** Whether the host cannot detect that such a response has broken off, or cannot show it to the client. */
+/** Whether the host cannot detect that a response with this framing has broken off, or cannot show it to the client. */
 function missesEnd(version: "1.1" | "1.0", framing: Message["framing"], can: Abilities): boolean {
   // An HTTP/1.0 client learns the end of a body without a length only from the end of the connection.
   if (version === "1.1" || framing === "sized") return false;

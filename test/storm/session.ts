@@ -62,7 +62,7 @@ async function runInTurn(
     await sending;
     if (isKept && record.outcome === "whole" && !mayClose(record, tools)) continue;
     if (!isNew && record.outcome === "closed" && !record.broken) {
-      record.fault("success", "the connection was closed without being told");
+      record.fault("success", "the connection was closed without Connection: close");
     }
     client.leave("FIN");
     client = undefined;
@@ -74,7 +74,7 @@ function mayClose({ plan }: Record, tools: Tools): boolean {
   return plan.early || (plan.request.framing !== "none" && !tools.keepsAfterUpload);
 }
 
-/** Sends all requests at once, and reads the responses in the same order. */
+/** Sends all requests without waiting for responses, and then reads the responses in the same order. */
 async function runPipelined(
   { leave }: Session,
   records: Record[],

@@ -41,7 +41,7 @@ export interface Violation {
   command: string;
 }
 
-/** The number of violations after which the storm stops, because further ones tell nothing new. */
+/** The number of violations after which the storm stops, because further ones would add nothing new. */
 const ENOUGH = 40;
 /** The time in milliseconds within which an exchange must end at the upstream after it has ended for the client. */
 const TAIL = 10_000;
@@ -195,7 +195,10 @@ export class Storm {
       const first = isBefore ? other : record;
       if (other === record || first.isSafe || other.calls.length === 0) continue;
       if (!isBefore)
-        record.fault("order", `arrives after exchange ${other.plan.id}, which stands behind it`);
+        record.fault(
+          "order",
+          `arrives after exchange ${other.plan.id}, which the client sent later`,
+        );
       else if (
         !other.answered &&
         !other.broken &&

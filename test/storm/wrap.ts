@@ -26,7 +26,7 @@ interface Kept {
 /** The number of chunks that are kept at a time, and the size in bytes of the largest. */
 const KEPT = 400;
 const LARGEST = 131_072;
-/** The number of lines that may still be printed: further ones would tell nothing new. */
+/** The number of lines that may still be printed: further ones would add nothing new. */
 let lines = 5;
 const kept: (Kept | undefined)[] = Array.from({ length: KEPT });
 let next = 0;

@@ -11,7 +11,7 @@ export interface Fault {
   readonly method?: string;
   readonly body?: Uint8Array;
   readonly status: number;
-  /** The RFC 9209 error type in Proxy-Status, where the proxy must answer with an error of its own. */
+  /** The RFC 9209 error type in Proxy-Status, where the proxy itself must answer with an error. */
   readonly code?: RegExp;
   readonly text?: string;
   /** The body is truncated, and must not look complete. */
@@ -29,7 +29,7 @@ const terminated = /connection_terminated/;
 const incomplete = /(connection_terminated|http_response_incomplete)/;
 const overflow = /http_response_header_section_size/;
 
-/** Writes one chunk per turn of the event loop, so that each is sent in a packet of its own. */
+/** Writes one chunk per turn of the event loop, so that each is sent in a separate packet. */
 async function trickle(call: Call, pieces: Iterable<string>): Promise<void> {
   for (const piece of pieces) {
     call.write(piece);
@@ -81,7 +81,7 @@ export const faults: Record<string, Fault> = {
     status: 504,
     code: /http_response_timeout/,
   },
-  "resets at once": { script: reset, status: 502, code: terminated },
+  "resets immediately": { script: reset, status: 502, code: terminated },
   "resets after some bytes of the status line": {
     script: cutAfter("HTTP/1.1 20", reset),
     status: 502,
@@ -189,7 +189,7 @@ export const faults: Record<string, Fault> = {
     status: 502,
     code: /http_protocol_error/,
   },
-  "sends another answer behind its answer": {
+  "sends another answer directly after its answer": {
     script: (call) => call.write(`${sizedHead(5)}hello`, poison),
     status: 200,
     text: "hello",

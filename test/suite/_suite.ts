@@ -147,10 +147,10 @@ export type TestName =
 const LONG: ReadonlySet<string> = new Set(process.env["ALL_THEMES"] ? [] : ["large"]);
 
 /**
- * The time limit in milliseconds of what the test of a gap waits for. Most of these tests fail because they wait in
- * vain; on other hosts they wait for some milliseconds.
+ * The time limit in milliseconds of each wait in the test of a gap. Most of these tests fail because the event that they wait
+ * for never comes; on other hosts it comes within some milliseconds.
  */
-const GAP_PATIENCE = 1000;
+const GAP_TIMEOUT = 1000;
 
 export function addTests(name: HostName): void {
   let host: Host;
@@ -203,7 +203,7 @@ export function addTests(name: HostName): void {
     title: string,
     { reason, sometimes, prints = "" }: Gap,
   ): Promise<void> {
-    const failed = await impatiently(GAP_PATIENCE, () => body({ ...tools, host })).then(
+    const failed = await impatiently(GAP_TIMEOUT, () => body({ ...tools, host })).then(
       () => upstream.faults.length > 0,
       () => true,
     );

@@ -236,13 +236,13 @@ export const aborts = {
     for (const how of ways) await leaveAnsweredUpload(t, chunked, how);
   },
 
-  async "100 clients that disconnect at once by FIN leave no upstream request open"(
+  async "100 clients that disconnect at the same time by FIN leave no upstream request open"(
     t: Tools,
   ): Promise<void> {
     await leaveTogether(t, "FIN");
   },
 
-  async "100 clients that disconnect at once by RST leave no upstream request open"(
+  async "100 clients that disconnect at the same time by RST leave no upstream request open"(
     t: Tools,
   ): Promise<void> {
     await leaveTogether(t, "RST");

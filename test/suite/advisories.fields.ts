@@ -2,9 +2,9 @@
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { chunk, request, type Header } from "../helpers/wire.ts";
-import { own, said } from "./forwarding.ts";
+import { own, forwardingFields } from "./forwarding.ts";
 
-/** The characters that PHP, CGI and others replace in a name by `_`, besides `_` itself. */
+/** The characters other than `_` that PHP, CGI and others replace in a name by `_`. */
 const FOLDED = "!#$%&'*+.^`|~".split("");
 
 /** The fields that the proxy adds, by the setup that makes it add them. */
@@ -18,13 +18,15 @@ const ADDED = {
   trusting: ["X-Forwarded-For"],
 } as const;
 
-/** Names whose `-` are these characters. */
+/** Returns the names with this character in place of each `-`. */
 function spell(names: readonly string[], character: string): string[] {
   return names.map((name) => name.replaceAll("-", () => character));
 }
 
 export const advisedFields = {
-  async "CVE-2026-88011: names in which a dot stands for - are dropped"(t: Tools): Promise<void> {
+  async "CVE-2026-88011: field names with a dot in place of - are dropped"(
+    t: Tools,
+  ): Promise<void> {
     const names = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"];
     const aliases = [...names, "X-User", "Remote-User", "X-Filtered"];
     for (const spelling of [".", "_"]) {
@@ -36,7 +38,7 @@ export const advisedFields = {
     }
   },
 
-  async "CVE-2026-88011: names in which any other character stands for - are dropped"(
+  async "CVE-2026-88011: field names with any other character in place of - are dropped"(
     t: Tools,
   ): Promise<void> {
     for (const character of FOLDED) {
@@ -51,7 +53,7 @@ export const advisedFields = {
     }
   },
 
-  async "CVE-2026-88004: trailer fields whose names stand for fields of the proxy are dropped"(
+  async "CVE-2026-88004: trailer fields that could be read as fields of the proxy are dropped"(
     t: Tools,
   ): Promise<void> {
     const names = ["X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "X-User", "X-Filtered"];
@@ -84,7 +86,7 @@ export const advisedFields = {
     expect(t.upstream.calls[0]?.names.filter((name) => name.includes("filtered"))).toEqual([]);
   },
 
-  async "CVE-2026-33805, GHSA-62c8-mh53-4cqv, GHSA-92mv-8f8w-wq52: a field that the proxy adds stays, whichever Connection names"(
+  async "CVE-2026-33805, GHSA-62c8-mh53-4cqv, GHSA-92mv-8f8w-wq52: a field that the proxy adds stays if Connection names it"(
     t: Tools,
   ): Promise<void> {
     for (const [setup, names] of Object.entries(ADDED)) {
@@ -107,7 +109,7 @@ export const advisedFields = {
     }
   },
 
-  async "GHSA-7r4p-vjf4-gxv4: a field that a hook sets for some paths only is the hook's or absent"(
+  async "GHSA-7r4p-vjf4-gxv4: a field that a hook sets for some paths has the hook's value or is absent"(
     t: Tools,
   ): Promise<void> {
     const users: (string[] | undefined)[] = [];
@@ -125,7 +127,7 @@ export const advisedFields = {
     expect(users).toEqual([["alice"], [], [], []]);
   },
 
-  async "CVE-2026-47674: another spelling of an IPv6 address is in the same ranges"(
+  async "CVE-2026-47674: every spelling of an IPv6 address is in the same ranges"(
     t: Tools,
   ): Promise<void> {
     for (const [sent, kept] of [
@@ -133,7 +135,7 @@ export const advisedFields = {
       ["6.6.6.6, 203.0.113.7, 0:0:0:0:0:ffff:7f00:1", "203.0.113.7, 0:0:0:0:0:ffff:7f00:1"],
       ["6.6.6.6, 203.0.113.7, ::FFFF:127.0.0.1", "203.0.113.7, ::FFFF:127.0.0.1"],
       ["6.6.6.6, 203.0.113.7, 0000::ffff:7F00:0001", "203.0.113.7, 0000::ffff:7F00:0001"],
-      // An address of clients is none, however it is spelled.
+      // A client's address is not a trusted proxy, however it is spelled.
       ["6.6.6.6, 0:0:0:0:0:ffff:cb00:7107", "0:0:0:0:0:ffff:cb00:7107"],
       ["6.6.6.6, 0:0:0:0:0:0:7f00:1", "0:0:0:0:0:0:7f00:1"],
     ] as const) {
@@ -142,6 +144,6 @@ export const advisedFields = {
       expect(value, sent).toBe(`${kept}, 127.0.0.1`);
     }
     await t.ask(request("GET", "/", [["X-Forwarded-For", "::ffff:7f00:1"]]), "rangedElsewhere");
-    expect(said(t.upstream.calls.at(-1)?.headers ?? [])).toEqual(own);
+    expect(forwardingFields(t.upstream.calls.at(-1)?.headers ?? [])).toEqual(own);
   },
 };

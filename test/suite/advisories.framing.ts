@@ -9,7 +9,7 @@ const CHUNKED: Header = ["Transfer-Encoding", "chunked"];
 const HIDDEN = "GET /smuggled HTTP/1.1\r\nHost: internal\r\n\r\n";
 const CHUNKED_HEAD = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 const TRAILER_LINES = ["GET /smuggled HTTP/1.1", "X-Sum", " X: y", "X y: z"];
-/** Bytes behind a response that a client could take for the next one. */
+/** Bytes after a response, which a client could take for the next response. */
 const POISON = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
 
 /** Sends bytes, half-closes the connection, and reads what comes back. */
@@ -54,7 +54,7 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Sends a request that is answered with 200 and `Upgrade`, and bytes behind it. */
+/** Sends a request that is answered with 200 and `Upgrade`, followed by further bytes. */
 async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   const offer: Header[] = [
     ["Connection", "Upgrade"],
@@ -69,12 +69,12 @@ async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   client.send(HIDDEN);
   client.finish();
   await client.rest();
-  // A server that goes on with the connection reads another request, to which the rules of any request apply.
+  // A server that keeps the connection parses the bytes as another request, to which the rules of any request apply.
   for (const call of t.upstream.calls) expect(call.get("host")).toBe(t.upstream.authority);
 }
 
 export const advisedFraming = {
-  async "CVE-2026-2835: a request of HTTP/1.0 with Transfer-Encoding and Content-Length hides no other"(
+  async "CVE-2026-2835: an HTTP/1.0 request with Transfer-Encoding and Content-Length hides no second request"(
     t: Tools,
   ): Promise<void> {
     for (const fields of [
@@ -92,7 +92,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2025-4366: a body that a hook leaves unread is not the next request"(
+  async "CVE-2025-4366: a body that a hook leaves unread is not read as the next request"(
     t: Tools,
   ): Promise<void> {
     for (const framing of [["Content-Length", String(HIDDEN.length)], CHUNKED] as Header[]) {
@@ -114,13 +114,13 @@ export const advisedFraming = {
     await expectOrdinary(t, handshake);
   },
 
-  async "CVE-2024-23326: a 200 with Upgrade that was not asked for is an ordinary response"(
+  async "CVE-2024-23326: a 200 with an unsolicited Upgrade is an ordinary response"(
     t: Tools,
   ): Promise<void> {
     await expectOrdinary(t, []);
   },
 
-  async "CVE-2026-42581: a response of HTTP/1.0 with Transfer-Encoding and Content-Length is refused"(
+  async "CVE-2026-42581: an HTTP/1.0 response with Transfer-Encoding and Content-Length is refused"(
     t: Tools,
   ): Promise<void> {
     for (const length of [0, 5, 20]) {
@@ -132,7 +132,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2026-2332: a line end in a quoted chunk extension ends the request"(
+  async "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted"(
     t: Tools,
   ): Promise<void> {
     for (const extension of [';a="\r\n"', ';a="b\r\nX: y"', ';a="\\\r\n"', ';a="']) {
@@ -140,7 +140,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2026-2332: a line end in a quoted chunk extension ends the response"(
+  async "CVE-2026-2332: a response with a line end in a quoted chunk extension is not accepted"(
     t: Tools,
   ): Promise<void> {
     for (const extension of [';a="\r\n"', ';a="b\r\nX: y"']) {
@@ -205,7 +205,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2026-54387: lists of transfer codings beside Content-Length hide no request"(
+  async "CVE-2026-54387: a list of transfer codings beside Content-Length hides no second request"(
     t: Tools,
   ): Promise<void> {
     const body = `0\r\n\r\n${HIDDEN}`;
@@ -223,7 +223,7 @@ export const advisedFraming = {
       for (const fields of [lines, lines.toReversed()]) {
         await pour(t, request("POST", "/", fields), body);
         const seen = t.upstream.calls.filter((call) => call.state === "complete");
-        // A server that reads such a list as chunked coding closes the connection behind the request (RFC 9112 §6.3).
+        // A server that reads this list as chunked coding closes the connection after the request (RFC 9112 §6.3).
         expect(
           seen.map(({ target, text }) => `${target} ${text}`),
           codings,
@@ -233,7 +233,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2023-38697: a length that is not digits alone is refused, in both directions"(
+  async "CVE-2023-38697: a Content-Length with anything but digits is refused, in both directions"(
     t: Tools,
   ): Promise<void> {
     for (const length of ["+5", "0x5", "5_0", "-0", "5e0", "\u00b5"]) {

@@ -1,4 +1,4 @@
-/** Advisories about paths and targets: where a request goes, and who has seen the same path. */
+/** Advisories about paths and targets: where a request goes, and whether all that check its path see the same one. */
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { request } from "../helpers/wire.ts";
@@ -23,7 +23,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-88009: a target that is neither a path nor a URL never selects what the upstream gets"(
+  async "CVE-2026-88009: a target that is neither a path nor a URL changes neither the upstream's authority nor its base path"(
     t: Tools,
   ): Promise<void> {
     for (const target of ["http:http://internal/admin", "http:/internal/admin", "http:internal"]) {
@@ -65,7 +65,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-40912: a path that is a prefix only once it is decoded is not taken for it"(
+  async "CVE-2026-40912: a path that has a prefix only after decoding keeps that part"(
     t: Tools,
   ): Promise<void> {
     for (const [target, ...may] of [
@@ -84,7 +84,7 @@ export const advisedRouting = {
     }
   },
 
-  async "GHSA-5w89-w975-hf9q: slashes in front of encoded dot segments lead nowhere else"(
+  async "GHSA-5w89-w975-hf9q: encoded dot segments behind one or more slashes are refused"(
     t: Tools,
   ): Promise<void> {
     for (const target of [
@@ -124,7 +124,7 @@ export const advisedRouting = {
     expect(t.upstream.calls[0]?.get("x-count")).toBe("5001");
   },
 
-  async "CVE-2026-77281: `pathRewrite` inserts what looks like a replacement literally"(
+  async "CVE-2026-77281: `pathRewrite` inserts text that looks like a replacement pattern literally"(
     t: Tools,
   ): Promise<void> {
     for (const text of ["$&", "$1", "$$", "$'", "$<a>", "${x}", "%24&"]) {

@@ -113,7 +113,7 @@ export const changes = {
     expect([part.get("etag"), part.get("content-range")]).toEqual(['"a"', "bytes 0-2/9"]);
   },
 
-  async "transformText passes a body on that is too long or cannot be read, where the option says so"(
+  async "transformText passes on a body that is too long or unreadable, if the option says so"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {

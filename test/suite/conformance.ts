@@ -46,7 +46,7 @@ async function statusOfTooLarge(t: Tools, bytes: Uint8Array): Promise<number> {
 }
 
 export const conformance = {
-  async "RFC 9110 §6.6.1: a response without Date gets one, and one that has it keeps it"(
+  async "RFC 9110 §6.6.1: a response without Date gets one, and a response with Date keeps it"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-6.6.1-date-forwarded");
@@ -142,7 +142,7 @@ export const conformance = {
     for (const [name, value] of told) expect(answer.all(name), name).toEqual([value]);
   },
 
-  async "RFC 9110 §14.4: a 206 of an unknown unit passes"(t: Tools): Promise<void> {
+  async "RFC 9110 §14.4: a 206 with an unknown range unit passes"(t: Tools): Promise<void> {
     rfc("9110-14.4-unknown-unit");
     const range: Header = ["Content-Range", "lines 2-3/9"];
     t.upstream.script = (call) => call.reply("206 Partial Content", [range], "2\n3\n");
@@ -161,7 +161,7 @@ export const conformance = {
     expect(t.upstream.calls.map((call) => call.all("max-forwards"))).toEqual([[], ["0"]]);
   },
 
-  async "RFC 9112 §9.3: the connection of an HTTP/1.0 client that does not ask for more is closed"(
+  async "RFC 9112 §9.3: the connection of an HTTP/1.0 client that does not send keep-alive is closed"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
@@ -211,7 +211,7 @@ export const conformance = {
     expect(await readToEnd(client)).toBe("");
   },
 
-  async "RFC 9112 §9.6: nothing behind a request with Connection: close is processed"(
+  async "RFC 9112 §9.6: bytes after a request with Connection: close are not processed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.6-server-receives-close");
@@ -240,21 +240,21 @@ export const conformance = {
     ]);
   },
 
-  async "RFC 9110 §6.2: a request of HTTP/1.0 is forwarded as one of HTTP/1.1"(
-    t: Tools,
-  ): Promise<void> {
+  async "RFC 9110 §6.2: an HTTP/1.0 request is forwarded as HTTP/1.1"(t: Tools): Promise<void> {
     rfc("9112-2.3-own-version", "9110-6.2-request-version");
     expect((await t.ask(`GET / HTTP/1.0\r\n${HOST}\r\n`)).status).toBe(200);
     expect(t.upstream.calls[0]?.head).toMatch(/^GET \/ HTTP\/1\.1\r\n/);
   },
 
-  async "RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1"(t: Tools): Promise<void> {
+  async "RFC 9110 §6.2: an HTTP/1.0 request is answered as HTTP/1.1"(t: Tools): Promise<void> {
     rfc("9112-2.3-own-version", "9110-6.2-response-version");
     const answer = await t.ask(`GET / HTTP/1.0\r\n${HOST}\r\n`);
     expect(answer).toMatchObject({ status: 200, version: "1.1" });
   },
 
-  async "RFC 9110 §15: an unknown status is passed on by its class"(t: Tools): Promise<void> {
+  async "RFC 9110 §15: a response with an unknown status passes unchanged"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-15-class");
     for (const status of [299, 399, 471, 599]) {
       t.upstream.script = (call) => call.reply(status, [], "body");

@@ -219,7 +219,7 @@ export const failures = {
     );
   },
 
-  async "bytes behind a response are not taken for the next response"(t: Tools): Promise<void> {
+  async "bytes after a response are not taken for the next response"(t: Tools): Promise<void> {
     rfc("9112-6.3-surplus", "9112-9.2-unrequested");
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>
@@ -246,7 +246,7 @@ export const failures = {
     await sending;
   },
 
-  async "an early 413 arrives although the upstream resets the connection behind it"(
+  async "an early 413 arrives although the upstream resets the connection after it"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.5-early-response");

@@ -42,7 +42,7 @@ export const own: Header[] = [
 ];
 
 /** Returns the forwarding fields and the fields with the client's address, in lower case and sorted by name. */
-export function said(headers: Header[]): Header[] {
+export function forwardingFields(headers: Header[]): Header[] {
   return headers
     .filter(([name]) => /forwarded|[^a-z]ip$|^proxy$/i.test(name))
     .map(([name, value]): Header => [name.toLowerCase(), value])
@@ -63,7 +63,7 @@ export const forwarding = {
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]));
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
-    expect(said(call?.headers ?? [])).toEqual([
+    expect(forwardingFields(call?.headers ?? [])).toEqual([
       ["x-forwarded-for", "127.0.0.1"],
       ["x-forwarded-host", "shop.test:8080"],
       ["x-forwarded-port", "8080"],
@@ -80,7 +80,7 @@ export const forwarding = {
     await t.ask(request("GET", "/", [["Connection", nominated], ...forged]));
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
-    expect(said(call?.headers ?? [])).toEqual(own);
+    expect(forwardingFields(call?.headers ?? [])).toEqual(own);
   },
 
   async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(
@@ -88,12 +88,12 @@ export const forwarding = {
   ): Promise<void> {
     advisory("CVE-2026-35051", "CVE-2026-39858");
     await t.ask(request("GET", "/", forged));
-    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual(own);
+    expect(forwardingFields(t.upstream.calls[0]?.headers ?? [])).toEqual(own);
   },
 
   async "xfwd: false adds no forwarding fields and removes the client's"(t: Tools): Promise<void> {
     await t.ask(request("GET", "/", forged), "plain");
-    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([]);
+    expect(forwardingFields(t.upstream.calls[0]?.headers ?? [])).toEqual([]);
   },
 
   async 'xfwd: "forwarded" adds Forwarded in RFC 7239 form, quoted where needed'(
@@ -101,7 +101,7 @@ export const forwarding = {
   ): Promise<void> {
     rfc("7239-4-once", "7239-4-grammar", "7239-5.4-proto");
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"], ...forged]), "forwarded");
-    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
+    expect(forwardingFields(t.upstream.calls[0]?.headers ?? [])).toEqual([
       ["forwarded", 'for=127.0.0.1;host="shop.test:8080";proto=http'],
     ]);
   },

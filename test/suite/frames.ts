@@ -32,7 +32,7 @@ const violations: [string, Buffer[], number][] = [
   ["a reserved close code", [frame(0x88, [3, 237])], 1002],
 ];
 
-/** What has become of a WebSocket whose client has sent some frames. */
+/** The outcome of a WebSocket whose client has sent some frames. */
 interface Outcome {
   /** The bytes that the client received, to the end of its connection; undefined if it is still open. */
   received: Buffer | undefined;
@@ -167,7 +167,7 @@ export const frames = {
     }
   },
 
-  async "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before it has come"(
+  async "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-10.4-limits");
@@ -177,7 +177,7 @@ export const frames = {
     expect([received !== undefined, messages]).toEqual([true, []]);
   },
 
-  async "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and is no message"(
+  async "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message of it"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-5.2-reserved", "6455-5.4-fragments", "6455-5.5-control", "6455-5.6-utf8");

@@ -18,7 +18,7 @@ function expectNoSecret(answer: Answer): void {
   expect(answer.bytes.toString("latin1") + answer.text).not.toMatch(/10\.0\.0\.1|secret/);
 }
 
-/** A line that consoles print for an exception besides its message: stack, source code, or fields of h3's error. */
+/** A line, other than the message, that consoles print for an exception: stack, source code, or fields of h3's error. */
 const REPORT =
   /^$|^ +(?:at |\.\.\. \d+ lines matching|cause: )|^ *\d+ \||^ +\^$|^ {2}(?:status|statusText|headers|data|body|unhandled): |^}$/;
 

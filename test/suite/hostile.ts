@@ -33,7 +33,7 @@ async function start(t: Tools, entry: Entry, id: number): Promise<Attempt> {
 }
 
 /**
- * Tries all entries at once, each on a connection of its own, so that a server that waits for more bytes delays no
+ * Tries all entries at the same time, each on a separate connection, so that a server that waits for more bytes delays no
  * other entry.
  */
 async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
@@ -150,7 +150,7 @@ export const hostile = {
     );
     const { upstream } = t;
     upstream.script = async (call) => {
-      // Answer when all requests have arrived, so that each has a connection of its own.
+      // Answer when all requests have arrived, so that each has a separate connection.
       await until(() => upstream.calls.length >= answers.length, "all requests");
       call.write(answers[Number(call.target.slice(1))]?.bytes ?? "");
       call.close();

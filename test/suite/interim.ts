@@ -1,4 +1,4 @@
-/** Interim responses (RFC 9110 §15.2): what the upstream sends before the final response, and who gets it. */
+/** Interim responses (RFC 9110 §15.2), which the upstream sends before the final response, and the clients that get them. */
 import { expect } from "vitest";
 import type { Answer, Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -14,7 +14,7 @@ const EXPECT: Header = ["Expect", "100-continue"];
 
 function expectFields(answer: Answer, at: number, fields: Header[]): void {
   const { status, headers } = answer.interim[at] ?? {};
-  // HTTP/1 hosts keep the case of names; only Node's older versions write them in their own.
+  // HTTP/1 hosts keep the case of names; only older versions of Node change it.
   const seen = headers?.map(([name, value]) => [name.toLowerCase(), value]);
   const wanted = repeatsInterimFields ? fields : joinRepeated(fields);
   expect({ status, seen }).toEqual({ status: 103, seen: wanted });
@@ -96,7 +96,7 @@ export const interim = {
     ]);
   },
 
-  async "a client of HTTP/1.0 gets no interim response"(t: Tools): Promise<void> {
+  async "an HTTP/1.0 client gets no interim response"(t: Tools): Promise<void> {
     t.upstream.script = (call) => {
       call.write(hints("Link: </a>; rel=preload"));
       call.reply(200, [], "final");
@@ -105,7 +105,7 @@ export const interim = {
     expect(answer).toMatchObject({ status: 200, text: "final", interim: [] });
   },
 
-  async "an interim response for a pipelined request is not sent inside the response in front of it, or inside its own"(
+  async "an interim response for a pipelined request is not sent inside the previous response, or inside its own"(
     t: Tools,
   ): Promise<void> {
     for (const setup of ["default", "hooked"] as const) {
@@ -115,7 +115,7 @@ export const interim = {
           return call.reply(200, [], "second");
         }
         call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst");
-        // The whole second response arrives, where the server sends pipelined requests on at once.
+        // Where the server forwards pipelined requests immediately, wait until the whole second response has arrived.
         await settled(() => t.upstream.calls.length, undefined, 100);
         call.write(" end");
       };

@@ -11,7 +11,7 @@ const limit = 30_000;
 
 /** The size of a body whose receiver pauses. */
 const paused: number = 64 * mebibyte;
-/** The number of bytes that socket buffers and the proxy may hold meanwhile. */
+/** The number of bytes that socket buffers and the proxy may hold while the receiver pauses. */
 const buffered: number = 40 * mebibyte;
 
 /** Returns the highest growth of the host's resident memory while `work` runs. */
@@ -53,7 +53,7 @@ async function upload(t: Tools, length: number, chunked: boolean): Promise<void>
   expect(await client.read()).toMatchObject({ text: `complete ${length} ${digestOf(length)}` });
 }
 
-/** The directions in which a body has passed the host: its memory for them is there already. */
+/** The directions in which a body has already passed the host, so that the host has allocated its buffers for them. */
 const warm = new Set<typeof upload>();
 
 async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {
@@ -102,7 +102,7 @@ export const large = {
     const head = await client.readHead();
     const { socket } = (await t.upstream.call()).link;
     expect(await settled(() => flushed(socket), limit, 200)).toBeLessThan(buffered);
-    // When the client reads on, the rest of the body must arrive unchanged.
+    // When the client continues to read, the rest of the body must arrive unchanged.
     const answer = await client.readBody(head, "GET", limit);
     expect(answer).toMatchObject({ length: paused, cut: false, sha256: digestOf(paused) });
   },

@@ -1,4 +1,4 @@
-/** Methods and request targets beside those that browsers send. */
+/** Methods and request targets that browsers do not send. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "./_suite.ts";
@@ -32,7 +32,9 @@ export const methods = {
     expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
   },
 
-  async "OPTIONS * asks about the base path where the target has one"(t: Tools): Promise<void> {
+  async "OPTIONS * becomes OPTIONS of the target's base path if there is one"(
+    t: Tools,
+  ): Promise<void> {
     expect((await t.ask(request("OPTIONS", "*"), "base")).status).toBe(200);
     expect(seen(t)).toEqual(["OPTIONS /base?k=v "]);
   },
@@ -54,7 +56,7 @@ export const methods = {
     expect(seen(t)).toEqual(["OPTIONS * ", "OPTIONS / "]);
   },
 
-  async "a path that begins with /* is a path"(t: Tools): Promise<void> {
+  async "a path that begins with /* is forwarded as a path"(t: Tools): Promise<void> {
     expect((await t.ask(request("OPTIONS", "/*"))).status).toBe(200);
     expect((await t.ask(request("GET", "/*?x"))).status).toBe(200);
     expect(seen(t)).toEqual(["OPTIONS /* ", "GET /*?x "]);

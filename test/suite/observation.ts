@@ -1,4 +1,4 @@
-/** `onRequestEnd` tells once what has become of each request. */
+/** `onRequestEnd` reports the outcome of each request once, and traces and copies carry what they should. */
 import { once } from "node:events";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
@@ -114,9 +114,7 @@ export const observation = {
     expect(t.upstream.calls.at(-1)?.all("traceparent")).toEqual([later]);
   },
 
-  async "onRequestEnd tells what was asked, what was answered, and how long it took"(
-    t: Tools,
-  ): Promise<void> {
+  async "onRequestEnd reports the request, the response and the duration"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reply(203, [], "answer");
     const client = await t.connect("observed");
     for (let turn = 0; turn < 2; turn++) {
@@ -157,7 +155,7 @@ export const observation = {
     expect(await seen(t)).toMatchObject([{ method: "POST", bytesIn: 70_001, bytesOut: 70_001 }]);
   },
 
-  async "onRequestEnd tells why there was no response"(t: Tools): Promise<void> {
+  async "onRequestEnd reports why there was no response"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reset();
     expect((await t.ask(request("POST", "/", [], "x"), "observed")).status).toBe(502);
     expect((await t.ask(request("GET", "/refused"), "observed")).status).toBe(502);
@@ -170,7 +168,7 @@ export const observation = {
     ]);
   },
 
-  async "onRequestEnd tells of a response that broke off"(t: Tools): Promise<void> {
+  async "onRequestEnd reports a response that broke off"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
     let client = await t.connect("observed");
     client.send(request("GET", "/upstream"));
@@ -193,15 +191,15 @@ export const observation = {
   ): Promise<void> {
     t.upstream.script = (call) =>
       call.target === "/traced/b" ? call.reset() : call.reply(203, [], "answer");
-    const tell = async (path: string): Promise<unknown> =>
+    const command = async (path: string): Promise<unknown> =>
       JSON.parse((await t.ask(request("GET", path), "observed")).text);
-    expect(await tell("/trace/start"), "the runtime has such a channel").toBe(true);
+    expect(await command("/trace/start"), "the runtime has such a channel").toBe(true);
     const seenOf = async (method: string, path: string): Promise<string[]> => {
       const body = method === "POST" ? "x" : undefined;
       await t.ask(request(method, path, [], body), "observed");
       const deadline = performance.now() + patience;
       for (;;) {
-        const all = (await tell("/trace/seen")) as string[];
+        const all = (await command("/trace/seen")) as string[];
         const own = all.filter((line) => line.includes(path));
         const isOver = own.some((line) => line.startsWith("asyncEnd"));
         // The start is published before the response.
@@ -226,12 +224,12 @@ export const observation = {
       `asyncStart ${b} 502 connection_terminated`,
       `asyncEnd ${b} 502 connection_terminated`,
     ]);
-    await tell("/trace/stop");
+    await command("/trace/stop");
     await t.ask(request("GET", "/traced/c"), "observed");
-    expect(await tell("/trace/stop")).toEqual(["onRequest undefined"]);
+    expect(await command("/trace/stop")).toEqual(["onRequest undefined"]);
   },
 
-  async "onRequestEnd tells of a WebSocket when it is closed"(t: Tools): Promise<void> {
+  async "onRequestEnd reports a WebSocket when it is closed"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       const socket = await accept(call);
       socket.on("message", (data) => socket.send(data));

@@ -67,7 +67,7 @@ export const retries = {
         id % 2
           ? request("PUT", "/", [], body)
           : Buffer.concat([request("PUT", "/", head), chunk(body), lastChunk]);
-      // Use a new connection for each request, because Deno.serve closes the connection after such a body.
+      // Use a new connection for each request, because Deno.serve closes the connection after this body.
       expect(await t.ask(bytes, "retrying")).toMatchObject({ status: 200, text: body });
     }
   },

@@ -11,9 +11,9 @@ const shop = ["Host", "shop.test"] as const;
 /** Returns the authorities that the router saw and that the upstream got in Host and in the forwarding fields. */
 function authoritiesOf(call: Call, host: HostName): (string | undefined)[] {
   const seen = new URL(call.target, "http://x").searchParams.get("saw") ?? "nothing";
-  const told = call.get("x-forwarded-host");
+  const forwarded = call.get("x-forwarded-host");
   // Workers cannot set Host: it is always the target's.
-  const all = host === "workerd" ? [seen, told] : [seen, told, call.get("host")];
+  const all = host === "workerd" ? [seen, forwarded] : [seen, forwarded, call.get("host")];
   return all.map((each) => URL.parse(`http://${each}`)?.host);
 }
 

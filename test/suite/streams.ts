@@ -1,4 +1,4 @@
-/** Slow bodies: the proxy passes each chunk on at once, and does not wait for more. */
+/** Slow bodies: the proxy passes each chunk on immediately, and does not wait for more. */
 import { expect } from "vitest";
 import type { Client, ResponseHead } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -152,7 +152,7 @@ export const streams = {
     expect(t.upstream.calls[0]).toMatchObject({ state: "complete", text });
   },
 
-  async "a response that ends before its request arrives completely, and so does the request"(
+  async "a response that ends before its request arrives completely, and the request never looks complete when it is not"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], "early");

@@ -1,4 +1,4 @@
-/** Trailer fields (RFC 9110 §6.5) in both directions: which of them arrive, and where they cannot. */
+/** Trailer fields (RFC 9110 §6.5) in both directions: which of them arrive, and which are dropped. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Answer } from "../helpers/client.ts";
@@ -27,7 +27,7 @@ const SUMMED: Header[] = [
 /** Message framing in a trailer section, for which some servers refuse a request. */
 const FRAMING = ["Transfer-Encoding: chunked", "Content-Length: 5", "Connection: close"];
 
-/** What else no trailer section may have, and a field that it may. */
+/** Other fields that a trailer section must not have, and one that it may have. */
 const FORBIDDEN = [
   "Trailer: x-sum",
   "Host: evil.test",
@@ -44,7 +44,7 @@ const FORBIDDEN = [
   "X-Sum: 1",
 ];
 
-/** A response whose trailers arrive with its head, or later than the client has the first chunk. */
+/** Asks for a response whose trailers arrive with its head, or after the client has received the first chunk. */
 async function askWithTrailers(
   t: Tools,
   lines: string[],
@@ -119,7 +119,7 @@ export const trailers = {
     }
   },
 
-  async "trailer fields are dropped for a client of HTTP/1.0 and for HEAD, and the connection stays in step"(
+  async "trailer fields are dropped for an HTTP/1.0 client and for HEAD, and the connection stays usable"(
     t: Tools,
   ): Promise<void> {
     const old = await askWithTrailers(t, SUMS, { version: "1.0" });
@@ -208,7 +208,7 @@ export const trailers = {
     expect(options).toContain("te");
   },
 
-  async "TE is not forwarded without trailers, nor for a client of HTTP/1.0"(
+  async "TE is not forwarded without trailers, nor for an HTTP/1.0 client"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/", [["TE", "deflate, x-trailers, trailers-x"]]));

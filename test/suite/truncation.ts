@@ -1,5 +1,5 @@
 /**
- * Truncated bodies that end with the connection, so that only a reset shows the truncation, and the requests behind
+ * Truncated bodies that end with the connection, so that only a reset shows the truncation, and the requests that follow
  * them.
  */
 import { expect } from "vitest";
@@ -22,7 +22,7 @@ async function wasReset(client: Client): Promise<boolean> {
 }
 
 export const truncation = {
-  async "a truncated body does not end with an orderly close for an HTTP/1.0 client"(
+  async "a truncated body does not end with a graceful close for an HTTP/1.0 client"(
     t: Tools,
   ): Promise<void> {
     for (const how of ["FIN", "RST"] as const) {
@@ -67,7 +67,7 @@ export const truncation = {
     }
   },
 
-  async "a complete body of unknown length ends with an orderly close for an HTTP/1.0 client"(
+  async "a complete body of unknown length ends with a graceful close for an HTTP/1.0 client"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {

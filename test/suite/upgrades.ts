@@ -265,7 +265,7 @@ export const upgrades = {
     client.socket.close();
   },
 
-  async "an upstream that breaks off its WebSocket ends the client's without a close code"(
+  async "a WebSocket whose upstream breaks off the connection ends for the client without a close code"(
     t: Tools,
   ): Promise<void> {
     const sockets = echoing(t);
@@ -274,7 +274,7 @@ export const upgrades = {
     expect((await client.end())[0]).toBe(1006);
   },
 
-  async "a client that breaks off its WebSocket closes the upstream's connection"(
+  async "a WebSocket whose client breaks off the connection closes the upstream's connection"(
     t: Tools,
   ): Promise<void> {
     const sockets = echoing(t);
@@ -344,7 +344,9 @@ export const upgrades = {
     socket.on("error", () => {}).close();
   },
 
-  async "a refused WebSocket handshake is relayed as the response it is"(t: Tools): Promise<void> {
+  async "the response to a refused WebSocket handshake is relayed like any other"(
+    t: Tools,
+  ): Promise<void> {
     rfc("6455-4.1-not-101");
     t.upstream.script = (call) =>
       call.reply(403, [["X-Why", "because"]], JSON.stringify({ error: "no" }));
@@ -374,7 +376,7 @@ export const upgrades = {
       expect(answer.status).toBe(status);
       const targets = t.upstream.calls.map((call) => call.target);
       expect(targets.slice(0, 1)).toEqual(["/"]);
-      // A host that goes on with the connection has parsed the rest as a request, by the rules of any request.
+      // A host that keeps the connection has parsed the rest as a request, to which the rules of any request apply.
       for (const call of t.upstream.calls.slice(1)) {
         expect(call.get("host")).toBe(t.upstream.authority);
         expect(call.get("x-forwarded-for")).toBeDefined();
@@ -411,7 +413,7 @@ export const upgrades = {
     }
   },
 
-  async "a POST that offers h2c is forwarded with its body, and its connection goes on"(
+  async "a POST that offers h2c is forwarded with its body, and its connection stays usable"(
     t: Tools,
   ): Promise<void> {
     advisory("CVE-2026-88008");
@@ -471,7 +473,7 @@ export const upgrades = {
     }
   },
 
-  async "RFC 9110 §7.8: a 101 of HTTP/1.0 becomes 502"(t: Tools): Promise<void> {
+  async "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502"(t: Tools): Promise<void> {
     expect(await answerWith(t, "HTTP/1.0", (right) => [right])).toBe(502);
     expect(await answerWith(t, "HTTP/1.1", (right) => [right])).toBe(101);
   },
@@ -522,7 +524,7 @@ export const upgrades = {
     }
   },
 
-  async "a WebSocket's upstream that refuses the connection becomes 502, and one that is silent 504"(
+  async "a WebSocket handshake becomes 502 if the upstream refuses the connection, and 504 if it is silent"(
     t: Tools,
   ): Promise<void> {
     const refused = await t.ask(request("GET", "/", handshake), "refused");

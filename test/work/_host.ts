@@ -1,7 +1,7 @@
 /**
  * A host that counts its work. It runs in a separate process: `node host.ts <host> <mode>`.
  *
- * It prints its port. Then it answers each line on stdin with a line of JSON: its work since the line before.
+ * It prints its port. Then it answers each line on stdin with a line of JSON: its work since the previous line.
  */
 import { createHook } from "node:async_hooks";
 import { existsSync, readFileSync } from "node:fs";

@@ -21,9 +21,9 @@ export type WayName = "GET" | "streaming POST";
  * The requests for which the number of these files is limited, each with its limit. One of the files is `http1/pool.ts`,
  * which HTTP/1.1 and HTTP/2 share.
  */
-export const ways: Readonly<Record<WayName, { ask: Ask; most: number }>> = {
-  GET: { ask: get, most: 21 },
-  "streaming POST": { ask: postInPieces, most: 27 },
+export const ways: Readonly<Record<WayName, { ask: Ask; maxFiles: number }>> = {
+  GET: { ask: get, maxFiles: 21 },
+  "streaming POST": { ask: postInPieces, maxFiles: 27 },
 };
 
 /** Sends each request to a host, and returns the files whose functions it calls. */
@@ -41,7 +41,7 @@ export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> 
 
 /**
  * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`; undefined
- * without such a section.
+ * if CONTRIBUTING.md has no section of that name.
  */
 export function readDocumentedWay(): string[] | undefined {
   const text = readFileSync(new URL("../../CONTRIBUTING.md", import.meta.url), "utf8");

@@ -27,14 +27,14 @@ export type Work = Record<string, number>;
 /** The files of src/ and runtimes/ whose functions a request calls, with the names of these functions. */
 export type Files = Record<string, string[]>;
 
-/** A line that the host prints: its measurements since the line before. */
+/** A line that the host prints: its measurements since the previous line. */
 type Report = Work & { seen: Path[]; files: Files };
 
 /** Makes an exchange on a client's connection. */
 export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
 
-/** Returns an exchange that is made several times at the same time, on connections of its own. */
-export function atOnce(times: number): Ask {
+/** Returns an exchange that consists of several at the same time, each on a separate connection. */
+export function concurrently(times: number): Ask {
   const agent = new Agent({ keepAlive: true, maxSockets: times });
   return async ({ socket: { remotePort: port } }) => {
     const one = async (): Promise<void> => {
@@ -59,7 +59,7 @@ export const post: Ask = async (client) => {
   assert.equal((await client.read()).text, body);
 };
 
-/** Requests a response of 64 KiB, which the upstream sends at once. */
+/** Requests a response of 64 KiB, which the upstream sends in one write. */
 export const getLarge: Ask = async (client, upstream) => {
   const body = "x".repeat(65_536);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], body);
@@ -134,7 +134,7 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** What a host is started with. */
+/** The settings with which a host is started. */
 export interface Setup {
   /** The proxy's target; by default the `Upstream` that exchanges get. */
   readonly target?: string;
@@ -163,7 +163,7 @@ export async function startWork(
       TRANSPORT: transport === "" ? "" : hostFile(transport),
       NODE_OPTIONS: "",
       NODE_V8_COVERAGE: "",
-      // The coverage has no functions that Node takes from its cache of compiled code.
+      // The coverage lacks functions that Node loads from its cache of compiled code.
       ...(mode === "way" && { NODE_DISABLE_COMPILE_CACHE: "1" }),
     },
     stdio: ["pipe", "pipe", "inherit"],

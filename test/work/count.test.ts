@@ -45,7 +45,7 @@ const budgets: Record<WorkHost, Record<"get" | "post", Budget>> = {
 
 /**
  * The system calls of a request, including the server's. A GET takes two reads and two writes, one of each for the
- * client's connection and for the upstream's. `loopTurns` stands for the calls that wait for events.
+ * client's connection and for the upstream's. `loopTurns` is the number of calls that wait for events.
  */
 interface SystemBudget {
   reads: number;

@@ -2,7 +2,7 @@
 import { createServer } from "node:http2";
 import { expect, test } from "vitest";
 import { listen } from "../helpers/serve.ts";
-import { atOnce, startWork } from "./_work.ts";
+import { concurrently, startWork } from "./_work.ts";
 
 /** The number of requests that share a connection at a time. */
 const STREAMS = 16;
@@ -19,7 +19,7 @@ test("a closed stream keeps no object of its exchange in memory", async () => {
   const target = `http://127.0.0.1:${port}`;
   const worker = await startWork("node", "old", "work/_http2", { target });
   try {
-    const { bytes = Number.NaN } = await worker.count(atOnce(STREAMS), 40);
+    const { bytes = Number.NaN } = await worker.count(concurrently(STREAMS), 40);
     expect(bytes / STREAMS).toBeGreaterThan(0);
     expect(bytes / STREAMS).toBeLessThanOrEqual(OLD_BUDGET);
   } finally {

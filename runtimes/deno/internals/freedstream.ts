@@ -10,15 +10,15 @@
  *   It asks for the next chunk after native code has taken the one before, which it then does not use any more.
  * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
  *   are passed to it afterwards are freed.
- * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it. So
- *   is an app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
+ * - Otherwise: the garbage collector frees the chunks. This is so for any other reader, to which its chunks belong, and in an
+ *   app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
  * - Test: test/runtimes/deno/freedstream.test.ts.
  */
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";
 import { free } from "../../sockets/buffercodec.ts";
 
-/** The line of a stack trace for the function of Deno that reads one chunk of a stream, for any reader. */
+/** The line of a stack trace for the function with which every reader of a Deno stream reads one chunk. */
 const DENOS_READ = /^ +at readableStreamDefaultReaderRead \(ext:deno_web\//;
 /** The line for the reader that passes each chunk to native code. */
 const NATIVE_READER = /^ +at readableStreamReadFn \(ext:deno_web\//;
@@ -41,7 +41,7 @@ class FreeingSink extends StreamSink {
   #passed: Uint8Array | undefined;
   /** The number of bytes that are held or passed. */
   #length = 0;
-  /** Whether the reader is Deno's own, which leaves chunks unused; undefined until the first read that shows it. */
+  /** Whether the reader is Deno's own, which does not use a chunk after the next read; undefined until a read shows the reader. */
   #isNative: boolean | undefined;
   #isWaiting = false;
   #isEnded = false;

@@ -5,12 +5,12 @@
  * up to 256 KiB into one buffer, and each chunk is copied out of it: a body of 64 KiB arrives in one read with its head,
  * and a body of 1 MB in five to seven. All sockets share the buffer, so that it stays in the processor's cache.
  *
- * - Rests on: a socket of Deno reads only when bytes have arrived, and calls back at once (`poll_tcp_handle` in
+ * - Rests on: a Deno socket reads only when bytes have arrived, and then calls back synchronously (`poll_tcp_handle` in
  *   libs/core/uv_compat/tcp.rs, `poll_pipe_handle` in pipe.rs). If a socket waited for bytes with its memory, several
  *   sockets could read into the buffer at the same time.
- * - Check: `Deno.version` must be one of `KNOWN_VERSIONS`, in whose source the functions above were looked at, and the system
- *   must not be Windows.
- * - Otherwise: each socket has a buffer of its own.
+ * - Check: `Deno.version` must be one of `KNOWN_VERSIONS`, whose source has the functions above, and the system must not be
+ *   Windows.
+ * - Otherwise: each socket has its own buffer.
  * - Test: test/runtimes/deno/readbuffers.test.ts.
  */
 import { bufferCodec } from "../../sockets/buffercodec.ts";
@@ -20,7 +20,7 @@ export const READ_SIZE = 262_144;
 /** The number of bytes of a socket's own buffer: a body of 64 KiB arrives in one read with its head. */
 export const OWN_READ_SIZE = 131_072;
 
-/** The versions of Deno whose sockets were seen to call back at once. */
+/** The versions of Deno whose sockets call back synchronously. */
 const KNOWN_VERSIONS = /^2\.[89]\./;
 
 interface DenoGlobal {

@@ -10,7 +10,7 @@
  * A response whose web stream fails, on a server that may leave the connection open.
  * - Rests on: `socket._httpMessage` (see pipelining.ts).
  * - Check: the response on the connection is compared with the one that failed.
- * - Otherwise: the connection is closed at once.
+ * - Otherwise: the connection is closed immediately.
  * - Test: test/runtimes/node/internals/breakoff.test.ts, "a stream that fails" and test/runtimes/node/apps.broken.test.ts.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -25,7 +25,8 @@ const INTERNAL_ERROR = 2;
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;
-  // A response behind another one has no connection yet. Requests wait for their turn, so this is where Node does not show it.
+  // A response behind another one has no connection yet. Requests wait for their turn, so this happens only on a version of Node
+  // that does not show the current response.
   if (res.socket === null) return destroySocket(res.req.socket);
   if (endsWithConnection(res)) resetSocket(res.socket);
   else res.destroy();
@@ -37,9 +38,9 @@ function endsWithConnection(res: ServerResponse): boolean {
 }
 
 /**
- * Closes the connection of a request whose response's web stream failed. The server alone would do one of these: end an
- * HTTP/1.0 connection in order, as after a complete body; or end the response as if it were complete, with the error's
- * message in the last chunk (@hono/node-server).
+ * Closes the connection of a request whose response's web stream failed. Without this, the response could look complete: the
+ * server may close an HTTP/1.0 connection gracefully, as after a complete body, or send the error's message in the last chunk
+ * (@hono/node-server).
  */
 export function breakOffRequest(request: IncomingMessage): void {
   const { socket } = request;
@@ -51,7 +52,7 @@ export function breakOffRequest(request: IncomingMessage): void {
   if (sent?.req === request && sent.headersSent) socket.end();
 }
 
-/** Closes a connection at once, without sending what still waits for the client. */
+/** Closes a connection immediately, without sending the bytes that still wait for the client. */
 function resetSocket(socket: Socket): void {
   try {
     socket.resetAndDestroy();

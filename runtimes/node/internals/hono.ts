@@ -21,7 +21,7 @@
  * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
  * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays, which is
  *   iterable: `Headers` iterates over it, and so has each field, and the server's loop over its names does not see that.
- * - Check: the first response of each global class must store such a record under the symbol `cache`, unchanged, and its
+ * - Check: the first response of each global class must store this record under the symbol `cache`, unchanged, and its
  *   `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of some fields.
  * - Otherwise: the fields are `Headers`. The server then changes the head as above.
  * - Test: test/runtimes/node/internals/hono.test.ts, "a class of responses that", with a class that copies the record and a class
@@ -32,7 +32,7 @@
  * - Rests on: the symbol `cache`, as above, and srvx's method `_toNodeResponse()` (srvx.ts).
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
- * - Otherwise: the server gets what the web interface of the response has: fields are joined, with names in lower case.
+ * - Otherwise: the server reads the web interface of the response: fields are joined, with names in lower case.
  * - Test: test/runtimes/node/apps.hono.test.ts, "an h3 app beside @hono/node-server keeps the lines of fields" and "changed fields".
  *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
@@ -80,7 +80,7 @@ export function honoSideOf(request: Request): NodeSide | undefined {
   return req?.rawHeaders && { req, res: undefined, ownBody: isFresh, isFresh, isRebuilt: false };
 }
 
-/** Whether no code has used the body of a request, as far as its symbols tell. */
+/** Whether the symbols of a request show that no code has used its body. */
 function hasFreshBody(request: Request): boolean {
   return Object.getOwnPropertySymbols(request).every(({ description }) =>
     HARMLESS.has(description),
@@ -88,7 +88,7 @@ function hasFreshBody(request: Request): boolean {
 }
 
 /** The number of list entries above which `toRecord` gives up: it compares each name with all others. */
-const COMPARED = 2 * 64;
+const MAX_COMPARED = 2 * 64;
 
 /**
  * Returns header fields for the constructor of a `Response`.
@@ -100,11 +100,11 @@ export function toFields(list: HeaderList, hasLines: boolean): HeadersInit {
 
 /** Returns header fields as a record; undefined if a name occurs twice, and for very many fields. */
 export function toRecord(list: HeaderList): Record<string, string> | undefined {
-  if (list.length > COMPARED) return undefined;
+  if (list.length > MAX_COMPARED) return undefined;
   const record: Record<string, string> = {};
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string;
-    // `in` also finds `__proto__`, which such a record cannot have as a name.
+    // `in` also finds `__proto__`, which cannot be a name in a plain object.
     if (name in record || isAmong(list, i, name)) return undefined;
     record[name] = list[i + 1] as string;
   }
@@ -167,7 +167,7 @@ export function sendHeadWithBody(response: Response): void {
   void response.body;
 }
 
-/** The runtime's own reader of a stream, or one that stands for a body that writes itself. */
+/** The runtime's own reader of a stream, or a stand-in for it while the body writes itself. */
 type BodyReader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "closed" | "cancel">;
 
 /**
@@ -209,7 +209,7 @@ function cacheOf(response: Response): Cache | undefined {
 /**
  * Makes srvx's server send the header fields of a response of @hono/node-server's class as they arrived, unless other code
  * has read or changed them.
- * @param head what the response was made of
+ * @param head the parts from which the response was made
  */
 export function sendFromSrvx(response: Response, head: Omit<SrvxParts, "body">): void {
   if (!keepsRecords()) return;

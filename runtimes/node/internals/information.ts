@@ -4,7 +4,7 @@
  * - Rests on: `response.writeInformation(status, list)`, which only newer versions of Node have, takes a flat list of
  *   names and values, as `writeHead` does. `writeEarlyHints`, which all have, needs a `Link`, checks its syntax, and joins
  *   repeated fields.
- * - Check: the method is called once on a stand-in that keeps the text, which must be the text that is meant.
+ * - Check: the method is called once on a stand-in that records the text, and the text must be as expected.
  * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if it has a `Link`, 102 (Processing) by `writeProcessing`,
  *   and other interim responses are left out.
  * - Test: test/runtimes/node/internals/information.test.ts.
@@ -17,7 +17,7 @@ type WriteInformation = (this: object, status: number, headers: HeaderList) => v
 /** A response of a Node that may have the method. */
 type Informing = ServerResponse & { readonly writeInformation?: WriteInformation };
 
-/** Whether the prototypes that were seen have a method that takes a flat list. */
+/** Whether each `writeInformation` that was checked takes a flat list. */
 const checked: WeakMap<WriteInformation, boolean> = new WeakMap();
 
 const EXPECTED = "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\nLink: <b>\r\n\r\n";
@@ -57,7 +57,7 @@ export function writeInformation(res: Informing, status: number, headers: Header
   try {
     res.writeEarlyHints(hints);
   } catch {
-    // A `Link` that Node does not accept: the hint is left out, and the final response has the field.
+    // Node does not accept the `Link`: leave the hint out. The final response has the field as well.
   }
 }
 

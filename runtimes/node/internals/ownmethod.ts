@@ -1,18 +1,18 @@
 /**
- * Tells whether a method is the function that Node itself has defined. A wrapper that other code has installed is another
- * function, also if it was installed before Fetchway was loaded.
+ * Finds out whether a method is the function that Node itself has defined. A wrapper that other code has installed is another
+ * function, even if it was installed before Fetchway was loaded.
  *
  * - Rests on: the stack of an error names the file of each function that was running, and the files of Node's own
  *   functions begin with `node:`. Node's methods use a member of `this` before they do anything else.
  * - Check: the method is called on an object whose members throw. In the stack of the error, there must be functions between
- *   the object's and the call, and all of them must be Node's.
+ *   the member that threw and the call, and all of them must be Node's.
  * - Otherwise: the method counts as wrapped, for example if stacks are turned off, or have another form.
  * - Test: test/runtimes/node/internals/ownmethod.test.ts, and test/runtimes/node/wrapped.test.ts, "before Fetchway was loaded".
  */
 
 /** A line of a stack that names a function. */
 const FRAME = /^ +at /;
-/** A function in a file of Node's. */
+/** The part of such a line that names a file of Node. */
 const FRAME_OF_NODE = /[( ]node:/;
 
 type Method = (this: object, ...args: unknown[]) => unknown;

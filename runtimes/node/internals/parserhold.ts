@@ -1,14 +1,14 @@
 /**
- * Stops Node's parser at a pipelined request, so that the server gets one request of a connection after the other. By
- * itself, Node emits each request that it has read, and one read may contain 2,500.
+ * Stops Node's parser at a pipelined request, so that the server gets the requests of a connection one after the other. By
+ * default, Node emits all requests that it has read, and one read may contain 2,500.
  *
  * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request
  *   whose head it has parsed. If that returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and
  *   the result is an error with that code and `bytesParsed`; after `parser.resume()` it goes on in the same message. The
- *   result is passed to the member with the number `kOnExecute`, where `getCurrentBuffer` returns what was read. From the
- *   first `data` listener on, Node instead emits what it reads, and its own listener passes that to `parser.execute`;
- *   its listener for `resume`, which would begin to read, is gone, and `socket._read` does this. `socket._paused` is set
- *   while Node itself does not want the parser to be used.
+ *   result is passed to the member with the number `kOnExecute`, during which `getCurrentBuffer` returns the bytes that were
+ *   read. From the first `data` listener on, Node instead emits the bytes, and its own listener passes them to
+ *   `parser.execute`; Node then has no listener for `resume` that begins to read, so `socket._read` does this. `socket._paused`
+ *   is set while Node itself does not want the parser to be used.
  * - Check: the parser must have these members. An error counts as the stop only if it has that code.
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
@@ -20,12 +20,12 @@ import { responseOn } from "./pipelining.ts";
 
 /** llhttp's `HPE_PAUSED`: a callback that returns it stops the parser. */
 const PAUSED = 21;
-/** The number of unparsed bytes from which a connection is not read. */
+/** The number of unparsed bytes from which the proxy stops reading from a connection. */
 const MAX_KEPT = 65_536;
-/** The number of chunks from which they are joined: many tiny chunks take much more memory than their bytes. */
+/** The number of kept chunks from which they are joined to one: many tiny chunks take much more memory than their bytes. */
 const MAX_CHUNKS = 64;
 
-/** A request as the parser makes it: Node then decides whether an upgrade is handed over as one. */
+/** A request that the parser has made. Node decides afterwards whether it hands an upgrade over as one. */
 type ParsedRequest = IncomingMessage & { readonly upgrade?: boolean | null };
 type OnIncoming = (req: ParsedRequest, keepAlive: boolean) => number;
 type OnExecute = (result: unknown) => void;
@@ -68,16 +68,16 @@ export class ParserHold {
   readonly #socket: ParsedSocket;
   readonly #parser: Parser;
   readonly #onExecute: number;
-  /** Is called when something is held that waits for the end of the connection's current response. */
+  /** Called when a request or bytes are held until the connection's current response ends. */
   readonly #wait: () => void;
-  readonly #patience: number;
-  /** Node's own members of the parser, which others take the place of. */
+  readonly #stallTimeout: number;
+  /** Node's own functions of the parser, which this class replaces. */
   readonly #ofNode: { onIncoming: OnIncoming; onExecute: OnExecute; execute: Execute };
   /** The request that the server got last. */
   #last: IncomingMessage;
   /** The next request, whose body has not been parsed. */
   #held: { readonly req: IncomingMessage; readonly keepAlive: boolean } | undefined;
-  /** The bytes that the parser has not got. */
+  /** The bytes that the parser has not received yet. */
   #kept: Buffer[] = [];
   #keptBytes = 0;
   #isFeeding = false;
@@ -88,14 +88,18 @@ export class ParserHold {
   /**
    * Stops the parser of a connection from now on.
    * @param req a request on it that waits
-   * @param patience milliseconds without a read or a write until the connection is closed
+   * @param stallTimeout milliseconds without a read or a write until the connection is closed
    * @returns undefined if this version of Node does not show the parser
    */
-  static install(req: IncomingMessage, wait: () => void, patience: number): ParserHold | undefined {
+  static install(
+    req: IncomingMessage,
+    wait: () => void,
+    stallTimeout: number,
+  ): ParserHold | undefined {
     const socket: ParsedSocket = req.socket;
     const onExecute = findOnExecute(socket.parser);
     if (onExecute === undefined) return undefined;
-    return new ParserHold(socket, onExecute, req, wait, patience);
+    return new ParserHold(socket, onExecute, req, wait, stallTimeout);
   }
 
   private constructor(
@@ -103,14 +107,14 @@ export class ParserHold {
     onExecute: number,
     req: IncomingMessage,
     wait: () => void,
-    patience: number,
+    stallTimeout: number,
   ) {
     const parser = socket.parser as Parser;
     this.#socket = socket;
     this.#parser = parser;
     this.#onExecute = onExecute;
     this.#wait = wait;
-    this.#patience = patience;
+    this.#stallTimeout = stallTimeout;
     this.#last = parser.incoming ?? req;
     const { onIncoming, execute } = parser;
     this.#ofNode = { onIncoming, onExecute: parser[onExecute] as OnExecute, execute };
@@ -126,12 +130,12 @@ export class ParserHold {
     return this.#isInstalled;
   }
 
-  /** Whether something waits for the end of the connection's current response. */
+  /** Whether a request or bytes wait for the end of the connection's current response. */
   get isHolding(): boolean {
     return this.#held !== undefined || this.#kept.length > 0;
   }
 
-  /** Hands over what is held, as far as the responses on the connection allow it. */
+  /** Hands over the held request and bytes whose turn has come. */
   advance(): void {
     this.#handOver();
     if (this.isHolding) this.#wait();
@@ -163,7 +167,7 @@ export class ParserHold {
     }
   }
 
-  /** Whether the parser may go on: every request has its response, or the body of the one to answer now is incomplete. */
+  /** Whether the parser may continue: every request has its response, or the body of the request to answer now is incomplete. */
   #mayGoOn(): boolean {
     const { destroyed, _paused } = this.#socket;
     if (!this.#isInstalled || destroyed || _paused === true) return false;
@@ -172,7 +176,7 @@ export class ParserHold {
     return !current || (current.req.rawHeaders === rawHeaders && !complete);
   }
 
-  /** Takes the place of `parser.onIncoming`. */
+  /** Replaces `parser.onIncoming`. */
   readonly #onHead: OnIncoming = (req, keepAlive) => {
     // The server has to decide about an upgrade before the parser goes on. Its answer waits for the responses before it.
     if (!req.upgrade && responseOn(this.#socket)) {
@@ -186,14 +190,14 @@ export class ParserHold {
     return result;
   };
 
-  /** Takes the place of the member `kOnExecute`, which gets what the parser returns for the bytes that it has read itself. */
+  /** Replaces the member `kOnExecute`, which gets the parser's result for the bytes that the parser has read itself. */
   readonly #onParsed: OnExecute = (result) => {
     const left = this.#settle(result, () => this.#parser.getCurrentBuffer());
     this.#ofNode.onExecute.call(this.#parser, left);
     this.#readOn();
   };
 
-  /** Takes the place of `parser.execute`, which gets what the socket emits. */
+  /** Replaces `parser.execute`, which gets the bytes that the socket emits. */
   readonly #take = (bytes: Buffer): unknown => {
     if (!this.#isFeeding && (this.isHolding || !this.#mayGoOn())) {
       this.#keep(bytes);
@@ -235,7 +239,7 @@ export class ParserHold {
     this.#wait();
   }
 
-  /** Reads the connection, although the body of a waiting request has filled its buffer. */
+  /** Continues to read the connection, although the body of a waiting request has filled its buffer. */
   #readOn(): void {
     if (this.#timer !== undefined || this.#mayGoOn() || this.#socket._paused === true) return;
     this.#socket.resume();
@@ -243,8 +247,8 @@ export class ParserHold {
   }
 
   /**
-   * Stops reading. A client that disconnects is then noticed when a write fails, so the connection is closed if nothing is
-   * written for some time.
+   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is written
+   * for some time.
    */
   #stopReading(): void {
     const socket = this.#socket;
@@ -254,16 +258,16 @@ export class ParserHold {
       const { bytesWritten, writableLength } = socket;
       if (bytesWritten === written && writableLength === 0) socket.destroy();
       written = bytesWritten;
-    }, this.#patience).unref();
+    }, this.#stallTimeout).unref();
   }
 
   readonly #onResume = (): void => {
-    // Node's parser has stopped the reading, of which the stream knows nothing.
+    // Node's parser has stopped the reading, and the stream does not know that.
     if (this.#timer === undefined) this.#socket._read(0);
     this.advance();
   };
 
-  /** Leaves the parser as it was: it may be given to another connection. */
+  /** Restores the parser, which Node may use for another connection. */
   readonly #remove = (): void => {
     if (!this.#isInstalled) return;
     this.#isInstalled = false;

@@ -5,7 +5,7 @@
  * - Rests on: `headers` has its names in the order in which `rawHeaders` has them. Middleware in Connect's style changes
  *   `headers` and leaves `rawHeaders` as it was.
  * - Check: each name and value of `headers` is compared with the entries of `rawHeaders`.
- * - Otherwise: the list is built of both, name by name.
+ * - Otherwise: the list is built from both, name by name.
  * - Test: test/runtimes/node/headers.test.ts.
  *
  * The `Headers` of srvx (also under h3) and @hono/node-server.
@@ -87,8 +87,8 @@ export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList
   return i === rawHeaders.length ? rawHeaders : withChanges(req, seen);
 }
 
-/** Fields of which Node keeps only the first line; srvx joins all lines of `rawHeaders`. */
-const FIRST_COUNTS: ReadonlySet<string> = new Set([
+/** Fields of which Node keeps only the first line, whereas srvx joins all lines of `rawHeaders`. */
+const FIRST_LINE_ONLY: ReadonlySet<string> = new Set([
   "age",
   "authorization",
   "content-length",
@@ -122,9 +122,9 @@ function withChanges(
   const values = new Map<string, Value>();
   const last: string[] = [];
   for (const [lower, { length }] of lines) {
-    // `headers` cannot have a field of this name, because every object has such a property.
+    // Node's `headers` never has this field, because every object has a property of this name.
     if (lower === "__proto__") continue;
-    if (seen === undefined || length === 1 || !FIRST_COUNTS.has(lower)) {
+    if (seen === undefined || length === 1 || !FIRST_LINE_ONLY.has(lower)) {
       values.set(lower, valueOf(lower));
     } else last.push(lower);
   }

@@ -11,7 +11,7 @@
  * - Rests on: srvx's class answers `body` itself. An app may build a `Request` and copy `runtime` to it, as h3 does for a
  *   request to its own routes: Node's request is then another one, with another method, other fields and another body.
  * - Check: the prototype of the request must be neither the runtime's own nor a class without a `body` of its own.
- * - Otherwise: the request is read as a web `Request`; Node's request tells only where it came from.
+ * - Otherwise: the request is read as a web `Request`; from Node's request, only the client's address is taken.
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a request that an app has built".
  *
  * The method `_toNodeResponse()` of a response.
@@ -21,13 +21,13 @@
  *   the head has been written.
  * - Otherwise: the server reads `status`, `headers` and `body`, as it does with any `Response`. `pipe` writes the head.
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a server that reads the response as a web one" and "a server that leaves
- *   the head to the body". That the fast way is taken is tested in test/work/hosts.test.ts.
+ *   the head to the body". test/work/hosts.test.ts tests that `_toNodeResponse()` is used.
  *
  * The class of a response.
  * - Rests on: @hono/node-server replaces the global `Response` by a subclass, and h3 then accepts only its instances. An
  *   app may set it to srvx's `FastResponse`, which takes each native response for an instance. A class whose prototype
  *   is another class extends that class.
- * - Check: when a response is made, `instanceof` tells whether the global class takes the proxy's class for its own.
+ * - Check: when a response is made, `instanceof` shows whether the global class accepts the proxy's class.
  * - Otherwise: the response is made with the global class, of bytes or of a web stream (see hono.ts).
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a global Response that was replaced".
  */

@@ -1,16 +1,15 @@
 /**
- * Which requests a server of Node's hands over as upgrades, and what becomes of the others.
+ * Which requests a Node server hands over as upgrades, and what becomes of the others.
  *
  * The server's choice.
  * - Rests on: a server asks `shouldUpgradeCallback(req)` for each request with `Upgrade`, from Node 22.21 and 24.9 on, and
- *   treats a request as an ordinary one where the answer is false. Only the option of `createServer` is documented, not
- *   the property. The default counts the server's listeners for `upgrade`.
+ *   treats the request as an ordinary one if the answer is false. Only the option of `createServer` is documented, not the
+ *   property. The default function counts the server's listeners for `upgrade`.
  * - Check: the server must have the property.
- * - Otherwise: a server with a listener hands over every request with `Upgrade`, also one with a body, of which it has
- *   parsed the head only. Such a request is given to the server a second time, without the connection option `upgrade`.
- *   Node documents that a connection may be given to a server by emitting `connection`. Node 26 has parsed the body as
- *   well: if the head were given again, the server would take the client's next request for the body. Such a request is
- *   refused.
+ * - Otherwise: a server with a listener hands over every request with `Upgrade`. If the request has a body, of which the server
+ *   has parsed only the head, it is given to the server a second time, without the connection option `upgrade`: Node documents
+ *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would take
+ *   the client's next request for the body: there, the request is refused.
  * - Test: test/runtimes/node/internals/upgradechoice.test.ts, "without the server's choice".
  */
 import type { IncomingMessage } from "node:http";
@@ -26,8 +25,8 @@ type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**
  * Makes the server ask which requests are upgrades, where it can.
- * @param choose tells whether a request is an upgrade, given what the server itself would say without the listener
- * @param countOthers returns the number of listeners for `upgrade` beside the proxy's
+ * @param choose returns whether a request is an upgrade, given the answer of the server itself without the proxy's listener
+ * @param countOthers returns the number of listeners for `upgrade` other than the proxy's
  */
 export function chooseUpgrades(
   server: Server,
@@ -56,7 +55,7 @@ export function handleAsRequest(
 ): boolean {
   const text = writeAgain(req);
   if ((socket as { encrypted?: boolean }).encrypted === true || text === undefined) return false;
-  // Behind a body that has yet to arrive, the socket is a stream of its own.
+  // If the body has yet to arrive, `socket` is not the connection itself, but a stream of the bytes behind the body.
   if (req.readableLength > 0 || socket !== req.socket) return false;
   const inject = (): void => {
     if (socket.destroyed) return;
@@ -69,7 +68,7 @@ export function handleAsRequest(
   return true;
 }
 
-/** Returns the head of a request without the connection option `upgrade`; undefined for one that cannot be written. */
+/** Returns the head of a request without the connection option `upgrade`; undefined if it cannot be written again. */
 function writeAgain({ method, url, httpVersion, rawHeaders }: IncomingMessage): string | undefined {
   let lines = `${method} ${url} HTTP/${httpVersion}\r\n`;
   for (let i = 0; i < rawHeaders.length; i += 2) {

@@ -34,7 +34,7 @@ export function captureMethods(prototype: object | undefined, names: readonly st
 /** Whether all of the captured methods are Node's own. */
 const areOwn: WeakMap<Methods, boolean> = new WeakMap();
 
-/** Finds out at the first use whether captured methods are Node's own: it takes some 0.1 ms for each of them. */
+/** Finds out at the first use whether captured methods are Node's own, because this takes some 0.1 ms for each of them. */
 function checkOwn(methods: Methods): boolean {
   const isOwn = methods.length > 0 && methods.every(([, method]) => isOwnMethod(method));
   areOwn.set(methods, isOwn);
@@ -113,7 +113,7 @@ export function isUnwrappedResponse(res: ServerResponse | Http2ServerResponse): 
   return areUnwrapped(res, RESPONSE) && isUnwrappedSocket(res.socket);
 }
 
-/** Tells whether code other than the proxy listens for the chunks of a stream. */
+/** Records whether code other than the proxy listens for the chunks of a stream. */
 class OtherListeners {
   /** Whether there are such listeners, or have been. */
   exist: boolean;
@@ -132,7 +132,7 @@ class OtherListeners {
   }
 }
 
-/** Tells whether code other than the proxy sees the chunks of a request. */
+/** Shows whether code other than the proxy sees the chunks of a request. */
 export class Audience {
   readonly #message: IncomingMessage;
   readonly #others: OtherListeners;
@@ -153,8 +153,8 @@ export class Audience {
 }
 
 /**
- * Watches a socket that emits what it reads. Must be called before the proxy's own listener is added.
- * @returns a function that tells whether code other than the proxy sees the chunk that arrives now
+ * Watches a socket that emits `data`. Must be called before the proxy's own listener is added.
+ * @returns a function that returns whether code other than the proxy sees the chunk that arrives now
  */
 export function watchReads(socket: Socket): () => boolean {
   const others = new OtherListeners(socket);

@@ -8,7 +8,7 @@ import { unprocessed } from "./http2errors.ts";
 import { MAX_FIELD_BYTES } from "./http2fields.ts";
 import { endWhenLost } from "./lostsessions.ts";
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: {
     versions: Partial<Record<string, string>>;
@@ -20,7 +20,7 @@ let runAfterRead: typeof setImmediate | undefined;
 
 /** The number of requests that wait for one connection to be established: as many streams as RFC 9113 §6.5.2 advises. */
 const ASSUMED_STREAMS = 100;
-/** The maximum number of streams on one connection: an upstream may set no limit, but its event loop has one. */
+/** The maximum number of streams on one connection, because many upstreams set no limit and could not keep up with more. */
 const MAX_STREAMS = 256;
 /**
  * The number of bytes that the upstream may send on one stream while its client is slow. A slow client does not stop other
@@ -39,7 +39,7 @@ const MAX_CONTROL_FRAMES = 1000;
 export interface StreamJob {
   /** The number of its stream; 0 before it has one. */
   readonly streamId: number;
-  /** Passes the response on, which `passOnLater` has held back. */
+  /** Passes on the response that `passOnLater` has held back. */
   passOn(): void;
   /** Ends the attempt: the connection has failed. */
   fail(error: unknown): void;
@@ -57,7 +57,7 @@ export interface Http2Owner<Attempt extends StreamJob> {
   onClose(connection: Http2Connection<Attempt>): void;
 }
 
-/** One HTTP/2 connection, which carries several requests at the same time, each on a stream of its own. */
+/** One HTTP/2 connection, which carries several requests at the same time, each on its own stream. */
 export class Http2Connection<Attempt extends StreamJob> implements PooledConnection {
   readonly openedAt: number = performance.now();
   /** Milliseconds that it took to establish the connection; undefined until then. */
@@ -88,7 +88,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   readonly #options: FilledPoolOptions;
   readonly #owner: Http2Owner<Attempt>;
   #cancelConnecting: (() => void) | undefined;
-  /** The attempts whose response headers are in the present read. They pass their responses on when the read is processed. */
+  /** The attempts whose response headers arrived in the current read. They pass their responses on after it is processed. */
   #answered: Attempt[] = [];
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
@@ -223,12 +223,12 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Removes an attempt that is over. */
   release(attempt: Attempt): void {
     if (!this.remove(attempt)) return;
-    // Nothing waits for a connection that is still being established.
+    // If the connection is still being established, no other request waits for it.
     if (this.attempts.length === 0 && (this.isDraining || !this.isOpen)) this.destroy();
     if (!this.isClosed) this.#owner.onRelease(this);
   }
 
-  /** Takes no further request; closes when the present ones are over. */
+  /** Takes no further request, and closes the connection when the current ones are over. */
   drain(): void {
     this.isDraining = true;
     if (this.attempts.length === 0) this.destroy();
@@ -263,8 +263,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   }
 
   /**
-   * Closes a connection on which the upstream sends too many frames. To reset a stream would not stop them.
-   * @param what what there were too many of
+   * Closes a connection on which the upstream sends too many frames. Resetting a stream would not stop them.
+   * @param what the limit with the kind of frame, such as `64 interim responses`
    */
   stopFlood(what: string): void {
     const message = `the upstream sent more than ${what}`;
@@ -275,8 +275,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   }
 
   /**
-   * The upstream closes the connection (RFC 9113 §6.8): it has not processed the streams above the last one that it names.
-   * The first of two GOAWAY frames names the highest possible stream.
+   * Handles GOAWAY, with which the upstream closes the connection (RFC 9113 §6.8): it has not processed the streams above the last
+   * one that it names. The first of two GOAWAY frames names the highest possible stream.
    */
   #drainAfter(lastStreamId: number | undefined): void {
     this.isDraining = true;

@@ -6,12 +6,12 @@ export function unprocessed(message: string, cause?: unknown): ProxyError {
   return new ProxyError("connection_terminated", { message, cause, unprocessed: true });
 }
 
-/** The error codes of RFC 9113 §7 that say that one side has broken the protocol. */
+/** The error codes of RFC 9113 §7 for a violation of the protocol. */
 const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
 const REFUSED_STREAM = 7;
 /**
- * The upstream reports excessive load. The runtimes reset a stream with the same code themselves if the head of a response is
- * longer than the proxy accepts, so that the code of a stream does not say which of the two has happened.
+ * The upstream's code for excessive load. The runtimes themselves reset a stream with the same code if the head of a response is
+ * longer than the proxy accepts, so the code of a stream does not show which of the two has happened.
  */
 const ENHANCE_YOUR_CALM = 11;
 const CALM_GOAWAY =

@@ -66,7 +66,7 @@ const FORBIDDEN = /[\0\r\n]/;
 
 /**
  * Returns the fields of a response or its trailers without pseudo-header fields.
- * @throws ProxyError for a field section that is too large, or not well-formed: not every runtime checks it
+ * @throws ProxyError for a field section that is too large or malformed, which not every runtime checks
  */
 export function fromHttp2Fields(raw: HeaderList): HeaderList {
   const list: HeaderList = [];
@@ -88,8 +88,8 @@ export function fromHttp2Fields(raw: HeaderList): HeaderList {
 }
 
 /**
- * Returns fields as an object, for versions of Node that take no list. Repeated fields become an array, of which each value
- * is one line.
+ * Returns fields as an object, for versions of Node that take no list. A repeated field becomes an array with a value for each
+ * line.
  */
 export function toFieldObject(list: HeaderList): OutgoingHttpHeaders {
   const fields = Object.create(null) as Record<string, string | string[]>;
@@ -151,7 +151,7 @@ export function sendFieldObject<T>(list: HeaderList, send: (fields: OutgoingHttp
 
 /**
  * Calls `send` with each name once, if Node has refused a field that occurs twice.
- * @param error what Node has thrown
+ * @param error the exception that Node has thrown
  */
 function sendJoined<T>(
   error: unknown,

@@ -16,10 +16,10 @@ import type { NetSocket } from "../netsocket.ts";
 import { Http2Connection, type Http2Owner } from "./http2connection.ts";
 import { StreamAttempt, type StreamPool } from "./streamattempt.ts";
 
-/** A connection of this age in milliseconds, or a younger one, counts as new for a request that needs a new connection. */
-const NEW = 1000;
-/** Milliseconds for which an upstream that has chosen HTTP/1.1 is not asked again. */
-const REMEMBERED = 600_000;
+/** The age in milliseconds up to which a connection counts as new for a request that needs a new connection. */
+const MAX_NEW_AGE = 1000;
+/** Milliseconds for which an upstream that has chosen HTTP/1.1 is not offered HTTP/2 again. */
+const HTTP1_TTL = 600_000;
 
 /** Creates the pool of connections to one origin that carry HTTP/2. */
 export function createHttp2Pool(
@@ -32,7 +32,7 @@ export function createHttp2Pool(
 
 /**
  * The HTTP/2 connections to one origin, and the requests that wait for one. Requests share a connection up to the upstream's
- * limit; only if all connections are full, another one is opened.
+ * limit; the pool opens another connection only if all are full.
  *
  * An upstream with TLS may choose HTTP/1.1 instead: its requests then go to an HTTP/1.1 pool, which takes the connected
  * socket over.
@@ -45,7 +45,7 @@ export class Http2Pool
   readonly #handover: Handover;
   /** The pool for an upstream that has chosen HTTP/1.1. */
   #http1: OriginPool | undefined;
-  /** The time until which the upstream is taken to speak HTTP/1.1, on the clock of `performance.now()`. */
+  /** The time until which the pool assumes that the upstream speaks HTTP/1.1, on the clock of `performance.now()`. */
   #http1Until = 0;
 
   constructor(destination: Destination, options: FilledPoolOptions, parts: SharedParts) {
@@ -57,7 +57,7 @@ export class Http2Pool
   send(...[request, scope, resolve, reject]: AttemptArguments): void {
     const attempt = new StreamAttempt(request, scope, resolve, reject);
     const { beginLater } = this.#parts;
-    // A small body that has arrived is sent with its length, and can be sent again.
+    // Wait for a small body to arrive: it is then sent with its length, and can be sent again.
     if (request.body !== null && beginLater !== undefined) beginLater(attempt, this);
     else attempt.begin(this);
   }
@@ -195,15 +195,16 @@ export class Http2Pool
       const isExpired = connection.idleUntil <= now || this.isTooOld(connection, now);
       if (isExpired && connection.isOpen) connection.drain();
       if (connection.room <= 0) continue;
-      if (!isFresh || !connection.isOpen || now - connection.openedAt < NEW) return connection;
+      if (!isFresh || !connection.isOpen || now - connection.openedAt < MAX_NEW_AGE)
+        return connection;
       old ??= connection;
     }
     return this.makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  /** @param asked the limit that the request has for the time to connect; undefined for the pool's */
-  #open(asked: number | undefined): Http2Connection<StreamAttempt> {
-    const connectTimeout = longer(asked, this.options.connectTimeout);
+  /** @param ownTimeout the request's own limit for the time to connect; undefined for the pool's */
+  #open(ownTimeout: number | undefined): Http2Connection<StreamAttempt> {
+    const connectTimeout = longer(ownTimeout, this.options.connectTimeout);
     const connection = new Http2Connection(this.options, this, connectTimeout);
     this.connect(connection, { onCancel: (cancel) => connection.onCancel(cancel), connectTimeout })
       .then((socket) => this.#onSocket(connection, socket))
@@ -224,7 +225,7 @@ export class Http2Pool
         throw error;
       }
     }
-    this.#http1Until = performance.now() + REMEMBERED;
+    this.#http1Until = performance.now() + HTTP1_TTL;
     const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
     connection.isClosed = true;
@@ -238,11 +239,11 @@ export class Http2Pool
 }
 
 /**
- * Returns the longer of two time limits, where 0 means no limit. A request that asks for less than the pool's own limit must
- * not end a connection that other requests wait for as well.
+ * Returns the longer of two time limits, where 0 means no limit. A request with a shorter limit than the pool's must not end a
+ * connection that other requests wait for as well.
  */
-function longer(asked: number | undefined, limit: number): number {
-  return asked === 0 || limit === 0 ? 0 : Math.max(asked ?? 0, limit);
+function longer(ownTimeout: number | undefined, limit: number): number {
+  return ownTimeout === 0 || limit === 0 ? 0 : Math.max(ownTimeout ?? 0, limit);
 }
 
 /** A connector that hands over a socket that is connected already, and opens the others. */

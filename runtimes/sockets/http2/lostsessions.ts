@@ -1,14 +1,14 @@
 /**
  * Ends HTTP/2 sessions over TLS whose peer has reset the connection during a write.
  *
- * Node does not read from a session's connection while it writes to it. If the peer resets the connection meanwhile, the
+ * Node does not read from a session's connection while it writes to it. If the peer resets the connection during a write, the
  * write fails in the TCP socket, but Node before version 26 drops that failure in the TLS layer above. Node then waits for
  * the write for ever: the session and its streams stay open, and so do their requests to the upstream.
  *
  * - Rests on: `_handle` of a TLS socket is its TLS layer, `_parent` the TCP socket below, and `writeQueueSize` of a handle counts
  *   the bytes that wait in it. If bytes wait in the TLS layer, none wait in the TCP socket, and the TCP socket has sent none
- *   since the last look, then the TLS layer waits for a write that has failed.
- * - Check: both counts must be numbers, and the socket must have a `_parent`, which a connection without TLS has not.
+ *   since the last check, then the TLS layer waits for a write that has failed.
+ * - Check: both counts must be numbers, and the socket must have a `_parent`, which a connection without TLS does not have.
  * - Otherwise: the session ends at the server's timeouts. Connections without TLS need no help: Node notices their failure.
  * - Test: test/runtimes/sockets/http2/lostsessions.node.test.ts.
  */
@@ -25,11 +25,11 @@ interface Layer {
 interface Watched {
   readonly tls: Layer;
   readonly tcp: Socket;
-  /** The bytes that the TCP socket had sent at the last look, if the TLS layer waited for it; else -1. */
+  /** The number of bytes that the TCP socket had sent at the last check, if the TLS layer waited for it; else -1. */
   sentWhenStuck: number;
 }
 
-/** Milliseconds between two looks. A session is destroyed at the second look that finds it stuck. */
+/** Milliseconds between two checks. A session is destroyed at the second check that finds it stuck. */
 const INTERVAL = 300;
 
 const sessions: Map<Http2Session, Watched> = new Map();
@@ -61,7 +61,7 @@ function lookAtSessions(): void {
     watched.sentWhenStuck = sent;
     if (!isStuck || sent !== sentWhenStuck) continue;
     session.destroy();
-    // A session that is destroyed leaves its socket open until the write has ended.
+    // Close the socket as well: a destroyed session leaves it open until the write has ended.
     tcp.destroy();
   }
 }

@@ -81,7 +81,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #isUploaded = true;
   /** The trailer fields of the request; undefined for none. */
   #requestTrailers: HeaderList | undefined;
-  /** What waits until the stream has room for more bytes; undefined for nothing. */
+  /** The callbacks that wait until the stream has room for more bytes; undefined for none. */
   #callbacks: (() => void)[] | undefined;
   /** The activity of the connection when the request was sent. */
   #activityBefore = 0;
@@ -91,15 +91,15 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** The time limit of this attempt for opening its connection; set only if the connection itself has another limit. */
   #connectDeadline: Deadline | undefined;
   #body: ResponseBody | undefined;
-  /** The response, as long as its first chunks may still arrive with its headers. */
+  /** The response, held back while its first chunks may still arrive with its headers. */
   #held: UpstreamResponse | undefined;
   /** Chunks that the runtime has emitted before the response headers, as Deno does. */
   #early: Uint8Array[] | undefined;
-  /** The number of bytes of the response body that have to arrive; undefined where it is not known. */
+  /** The number of bytes of the response body that have yet to arrive; undefined where it is not known. */
   #bytesLeft: number | undefined;
   /** The number of bytes of the response body that have arrived. */
   #received = 0;
-  /** What writes the request body to the stream; undefined for a body that has arrived as a whole. */
+  /** The sink that writes the request body to the stream; undefined for a body that has arrived as a whole. */
   #writer: StreamUpload | undefined;
   #trailers: HeaderList | undefined;
   readonly #method: string;
@@ -141,7 +141,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     return this.place && this.#pool?.explainWait(this.place.since);
   }
 
-  // ── the client that the request counts for, while others wait ──
+  // ── the members by which the queue divides places fairly among clients ──
 
   get claim(): Claim | undefined {
     return this.#isOver ? undefined : this;
@@ -174,7 +174,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
 
   /**
    * Sets the connection that this attempt waits for or uses.
-   * @param limit the pool's time limit for opening a connection in milliseconds, for an attempt without one of its own
+   * @param limit the pool's time limit for opening a connection in milliseconds, for an attempt without its own
    */
   join(connection: Http2Connection<StreamAttempt>, limit: number): void {
     this.#connection = connection;
@@ -210,8 +210,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     );
     this.#isOver = true;
     this.#connectDeadline?.clear();
-    // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
-    // frames that answer nothing.
+    // Send no further request on this connection. If it refuses a stream, it is overloaded or about to be closed; if it is silent,
+    // it may be broken, or busy with frames that belong to no response.
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
     if (this.place !== undefined) this.#leaveQueue(this.place.since);
     if (this.account !== undefined) this.#pool?.freePlace(this);
@@ -273,7 +273,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#request = undefined;
     this.#stream = stream;
     this.#listen(stream);
-    // A GET has neither: each listener costs time.
+    // Add these two only where they are needed, because each listener costs time.
     if (waitForTrailers) stream.on("wantTrailers", () => this.#sendTrailers(stream));
     if (isPiped) stream.on("drain", () => this.#callBack());
     if (!isPiped) {
@@ -394,8 +394,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       this.#bytesLeft = length;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
     }
-    // The runtime reports each frame by itself, also where the head and a small body have arrived in one read. So hold the
-    // response until everything that was read is reported: the head and a small body then leave in one write.
+    // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the response
+    // until all frames of the read are reported: the head and a small body then go to the client in one write.
     this.#held = { status, statusText: "", headers, body: this.#body ?? null };
     this.#early?.forEach((chunk) => this.onChunk(chunk));
     this.#early = undefined;
@@ -441,7 +441,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   onClose(): void {
-    // Every response ends here. Make the error only where it is reported, because its stack trace costs time.
+    // Every response ends here. Make the error only for an attempt that is not over, because its stack trace costs time.
     if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
     this.#connection?.release(this);
   }
@@ -586,7 +586,7 @@ class StreamUpload implements Sink {
   }
 }
 
-/** Converts what `session.request()` throws: for a session that is being closed, or for a field that it does not send. */
+/** Converts an exception of `session.request()`, which throws if the session is being closed, or if it does not send a field. */
 function toRequestError(thrown: unknown): unknown {
   if (thrown instanceof ProxyError) return thrown;
   const { code = "" } = thrown as NodeJS.ErrnoException;
@@ -609,7 +609,7 @@ function parseLength(value: string | undefined): number | undefined {
   return Number(value);
 }
 
-/** @param what what the response has or lacks */
+/** @param what the fault, as the object of "the response has" */
 function malformedMessage(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the response has ${what}` });
 }

@@ -1,6 +1,6 @@
 /**
  * How the body of an HTTP/2 stream has ended: complete, or cut off by RST_STREAM with NO_ERROR. `node:http2` emits `end` for
- * both, and documents no way to tell them apart.
+ * both, and documents no way to distinguish them.
  *
  * - Rests on: Node and Deno call `stream.push(null)` when END_STREAM arrives, and when the stream is reset or its connection
  *   is closed; only in the latter case, `closed` is true before the call. Bun destroys a stream that is reset before it emits
@@ -21,7 +21,7 @@ type WatchedStream = ClientHttp2Stream & {
   [IN_ORDER]?: boolean | undefined;
 };
 
-/** Watches a stream, so that `isWhole` can tell at `end` whether the body is complete. */
+/** Watches a stream, so that `isWhole` can find out at `end` whether the body is complete. */
 export function watchEnd(stream: WatchedStream): void {
   // oxlint-disable-next-line typescript/unbound-method -- it is called on the stream
   stream[PUSH] = stream.push;

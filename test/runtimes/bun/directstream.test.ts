@@ -1,6 +1,6 @@
 /**
- * Bodies that are still arriving, on Bun: the direct stream that the proxy returns behaves like any other stream in the
- * hands of an app, and does not exist in versions of Bun in which direct streams are not reliable.
+ * Bodies that are still arriving, on Bun: the direct stream that the proxy returns behaves like any other stream when an app
+ * uses it, and the proxy returns no direct stream on versions of Bun whose direct streams are not reliable.
  */
 import { once } from "node:events";
 import { gunzipSync } from "node:zlib";
@@ -104,7 +104,7 @@ describe.each([
     const answer = next === undefined ? await client.read() : await client.readBody(next);
     const text = way === "compressed" ? gunzipSync(answer.body).toString() : answer.text;
     expect({ text, cut: answer.cut }).toEqual({ text: "one two three", cut: false });
-    // The connection carries another request: no byte follows the end of the body.
+    // The connection carries another request, so no byte has followed the end of the body.
     upstream.script = (each) => each.reply(200, [], "after");
     client.send(request("GET", "/asIs"));
     expect(await client.read()).toMatchObject({ status: 200, text: "after" });
@@ -136,7 +136,7 @@ describe.each([
     expect(await client.read()).toMatchObject({ status: 500, text: "failed" });
   });
 
-  test.each(streamed)("%s: a client that leaves closes the upstream request", async (way) => {
+  test.each(streamed)("%s: a client that disconnects closes the upstream request", async (way) => {
     const [client, call] = await open(way);
     await client.readHead();
     client.leave("FIN");

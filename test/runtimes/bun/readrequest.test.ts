@@ -40,7 +40,7 @@ test("a disconnect before the signal is read aborts the exchange when it is read
   expect(scope.error?.status).toBe(499);
 });
 
-test("the client of a request is the peer, or what the rules say", () => {
+test("a request's client is the peer, or the client that the option `clientAddress` returns", () => {
   const server = { requestIP: () => ({ address: "::ffff:192.0.2.7" }), timeout() {} };
   const { request } = createRequest();
   expect(readRequest(request, server, {}).clientKey).toBe("192.0.2.7");

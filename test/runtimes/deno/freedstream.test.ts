@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { startProgram } from "../../helpers/program.ts";
 
-/** A program on Deno with a large body that keeps its chunks. It is served or read in several ways. */
+/** A program on Deno that serves or reads a large body in several ways. The body keeps its chunks. */
 const program = (ways: string): string => `
 import { toFreedStream } from ${JSON.stringify(new URL("../../../runtimes/deno/internals/freedstream.ts", import.meta.url).href)};
 

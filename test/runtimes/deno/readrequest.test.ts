@@ -16,18 +16,18 @@ function createRequest(): { request: Request; controller: AbortController; reads
   return { request, controller, reads: () => reads };
 }
 
-test("two scopes of one request, such as a mirrored one, are both told of a disconnect", async () => {
+test("a disconnect reaches both scopes of one request, such as a mirrored one", async () => {
   const { request, controller, reads } = createRequest();
-  const told = new Set<number>();
+  const notified = new Set<number>();
   const incoming = readRequest(request, undefined, {});
-  const listeners = [0, 1].map((id) => ({ handleEvent: () => void told.add(id) }));
+  const listeners = [0, 1].map((id) => ({ handleEvent: () => void notified.add(id) }));
   for (const listener of listeners) incoming.listen(listener);
   await until(() => reads() > 1, "the signal read for both");
   controller.abort();
-  expect(told).toEqual(new Set([0, 1]));
+  expect(notified).toEqual(new Set([0, 1]));
 });
 
-test("the client of a request is the peer, or what the rules say", () => {
+test("a request's client is the peer, or the client that the option `clientAddress` returns", () => {
   const { request } = createRequest();
   const info = { remoteAddr: { hostname: "192.0.2.7" } };
   expect(readRequest(request, info, {}).clientKey).toBe("192.0.2.7");

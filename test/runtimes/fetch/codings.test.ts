@@ -38,7 +38,7 @@ const ask = (path = "/"): Request =>
   new Request(`http://proxy.test${path}`, { headers: { "accept-encoding": "gzip, br" } });
 
 /** Returns the header fields that describe the content coding, and the body. */
-async function tell(response: Response): Promise<unknown> {
+async function summarize(response: Response): Promise<unknown> {
   const fields = ["content-encoding", "content-length", "etag"].map((name) =>
     response.headers.get(name),
   );
@@ -53,12 +53,12 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("%s", (_, make) => {
   test("requests no content coding, so that nothing needs decoding", async () => {
-    expect(await tell(await make()(ask()))).toEqual(whole);
+    expect(await summarize(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
   });
 
   test("adapts the header fields when fetch decodes a response that is encoded anyway", async () => {
-    expect(await tell(await make()(ask("/always")))).toEqual(undone);
+    expect(await summarize(await make()(ask("/always")))).toEqual(undone);
   });
 
   test.each<[string, ProxyOptions, string]>([
@@ -70,7 +70,7 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
       "gzip;q=0.5",
     ],
   ])("%s can request content codings", async (_option, options, asked) => {
-    expect(await tell(await make(options)(ask()))).toEqual(undone);
+    expect(await summarize(await make(options)(ask()))).toEqual(undone);
     expect(seen[0]?.["accept-encoding"]).toBe(asked);
   });
 });
@@ -84,12 +84,12 @@ test("a function in place of fetch may return a copy of the response, whose body
   };
   const response = await createProxy({ target, fetch: copying }).fetch(ask("/always"));
   expect(response.headers.get("x-copied")).toBe("1");
-  expect(await tell(response)).toEqual(undone);
+  expect(await summarize(response)).toEqual(undone);
 });
 
 test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
-  expect(await tell(await proxy.fetch(ask()))).toEqual([
+  expect(await summarize(await proxy.fetch(ask()))).toEqual([
     "gzip",
     String(gzipped.length),
     '"v1"',
@@ -112,14 +112,14 @@ describe("an app in the same process", () => {
     fetch: (url, init) => app.request(url, init),
   });
 
-  test("is asked for no content coding", async () => {
+  test("gets `Accept-Encoding: identity`", async () => {
     expect(await (await fetch(ask("/asked"))).text()).toBe("identity");
-    expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
+    expect(await summarize(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that encodes anyway keeps its encoded body and fields as the target", async () => {
+  test("keeps an encoded body and its fields as the target", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     const proxy = createProxy({ target: app });
-    expect(await tell(await proxy.fetch(ask("/coded")))).toEqual(coded);
+    expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);
   });
 });

@@ -49,7 +49,7 @@ export async function ask(proxy: Proxy, request: Request): Promise<Seen> {
   return (await response.json()) as Seen;
 }
 
-/** Returns the status of a failed exchange, and checks that its response tells nothing else. */
+/** Returns the status of a failed exchange, and checks that its response reveals nothing else. */
 export async function statusOf(proxy: Proxy, request: Request = read("/")): Promise<number> {
   const response = await proxy.fetch(request);
   const text = await response.text();

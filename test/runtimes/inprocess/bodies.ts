@@ -66,7 +66,7 @@ export const bodies: Record<string, Case> = {
     assertEqual(await countBytes(response.body), LENGTH);
   },
 
-  async "a response body that fails or has another length than announced never looks complete"(
+  async "a response body that fails, or has another length than announced, never looks complete"(
     create,
   ) {
     const broken = (): Response => {
@@ -121,7 +121,7 @@ export const bodies: Record<string, Case> = {
       // The response is not checked, because the app may answer although the body is wrong.
       await (await create({ target }).fetch(request)).text();
     }
-    // The app need not be called for every body: one of unknown length may fail before.
+    // The app need not be called for every body: a body of unknown length may fail earlier.
     assert(calls > 0, "the app was never called");
     await until(() => outcomes.length === calls, "the app's reading to end");
     assertEqual(new Set(outcomes).has("failed") && new Set(outcomes).size, 1);
@@ -134,7 +134,7 @@ export const bodies: Record<string, Case> = {
       "content-length": `${bytes.length}`,
       etag: '"x"',
     };
-    // Only workerd reads `encodeBody`: "manual" tells it that the bytes are already encoded.
+    // Only workerd reads `encodeBody`: "manual" means that the bytes are already encoded.
     const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
     for (const options of [{}, { idleTimeout: 10_000 }]) {
       const target = answering(() => new Response(bytes, init));

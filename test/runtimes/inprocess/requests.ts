@@ -78,7 +78,7 @@ export const requests: Record<string, Case> = {
     }
   },
 
-  async "onRequest and onResponse see what they see of any upstream"(create) {
+  async "onRequest and onResponse see the same as with any upstream"(create) {
     const proxy = create({
       target: h3,
       onRequest(draft) {
@@ -99,7 +99,7 @@ export const requests: Record<string, Case> = {
       try {
         request = read("/", { method });
       } catch {
-        // This runtime cannot construct such a Request.
+        // This runtime cannot construct a Request with this method.
         continue;
       }
       if (request.method !== method) continue;
@@ -116,7 +116,7 @@ export const requests: Record<string, Case> = {
     assert(status === 501 || status === 200, `the handshake got ${status}`);
   },
 
-  async "close() and stats() are about connections"(create) {
+  async "close() and stats() ignore an app, which has no connections"(create) {
     const proxy = create({ target: hono });
     await ask(proxy, read("/"));
     assertEqual(proxy.stats()?.requests ?? 0, 0);
@@ -124,7 +124,7 @@ export const requests: Record<string, Case> = {
     await ask(proxy, read("/"));
   },
 
-  async "another Host is refused, and so is what belongs to connections"(create) {
+  async "another Host, and options and features of connections, are refused"(create) {
     const target = hono;
     for (const more of [{ host: "shop.example" }, { changeOrigin: false }]) {
       assertMisuse(() => create({ target, ...more }), /set Host|the host of its `url`/);

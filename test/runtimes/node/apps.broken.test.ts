@@ -42,7 +42,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(second?.cut ?? true).toBe(true);
   });
 
-  test("a truncated body from another fetch does not end with an orderly close for HTTP/1.0", async () => {
+  test("a truncated body from another fetch does not end with a graceful close for HTTP/1.0", async () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
       await pause(50);

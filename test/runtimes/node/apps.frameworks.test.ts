@@ -42,7 +42,7 @@ test("Express: request headers that middleware sets and deletes are what the ups
   expect(apps.only().all("x-kept")).toEqual(["k"]);
 });
 
-test("Express: response headers set before the proxy stay, those of the upstream win", async () => {
+test("Express: response headers set before the proxy stay, unless the upstream sends them too", async () => {
   const app = express()
     .use((_, res, next) => {
       res.setHeader("x-before", "1");
@@ -85,7 +85,7 @@ test("Express: cookies set before the proxy come in front of the upstream's", as
   const answer = await apps.ask(port, request("GET", "/"));
   expect(answer.all("set-cookie")).toEqual([...own, "a=upstream", "b=2"]);
   expect(answer.text).toBe("body");
-  // One of the app's alone, and the upstream's alone.
+  // Without a cookie from the upstream, the app's cookies are unchanged.
   upstream.script = (call) => call.reply(200, [], "body");
   expect((await apps.ask(port, request("GET", "/"))).all("set-cookie")).toEqual(own);
 });

@@ -26,7 +26,7 @@ afterEach(() => {
   for (const restore of restoring.splice(0)) restore();
 });
 
-/** Replaces the global `Response` until the test ends, as apps do that srvx's documentation advises. */
+/** Replaces the global `Response` until the test ends, as srvx's documentation advises apps to do. */
 function replaceResponse(value: typeof Response): void {
   const before = Object.getOwnPropertyDescriptor(globalThis, "Response") as PropertyDescriptor;
   Object.defineProperty(globalThis, "Response", { value, configurable: true });

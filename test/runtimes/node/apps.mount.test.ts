@@ -21,7 +21,7 @@ afterEach(async () => {
   await Promise.all(ending.splice(0).map((each) => each.close()));
 });
 
-/** Connect, as Vite has it. */
+/** Serves a proxy below a mount of Connect, which Vite uses. */
 async function serveConnect(proxy: NodeProxy): Promise<number> {
   const vite: ViteDevServer = await createServer({
     configFile: false,
@@ -34,7 +34,7 @@ async function serveConnect(proxy: NodeProxy): Promise<number> {
   return apps.serve("node", vite.middlewares.use("/api", proxy.nodeHandler));
 }
 
-/** Serves a proxy below /api with what each framework has for it. */
+/** Serves a proxy below /api, with the mount of each framework. */
 const mounts: Record<string, (proxy: NodeProxy) => Promise<number>> = {
   "Express's use": ({ nodeHandler }) => apps.serve("node", express().use("/api", nodeHandler)),
   "an app in an app of Express": ({ nodeHandler }) => {
@@ -48,7 +48,7 @@ const mounts: Record<string, (proxy: NodeProxy) => Promise<number>> = {
     apps.serve("hono", new Hono().basePath("/api").all("/*", mount(fetch))),
 };
 
-/** Redirects to a path of the upstream's, and returns where the client is led to. */
+/** Makes the upstream redirect to one of its paths, and returns the location that the client gets. */
 async function redirect(port: number, location: string, path = "/api/x?y"): Promise<string> {
   upstream.script = (call) => call.reply(302, [["Location", location]]);
   const { headers } = await fetch(`http://127.0.0.1:${port}${path}`, { redirect: "manual" });
@@ -62,7 +62,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     expect(upstream.calls.at(-1)?.target).toBe("/v1/x?y");
     expect(await redirect(port, `${upstream.url}/v1/`)).toBe("/api/");
     expect(await redirect(port, "/v1//evil.example")).toBe("/api//evil.example");
-    // What lies outside of the target, and what is relative to the client's URL, stays.
+    // A location outside of the target, and one that is relative to the client's URL, are unchanged.
     expect(await redirect(port, "/elsewhere")).toBe("/elsewhere");
     expect(await redirect(port, "https://elsewhere.example/v1/")).toBe(
       "https://elsewhere.example/v1/",
@@ -102,7 +102,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     }
   });
 
-  test("gives the same with `stripPrefix`, which other entrances of the proxy may need", async () => {
+  test("gives the same redirects if `stripPrefix` is set as well", async () => {
     const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
     expect(await redirect(await serveMount(proxy), "/login")).toBe("/api/login");
   });
@@ -155,7 +155,7 @@ test("a prefix that a client has made up does not lead to another host", async (
   expect(location).toContain("/login");
 });
 
-describe("where nothing is cut off, no prefix is added", () => {
+describe("a framework that cuts nothing off adds no prefix", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
     [

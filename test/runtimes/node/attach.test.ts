@@ -1,4 +1,4 @@
-/** Which requests of a server are the proxy's upgrades, and what becomes of the others. */
+/** Which upgrades of a server the proxy takes, and how the others are handled. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
@@ -17,7 +17,7 @@ import { chunk, lastChunk, request } from "../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** A server whose ordinary requests are the app's. */
+/** Starts a server whose ordinary requests the app handles. */
 async function serveApp(proxy?: NodeProxy): Promise<{ server: Server; port: number }> {
   const server = createServer((req, res) => {
     if (proxy !== undefined && req.url?.startsWith("/proxied")) return proxy.nodeHandler(req, res);
@@ -28,7 +28,7 @@ async function serveApp(proxy?: NodeProxy): Promise<{ server: Server; port: numb
   return { server, port: await apps.listen(server) };
 }
 
-test("without attach, a handshake gets 501, and onError is told what to call", async () => {
+test("without attach, a handshake gets 501, and the error in onError says what to call", async () => {
   const onError = vi.fn();
   const proxy = createProxy({ target: upstream.url, onError });
   const port = await apps.serve("node", proxy.nodeHandler);
@@ -86,7 +86,7 @@ describe("servers", () => {
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
 
-  test("node:https, whose upstream is told so", async () => {
+  test("node:https, which X-Forwarded-Proto shows to the upstream", async () => {
     echoMessages(upstream);
     const server = createSecureServer(certificate);
     const port = await apps.listen(server);
@@ -149,7 +149,7 @@ describe("servers", () => {
     },
   );
 
-  test("a plugin of srvx's on another runtime does nothing", () => {
+  test("the plugin does nothing in srvx on another runtime", () => {
     const { plugin } = createProxy({ target: upstream.url });
     const server = { runtime: "bun", serve: vi.fn() };
     const { serve } = server;
@@ -209,10 +209,10 @@ describe("servers", () => {
   });
 });
 
-describe("what the proxy does not take", () => {
+describe("an upgrade that the proxy does not take", () => {
   const takesSocket = (req: IncomingMessage): boolean => req.url === "/socket";
 
-  test("is left to other listeners, also those that are added later", async () => {
+  test("is left to other listeners, even if they are added later", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server, { match: takesSocket });
@@ -241,7 +241,7 @@ describe("what the proxy does not take", () => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/b/b", "/a/a"]);
   });
 
-  test("is answered once where there is no other listener, and reaches no upstream", async () => {
+  test("is answered once if there is no other listener, and reaches no upstream", async () => {
     const { server, port } = await serveApp();
     const proxy = createProxy({ target: upstream.url });
     proxy.attach(server, { match: takesSocket });
@@ -251,13 +251,13 @@ describe("what the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("includes a request for which `match` throws, and the exception is reported", async () => {
+  test("may be one for which `match` throws, and the exception is reported", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     const { server, port } = await serveApp();
     const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
     createProxy({ target: upstream.url }).attach(server, { match });
     const refused = await apps.ask(port, request("GET", "//", handshake));
-    // A server that does not ask which requests are upgrades cannot take one back.
+    // A server without `shouldUpgradeCallback` cannot take an upgrade back.
     expect(refused.status).toBe("shouldUpgradeCallback" in server ? 200 : 501);
     const answer = await apps.ask(port, request("GET", "//", [["Expect", "100-continue"]]));
     expect(answer).toMatchObject({ status: 200, text: "the app's GET " });
@@ -265,7 +265,7 @@ describe("what the proxy does not take", () => {
     report.mockRestore();
   });
 
-  test("and is the proxy's as a request, gets 501", async () => {
+  test("gets 501 if the app passes it to the proxy as a request", async () => {
     const proxy = createProxy({ target: upstream.url });
     const { server, port } = await serveApp(proxy);
     proxy.attach(server, { match: takesSocket });
@@ -274,7 +274,7 @@ describe("what the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("is an ordinary request with its body where nothing else listens, whatever the server's own choice says", async () => {
+  test("is an ordinary request with its body if nothing else listens, whatever the server's own choice is", async () => {
     const options = { shouldUpgradeCallback: () => true } as object;
     const server = createServer(options, (req, res) => void req.pipe(res));
     const onConnection = vi.fn();
@@ -287,11 +287,11 @@ describe("what the proxy does not take", () => {
       expect(await client.read()).toMatchObject({ status: 200, text });
     }
     expect(upstream.calls).toEqual([]);
-    // A server that asks has not handed the requests over, so that none had to be given to it again.
+    // A server with `shouldUpgradeCallback` has not handed the requests over, so none had to be given to it again.
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 
-  test("h2c is an ordinary request of the app's, with its body, whoever else listens", async () => {
+  test("h2c is an ordinary request to the app, with its body, even if other code listens", async () => {
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server);
     for (const _ of ["without another listener", "with one"]) {

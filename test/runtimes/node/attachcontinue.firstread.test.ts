@@ -1,4 +1,4 @@
-/** When the first read of a request is seen, and what happens where a request cannot show it. */
+/** The first read of a request is noticed, and a request that cannot show it counts as being read. */
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";
@@ -10,7 +10,7 @@ test.each([
   ["read()", (message: IncomingMessage) => void message.read()],
   ["resume()", (message: IncomingMessage) => void message.resume()],
   ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
-])("the first read is seen once, by %s", async (_, read) => {
+])("the first read is reported once, by %s", async (_, read) => {
   const message = new IncomingMessage(new Socket());
   const callback = vi.fn();
   onFirstRead(message, callback);

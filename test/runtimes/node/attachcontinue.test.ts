@@ -1,4 +1,4 @@
-/** `Expect: 100-continue` from end to end, on the servers that are built on Node's. */
+/** `Expect: 100-continue` from end to end, on servers that are built on Node's server. */
 import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
 import type { Server } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
@@ -23,7 +23,7 @@ afterEach(() => {
 
 type Kind = "node" | "srvx" | "h3" | "hono";
 
-/** Starts a server with a route of its own, `/own`, which reads the body; all others are the proxy's. */
+/** Starts a server with its own route `/own`, which reads the body; all other routes are the proxy's. */
 async function start(kind: Kind, proxy: NodeProxy, isAttached = true): Promise<number> {
   const web = async (given: Request): Promise<Response> =>
     new URL(given.url).pathname === "/own"
@@ -87,7 +87,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
   });
 
   test.each([403, 413, 417])(
-    "a %i comes before the body, which is never asked for",
+    "a %i reaches the client, which is never asked for the body",
     async (status) => {
       upstream.script = (call) => call.reply(status, [], "no");
       const port = await start(kind, createProxy({ target: upstream.url }));
@@ -111,7 +111,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
   });
 
-  test("a route that is not the proxy's gets its 100 when it reads", async () => {
+  test("the client of a route that is not the proxy's gets its 100 when the route reads the body", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port, "/own");
     const heading = client.readHead();
@@ -145,7 +145,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "thanks" });
   });
 
-  test("a client that sends its body at once, and one that leaves, disturb nothing", async () => {
+  test("a client that sends its body immediately, and one that disconnects, disturb no later request", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await apps.connect(port);
     client.send(request("POST", "/", [EXPECT], "hello"));
@@ -157,7 +157,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     await until(() => call.link.isClosed, "the upstream's connection closed");
   });
 
-  test("without attachContinue, the server sends 100 at once, and Expect is dropped", async () => {
+  test("without attachContinue, the server sends 100 immediately, and Expect is dropped", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }), false);
     const client = await send(port);
     const heading = client.readHead();
@@ -174,7 +174,7 @@ test("a final response whose body is slow stops the request's body", async () =>
   const head = await client.readHead();
   // A client may send the body nevertheless (RFC 9110 §10.1.1): the upstream has refused it.
   client.send("hello");
-  // Longer than the proxy would wait for a 100 of the upstream.
+  // This pause is longer than the proxy would wait for a 100 of the upstream.
   await pause(1300);
   (await upstream.call()).write("!!");
   expect(await client.readBody(head)).toMatchObject({ status: 403, text: "no!!", interim: [] });

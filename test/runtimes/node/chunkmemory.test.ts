@@ -77,7 +77,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)(
 
 /**
  * Sends a body through a tunnel to an upstream that echoes it.
- * @param connect connects to the server with a stream of its own
+ * @param connect connects to the server with another kind of stream
  */
 async function echo(
   onSocket: (socket: Duplex) => void = () => {},
@@ -117,7 +117,7 @@ test("a tunnel whose client's socket has another listener keeps its chunks", asy
 
 // Node has `duplexPair` from 22.6 on.
 test.skipIf(streams.duplexPair === undefined)(
-  "a tunnel over a stream that is no socket frees nothing that the stream's other side has written",
+  "a tunnel over a stream that is not a socket frees no chunk that the stream's other side has written",
   async () => {
     await echo(undefined, (server) => {
       const [near, far] = streams.duplexPair();

@@ -18,7 +18,7 @@ const clients: Record<string, Partial<CreateProxyOptions>> = {
 
 const LIMIT = 524_288;
 
-/** Makes a request as frameworks do: of their own stream and the client's fields. */
+/** Makes a request as frameworks do: with their own stream and the client's fields. */
 function makeRequest(pieces: number, end: Error | undefined, length?: number): Request {
   let left = pieces;
   const body = new ReadableStream<Uint8Array>(
@@ -50,7 +50,7 @@ describe.each(Object.entries(clients))("%s", (_, options) => {
       call.reply(200, [], "complete");
     };
     const { status } = await within(proxy.fetch(request), "the response");
-    // The upstream does not take what it has got for a complete body.
+    // The upstream must not take the bytes that it has received for a complete body.
     for (const { link } of upstream.calls) await within(link.closed, "the connection's end");
     await proxy.close();
     return { status, error: reported as ProxyError };

@@ -61,7 +61,7 @@ async function read(
 const framings = ["sized", "chunks"];
 
 describe.each(framings)("%s bodies", (framing) => {
-  test("of many exchanges at once do not mix", async () => {
+  test("of many concurrent exchanges do not mix", async () => {
     for (let round = 0; round < 3; round++) {
       const all = Array.from({ length: 32 }, async (_, i) => {
         const length = LENGTHS[i % LENGTHS.length] as number;
@@ -120,7 +120,7 @@ describe.each(framings)("%s bodies", (framing) => {
 });
 
 describe.each(framings)("%s: a chunk of a web stream", (framing) => {
-  test("has memory of its own and can be transferred", async () => {
+  test("has its own memory and can be transferred", async () => {
     const length = 900_000;
     const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
     const transfer = async (path: string): Promise<void> => {

@@ -1,4 +1,4 @@
-/** Pipelined requests on Node's servers are served one after the other. */
+/** Pipelined requests of a connection on Node's servers are served one after the other. */
 import { getRequestListener } from "@hono/node-server";
 import { H3 } from "h3";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -156,7 +156,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
   });
 
-  test("a client that leaves while it pipelines ends the request at the upstream", async () => {
+  test("a client that disconnects while it pipelines ends the request at the upstream", async () => {
     const port = await serve(create());
     for (const how of ["FIN", "RST"] as const) {
       upstream.script = () => {};
@@ -189,7 +189,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(texts.join()).toMatch(/^PUT,(?:DELETE){1,2},GET$/);
   });
 
-  test("the caller's signal ends the waiting", async () => {
+  test("the caller's signal ends the wait of a pipelined request", async () => {
     const controller = new AbortController();
     const proxy = create({ signal: controller.signal });
     const client = await apps.connect(await serve(proxy));

@@ -14,7 +14,7 @@ async function readAll(message: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Reads a body and transfers the memory of its chunks, as code may do that owns them. */
+/** Reads a body and transfers the memory of its chunks, as code that owns them may do. */
 async function takeAll(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of stream)

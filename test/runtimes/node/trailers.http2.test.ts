@@ -1,4 +1,4 @@
-/** Trailer fields between clients of HTTP/2 and upstreams of HTTP/1.1. */
+/** Trailer fields between HTTP/2 clients and HTTP/1.1 upstreams. */
 import { connect as connectHttp2, createServer, type ClientHttp2Session } from "node:http2";
 import { afterEach, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";

@@ -1,4 +1,4 @@
-/** The client's side of an upgrade on Node: early bytes, backpressure, ends, limits, and answers that are no 101. */
+/** The client's side of an upgrade on Node: early bytes, backpressure, ends, limits, and responses other than 101. */
 import { createServer, type Server } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, test, vi } from "vitest";
@@ -20,7 +20,7 @@ import { request, type Header } from "../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** A proxy that carries the protocol `tcp`, on a server of its own. */
+/** Serves a proxy that carries the protocol `tcp` on a new server. */
 async function serve(
   options: Partial<CreateProxyOptions> = {},
 ): Promise<{ proxy: NodeProxy; server: Server; port: number }> {
@@ -115,7 +115,7 @@ describe("the ends of a tunnel", () => {
       expect((await client.rest()).toString()).toBe("bye");
       if (by === "proxy") proxy.destroy();
       else socket.resetAndDestroy();
-      // A reset behind the end of the upstream's direction shows with the next write.
+      // After the end of the upstream's direction, only the next write shows a reset.
       client.send("late");
       await until(() => isClosed, `the end of the client's connection by the ${by}`);
     }
@@ -224,7 +224,7 @@ describe("a tunnel that one side has closed", () => {
     expect(error).toMatchObject({ status: 499 });
   });
 
-  test("a WebSocket ends with its upstream, although that does not read what waits for it", async () => {
+  test("a WebSocket ends with its upstream, although the upstream does not read the bytes that wait for it", async () => {
     const closing = await openFor("websocket");
     await fill(closing.client.socket);
     closing.socket.end();
@@ -318,7 +318,7 @@ test("a receiver that does not read makes the sender wait, in both directions", 
     from.on("drain", push);
     push();
     const before = await settled(() => sent);
-    // What the kernel's buffers hold, and not more than a little in the process.
+    // The kernel's buffers hold these bytes, and the process only a few.
     expect(before).toBeLessThan(32 * 1024 * 1024);
     from.removeListener("drain", push);
     let received = 0;
@@ -331,7 +331,7 @@ test("a receiver that does not read makes the sender wait, in both directions", 
 
 /**
  * Passes a tunnel's bytes from the upstream on, and keeps them.
- * @param passesLeave whether it passes on as well that they may be freed
+ * @param passesLeave whether it also passes on the permission to free them
  */
 function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
   return {
@@ -425,7 +425,7 @@ describe("limits", () => {
   });
 });
 
-describe("answers that are no 101", () => {
+describe("responses other than 101", () => {
   test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
     const size = 8 * 1024 * 1024;
     upstream.script = (call) => {
@@ -441,7 +441,7 @@ describe("answers that are no 101", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("a response that is cut does not look complete", async () => {
+  test("a truncated response does not look complete", async () => {
     upstream.script = (call) => {
       call.write("HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
       setTimeout(() => call.reset(), 50);
@@ -559,7 +559,7 @@ test("a refusal behind another request on its connection is sent after that resp
   report.mockRestore();
 });
 
-test("a client that has left when the 101 arrives leaves no tunnel", async () => {
+test("a client that has disconnected when the 101 arrives leaves no tunnel", async () => {
   const sockets = switching();
   const { script } = upstream;
   const { proxy, port } = await serve({

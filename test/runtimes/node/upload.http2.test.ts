@@ -170,7 +170,7 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
     expect(call.body).toEqual(Buffer.from("small"));
   });
 
-  test("is streamed if more of it is to come", async () => {
+  test("is streamed if more of it has yet to arrive", async () => {
     const chunk = Buffer.alloc(16_000, "x");
     const call = await send(
       postHead(),

@@ -68,7 +68,7 @@ const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<nu
     }),
 };
 
-/** Sends 6000 bytes, at once or in two parts. Returns the status and whether all of them arrived. */
+/** Sends 6000 bytes, in one write or in two parts. Returns the status and whether all of them arrived. */
 async function send(
   port: number,
   framing: string,
@@ -188,7 +188,7 @@ test("other listeners get the rest of a body after an early response", async () 
 });
 
 test("a body that Node delivers chunk by chunk arrives completely", () => {
-  // `read()` of Node 26 returns one chunk at a time, as here. Earlier versions return all buffered bytes at once.
+  // `read()` of Node 26 returns one chunk at a time, as here. Earlier versions return all buffered bytes in one call.
   const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
   const message = Object.assign(new PassThrough(), {
     complete: true,

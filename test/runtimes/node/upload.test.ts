@@ -157,7 +157,7 @@ test.each(["unshift", "push"] as const)(
   "middleware that puts bytes in front of a body with `%s` keeps them",
   async (method) => {
     start = Promise.resolve();
-    // With a connection to the upstream that is open already, the bytes are sent at once.
+    // Open the upstream connection first, so that the bytes are sent immediately.
     await upload(proxy.nodeHandler, framings["in chunks"] ?? {});
     const front = Buffer.alloc(40_000, "front");
     const copy = Buffer.from(front);

@@ -26,7 +26,7 @@ export async function startFull(address: string, on: number): Promise<Full> {
     socket.on("connect", () => (connected = true));
     sockets.push(socket);
     const until = performance.now() + 300;
-    // On a busy machine the time may be over before a pending "connect" event has run: let it run, then decide.
+    // On a busy machine the time may be over before a pending "connect" event has run, so let it run before the decision.
     while (!connected && performance.now() < until) await pause(5);
     await new Promise(setImmediate);
     full = !connected;

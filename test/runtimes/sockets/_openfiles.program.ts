@@ -1,5 +1,5 @@
 /**
- * A proxy in a process with few file descriptors. It prints the default of `maxSockets`, and what becomes of a request when no
+ * A proxy in a process with few file descriptors. It prints the default of `maxSockets`, and the outcome of a request when no
  * descriptor is left.
  * @param argv the entry of the runtime
  */
@@ -25,7 +25,7 @@ const proxy = createProxy({
 try {
   for (;;) openSync("/dev/null", "r");
 } catch {
-  // There is none left.
+  // No descriptor is left.
 }
 const response = await proxy.fetch(new Request("http://proxy.test/"));
 const result = {

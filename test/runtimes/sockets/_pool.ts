@@ -1,4 +1,4 @@
-/** A proxy on Node with a connection pool of its own, and a scriptable upstream for it. */
+/** A proxy on Node with its own connection pool, and a scriptable upstream for it. */
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type NodeProxy } from "../../../runtimes/node.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";

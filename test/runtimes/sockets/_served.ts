@@ -63,7 +63,7 @@ export class Served implements AsyncDisposable {
   readonly #clients: Client[] = [];
 
   /**
-   * @param target `"?to"` stands for a router that returns the query parameter `to`
+   * @param target `"?to"` means a router that returns the query parameter `to`
    * @param options options that JSON can express
    * @param further the paths of further proxies in the same server, each with the options that differ
    * @param prelude code that runs first
@@ -124,7 +124,7 @@ export class Served implements AsyncDisposable {
     return client;
   }
 
-  /** Sends a request on a connection of its own. */
+  /** Sends a request on a new connection. */
   async send(path: string, method = "GET", body?: string): Promise<Client> {
     const client = await this.connect();
     client.send(request(method, path, [], body));

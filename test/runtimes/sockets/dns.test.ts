@@ -61,8 +61,8 @@ describe("rotation", () => {
   });
 });
 
-describe("time", () => {
-  test("a name that is used is not asked for again, however many others are asked for", async () => {
+describe("the cache", () => {
+  test("a name in use is not looked up again, however many others are looked up", async () => {
     const resolver = names();
     record("used.test", ["127.0.0.1"]);
     await resolver.resolve("used.test");
@@ -126,7 +126,7 @@ describe("time", () => {
       expect(server.asked).toHaveLength(2);
     });
 
-    test("is not used if the name server answers soon, nor by those who want the newest one", async () => {
+    test("is not used if the name server answers soon, nor by callers that require a valid one", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);

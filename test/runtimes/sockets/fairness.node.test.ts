@@ -1,4 +1,4 @@
-/** Slow and greedy clients beside others, for which the connections to one upstream are scarce. */
+/** Slow and greedy clients share scarce connections to one upstream with other clients. */
 import { once } from "node:events";
 import {
   connect as connectHttp2,
@@ -23,9 +23,9 @@ import { listen, serve } from "../../helpers/serve.ts";
 import { pause, until } from "../../helpers/wait.ts";
 import { type Header, request } from "../../helpers/wire.ts";
 
-/** Milliseconds for which clients may be too slow here. */
+/** Milliseconds for which a client may be too slow (`minRateGrace`). */
 const GRACE = 300;
-/** More than all buffers between an upstream and a client take. */
+/** The size of a body that is larger than all buffers between an upstream and a client. */
 const SIZE = 24 * mebibyte;
 
 const cleanups: (() => unknown)[] = [];
@@ -38,7 +38,7 @@ interface Setup {
   readonly ends: RequestEnd[];
 }
 
-/** A proxy with four connections, to which a trusted balancer on this machine names the clients. */
+/** Creates a proxy with four connections, whose clients a trusted balancer on this machine names. */
 function setUp(pool: PoolOptions = {}, options: ProxyOptions = {}, target?: Target): Setup {
   const ends: RequestEnd[] = [];
   const proxy = pooled({ maxSockets: 4, minRateGrace: GRACE, ...pool }, target, {
@@ -71,7 +71,7 @@ function from(address: string): Header[] {
 const GREEDY = from("192.0.2.1");
 const OTHER = from("192.0.2.2");
 
-/** Sends the same requests on connections of their own. Their responses are not read. */
+/** Sends the same request several times, each on a new connection. The responses are not read. */
 async function send(dial: () => Promise<Client>, count: number, bytes: Buffer): Promise<Client[]> {
   const clients = await Promise.all(Array.from({ length: count }, dial));
   for (const client of clients) client.send(bytes);
@@ -88,7 +88,7 @@ async function ask(dial: () => Promise<Client>, path: string, headers = OTHER): 
 const LARGE = request("GET", "/large", GREEDY);
 const UPLOAD = request("POST", "/upload", [...GREEDY, ["Content-Length", "1000"]], "x");
 
-/** Answers `/large` with a large body, requests with a body when it has arrived, and others at once. */
+/** Answers `/large` with a large body, requests with a body when it has arrived, and others immediately. */
 async function answer(call: Call): Promise<void> {
   if (call.target === "/large") {
     call.reply(200, [["Content-Length", String(SIZE)]], null);
@@ -103,8 +103,8 @@ function tooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
 }
 
 /**
- * Returns the requests of clients that were too slow. The address keeps two of four places, its share beside another one, so that
- * one look ends two at most; on a busy machine, a third one was seen, for a reason that is not known.
+ * Returns the requests of clients that were too slow. While another address waits, the share of the slow address is two of four
+ * places, so that one check ends at most two requests. On a busy machine a third was seen, for an unknown reason.
  */
 function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   const slow = tooSlow(ends);
@@ -135,7 +135,7 @@ describe("clients that are too slow, while others wait", () => {
     const [{ status, error } = {}] = tooSlow(setup.ends);
     expect([status, (error as Error).message]).toEqual([200, expect.stringMatching(/minRate/)]);
     await until(() => upstream.openLinks === upstream.links.length - length, "connections closed");
-    // The next ones of the address have their places now, and get all of their responses, if they take them.
+    // The next requests of the address have their places now, and get complete responses if their clients read.
     await untilFull(setup, 4 - length);
     const answers = await Promise.all(slow.map((client) => client.read().catch(() => undefined)));
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);
@@ -232,7 +232,7 @@ describe("clients that are too slow, while others wait", () => {
 });
 
 describe("clients that are not too slow", () => {
-  test("an address alone gets everything, however slow it is", async () => {
+  test("a single address gets complete responses, however slow it is", async () => {
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
@@ -246,7 +246,7 @@ describe("clients that are not too slow", () => {
     expect(answers.slice(0, 4).map(({ length }) => length)).toEqual(Array(4).fill(SIZE));
   }, 30_000);
 
-  test("no request is ended whose upstream is slow", async () => {
+  test("a request whose upstream is slow is not ended", async () => {
     const upload = request("POST", "/unread", [...GREEDY, ["Content-Length", String(SIZE)]]);
     upstream.script = (call) => {
       if (call.target === "/events") {
@@ -271,7 +271,7 @@ describe("clients that are not too slow", () => {
     expect(await other).toBe(200);
   });
 
-  test("a crowd of which each address has one slow request loses none", async () => {
+  test("many addresses with one slow request each lose none", async () => {
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
@@ -288,7 +288,7 @@ describe("clients that are not too slow", () => {
     expect(await other).toBe(200);
   });
 
-  test("nor one whose client takes what it gets, with pauses", async () => {
+  test("a request whose client reads with pauses is not ended", async () => {
     upstream.script = answer;
     const setup = setUp();
     const server = createHttp2(setup.proxy.nodeHandler);
@@ -340,25 +340,28 @@ describe("clients that are not too slow", () => {
 describe("turns", () => {
   test.each<[string, ProxyOptions]>([
     ["by default", {}],
-    // The hook stands between the client and the scope.
+    // This hook wraps the scope, which must still know the client.
     ["with onInformational", { onInformational() {} }],
-  ])("another address need not wait until a greedy one has all answers: %s", async (_, options) => {
-    upstream.script = () => {};
-    const setup = setUp({ maxSockets: 1 }, options);
-    const dial = await open(setup);
-    await send(dial, 1, request("GET", "/busy", OTHER));
-    await upstream.call();
-    for (let i = 0; i < 3; i++) await send(dial, 1, request("GET", `/greedy${i}`, GREEDY));
-    await until(() => originOf(setup.proxy)?.waiting === 3, "three requests that wait");
-    for (let i = 0; i < 2; i++) {
-      await send(dial, 1, request("GET", `/other${i}`, OTHER));
-      await until(() => originOf(setup.proxy)?.waiting === 4 + i, "one more");
-    }
-    for (let i = 0; i < 6; i++) (await upstream.call(i)).reply(200);
-    await until(() => setup.ends.length === 6, "all answers");
-    const order = upstream.calls.map(({ target }) => target.slice(1));
-    expect(order).toEqual(["busy", "greedy0", "other0", "greedy1", "other1", "greedy2"]);
-  });
+  ])(
+    "another address does not wait until a greedy one has all of its responses: %s",
+    async (_, options) => {
+      upstream.script = () => {};
+      const setup = setUp({ maxSockets: 1 }, options);
+      const dial = await open(setup);
+      await send(dial, 1, request("GET", "/busy", OTHER));
+      await upstream.call();
+      for (let i = 0; i < 3; i++) await send(dial, 1, request("GET", `/greedy${i}`, GREEDY));
+      await until(() => originOf(setup.proxy)?.waiting === 3, "three requests that wait");
+      for (let i = 0; i < 2; i++) {
+        await send(dial, 1, request("GET", `/other${i}`, OTHER));
+        await until(() => originOf(setup.proxy)?.waiting === 4 + i, "one more");
+      }
+      for (let i = 0; i < 6; i++) (await upstream.call(i)).reply(200);
+      await until(() => setup.ends.length === 6, "all answers");
+      const order = upstream.calls.map(({ target }) => target.slice(1));
+      expect(order).toEqual(["busy", "greedy0", "other0", "greedy1", "other1", "greedy2"]);
+    },
+  );
 
   test("a place that has become free no longer counts for its address", async () => {
     upstream.script = () => {};
@@ -445,7 +448,7 @@ describe("a request that has only waited", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("gets 503, which names the bound: %s", async (_, make, bound) => {
+  ])("gets 503, which names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);
@@ -497,7 +500,7 @@ describe("a request that has only waited", () => {
 test.each<[string, () => Setup]>([
   ["of the pool", () => setUp({ maxSockets: 1 })],
   ["of balance", () => setUp({}, {}, balance([upstream.url], { maxRequests: 1 }))],
-])("onRequestEnd tells how long a request has waited in the queue %s", async (_, make) => {
+])("onRequestEnd reports how long a request has waited in the queue %s", async (_, make) => {
   upstream.script = (call) => void (call.target === "/hold" || call.reply(200));
   const setup = make();
   const dial = await open(setup);

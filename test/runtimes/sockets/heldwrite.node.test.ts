@@ -1,4 +1,4 @@
-/** What arrived before a write failed is read, over real connections whose two ends are in this process. */
+/** Bytes that arrived before a write failed are read, over real connections whose two ends are in this process. */
 import { once } from "node:events";
 import { connect, createServer, Socket as RawSocket } from "node:net";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
@@ -18,8 +18,8 @@ const CLOSED = expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) as string;
 interface Started {
   readonly raw: RawSocket;
   readonly socket: NetSocket;
-  /** What the handler was told, in order: text for bytes, the code of an error, or the name of the event. */
-  readonly told: unknown[];
+  /** The calls of the handler, in order: text for bytes, the code of an error, or the name of the event. */
+  readonly events: unknown[];
   readonly stop: () => void;
 }
 
@@ -48,16 +48,16 @@ async function upload(
   peer.on("error", () => {});
   change?.(raw);
   const socket = new NetSocket(raw);
-  const told: unknown[] = [];
+  const events: unknown[] = [];
   socket.attach({
-    onData: (bytes) => void told.push(Buffer.from(bytes).toString()),
-    onHalfClose: () => void told.push("half close"),
-    onDrain: () => void told.push("drain"),
-    onError: (error) => void told.push((error as NodeJS.ErrnoException).code),
-    onClose: () => void told.push("close"),
-    onTimeout: () => void told.push("timeout"),
+    onData: (bytes) => void events.push(Buffer.from(bytes).toString()),
+    onHalfClose: () => void events.push("half close"),
+    onDrain: () => void events.push("drain"),
+    onError: (error) => void events.push((error as NodeJS.ErrnoException).code),
+    onClose: () => void events.push("close"),
+    onTimeout: () => void events.push("timeout"),
   });
-  const started = { raw, socket, told, stop: () => server.close() };
+  const started = { raw, socket, events, stop: () => server.close() };
   socket.write(Buffer.alloc(10_000));
   // A socket with TLS that is destroyed before this callback sends nothing.
   if (answer !== "") await new Promise((resolve) => peer.write(answer, resolve));
@@ -76,11 +76,11 @@ test("an answer that waits when a write fails is read, and then the connection f
     usable.push(socket.usable, isUnwrappedSocket(raw));
     socket.write(Buffer.alloc(100), (error) => results.push(error));
     usable.push(socket.usable);
-    // A writer does not wait for room that never comes.
+    // Writes report room, because a writer would otherwise wait for it for ever.
     expect(socket.write(Buffer.alloc(1_000_000), (error) => results.push(error))).toBe(true);
   });
   await closed(started);
-  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  expect(started.events).toEqual(["too large", CLOSED, "close"]);
   expect(usable).toEqual([true, true, false]);
   expect(results.map((error) => error ?? undefined)).toEqual([undefined, undefined]);
   started.stop();
@@ -94,7 +94,7 @@ test("an answer behind TLS that waits when a write fails is read", async () => {
     await makeCertificate(),
   );
   await closed(started);
-  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  expect(started.events).toEqual(["too large", CLOSED, "close"]);
   started.stop();
 });
 
@@ -105,7 +105,7 @@ test("without an answer, the error comes when reading ends, not when the time is
     socket.write(Buffer.alloc(100));
   });
   await closed(started);
-  expect(started.told).toEqual([CLOSED, "close"]);
+  expect(started.events).toEqual([CLOSED, "close"]);
   expect(vi.getTimerCount()).toBe(0);
   started.stop();
 });
@@ -120,11 +120,11 @@ test("while reading is paused, the error waits however long that takes", async (
     socket.resume();
   });
   await closed(started);
-  expect(started.told).toEqual(["too large", CLOSED, "close"]);
+  expect(started.events).toEqual(["too large", CLOSED, "close"]);
   started.stop();
 });
 
-test("a connection that is destroyed meanwhile leaves no timer", async () => {
+test("a connection that is destroyed while the error waits leaves no timer", async () => {
   const started = await upload("too large", ({ socket }) => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     socket.write(Buffer.alloc(100));
@@ -133,11 +133,11 @@ test("a connection that is destroyed meanwhile leaves no timer", async () => {
   });
   await closed(started);
   expect(vi.getTimerCount()).toBe(0);
-  expect(started.told).toEqual(["close"]);
+  expect(started.events).toEqual(["close"]);
   started.stop();
 });
 
-test("a runtime that does not show the result of a write passes the error on at once", async () => {
+test("a runtime that does not show the result of a write passes the error on immediately", async () => {
   const started = await upload(
     "too large",
     ({ socket }) => void socket.write(Buffer.alloc(100)),
@@ -147,7 +147,7 @@ test("a runtime that does not show the result of a write passes the error on at 
     },
   );
   await closed(started);
-  expect(started.told).toEqual([CLOSED, "close"]);
+  expect(started.events).toEqual([CLOSED, "close"]);
   started.stop();
 });
 
@@ -176,7 +176,7 @@ test("only errors of a connection that still reads are held back", () => {
   expect(isWorthHolding(raw, failure("EPIPE"))).toBe(false);
 });
 
-test("a connection on which an early answer came behind a failed write is not reused", async () => {
+test("a connection on which an early answer arrived after a failed write is not reused", async () => {
   const upstream = new Upstream();
   await upstream.listen();
   const proxy = createProxy({ target: upstream.url });

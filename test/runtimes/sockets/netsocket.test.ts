@@ -23,14 +23,14 @@ class FakeRaw extends EventEmitter {
   }
 }
 
-function handler(told: unknown[]): SocketHandler {
+function handler(events: unknown[]): SocketHandler {
   return {
-    onData: (bytes, mayKeep) => void told.push(["data", bytes.byteLength, mayKeep]),
-    onHalfClose: () => void told.push("half close"),
-    onDrain: () => void told.push("drain"),
-    onError: () => void told.push("error"),
-    onClose: () => void told.push("close"),
-    onTimeout: () => void told.push("timeout"),
+    onData: (bytes, mayKeep) => void events.push(["data", bytes.byteLength, mayKeep]),
+    onHalfClose: () => void events.push("half close"),
+    onDrain: () => void events.push("drain"),
+    onError: () => void events.push("error"),
+    onClose: () => void events.push("close"),
+    onTimeout: () => void events.push("timeout"),
   };
 }
 
@@ -41,21 +41,21 @@ function start(): { raw: FakeRaw; socket: NetSocket } {
 
 test("each event calls the handler once, which may keep the memory of a read", () => {
   const { raw, socket } = start();
-  const told: unknown[] = [];
-  socket.attach(handler(told));
+  const events: unknown[] = [];
+  socket.attach(handler(events));
   raw.emit("data", new Uint8Array(4));
   for (const event of ["end", "drain", "error", "timeout", "close"]) raw.emit(event);
-  expect(told).toEqual([["data", 4, true], "half close", "drain", "error", "timeout", "close"]);
+  expect(events).toEqual([["data", 4, true], "half close", "drain", "error", "timeout", "close"]);
 });
 
 test("no chunk may keep the memory into which a socket always reads", () => {
   const reader = new MemoryReader(new Uint8Array(8));
   expect(reader.callback(8)).toBe(true);
   const socket = new NetSocket(new FakeRaw() as unknown as RawSocket, reader);
-  const told: unknown[] = [];
-  socket.attach(handler(told));
+  const events: unknown[] = [];
+  socket.attach(handler(events));
   for (const length of [3, 8]) expect(reader.callback(length)).toBe(true);
-  expect(told).toEqual([
+  expect(events).toEqual([
     ["data", 3, false],
     ["data", 8, false],
   ]);
@@ -65,10 +65,10 @@ test("bytes that are read before a handler is attached close the connection", ()
   const { raw, socket } = start();
   socket.onRead(new Uint8Array(1));
   expect(raw.destroyed).toBe(true);
-  const told: unknown[] = [];
-  socket.attach(handler(told));
+  const events: unknown[] = [];
+  socket.attach(handler(events));
   socket.onRead(new Uint8Array(1));
-  expect(told).toEqual([["data", 1, false]]);
+  expect(events).toEqual([["data", 1, false]]);
 });
 
 test("an end is confirmed by an empty write if the socket is still writable", () => {

@@ -1,4 +1,4 @@
-/** What follows from the limit of open files: the default of `maxSockets`, and the error of a request without a descriptor. */
+/** Effects of the limit of open files: the default of `maxSockets`, and the error of a request without a descriptor. */
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -45,14 +45,14 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
     const source = `import { createTransport } from "./runtimes/RUNTIME.ts"; ${print}`;
     const node = source.replace("RUNTIME", "node");
     expect(await withLimit(18_000, "node", "--input-type=module", "--eval", node)).toBe(4096);
-    // Deno reads the limit with all permissions only, and must not ask for them.
+    // Deno reads the limit only if it has all permissions, and must not ask for them.
     const deno = source.replace("RUNTIME", "deno");
     const main = `data:application/typescript,${encodeURIComponent(deno.replace("./", `file://${ROOT}`))}`;
     expect(await withLimit(400, "deno", "run", "--allow-read", "--allow-env", main)).toBe(256);
   });
 });
 
-describe("an error of a machine that has nothing left for a connection", () => {
+describe("the error of a machine that has no descriptor or port left for a connection", () => {
   test.each(["EMFILE", "ENFILE", "EADDRNOTAVAIL"])("%s is 503 with Retry-After", (code) => {
     expect(toSocketError({ code }, false, false)).toMatchObject({
       code: "connection_limit_reached",
@@ -62,8 +62,8 @@ describe("an error of a machine that has nothing left for a connection", () => {
     });
   });
 
-  test("of several addresses, the answer of an upstream says more", () => {
-    // A machine without IPv6 has no address to connect to ::1 from.
+  test("of the errors of several addresses, a refusal by an upstream is reported", () => {
+    // A machine without IPv6 has no local address for a connection to ::1.
     const errors = [{ code: "EADDRNOTAVAIL" }, { code: "ECONNREFUSED" }];
     const thrown = { code: "EADDRNOTAVAIL", errors };
     expect(toSocketError(thrown, false, false).code).toBe("connection_refused");

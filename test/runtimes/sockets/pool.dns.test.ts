@@ -1,4 +1,4 @@
-/** A name with several addresses 127.0.0.x. Each address has a server of its own, all on the same port. */
+/** A name with several addresses 127.0.0.x. Each address has its own server, all on the same port. */
 import dns from "node:dns";
 import http, { createServer, type Server } from "node:http";
 import { isIP } from "node:net";
@@ -96,7 +96,7 @@ describe("requests are spread evenly over two addresses, within 10 %", () => {
 });
 
 describe("an address that fails", () => {
-  test("is skipped at once, and not tried for a while", async () => {
+  test("is skipped immediately, and not tried for a while", async () => {
     record([C, A, B]);
     const proxy = start();
     const answers = await load(proxy, 300, 5);
@@ -137,7 +137,7 @@ describe("an address that fails", () => {
     expect(full.sockets.length).toBeGreaterThan(0);
     const connecting = (): number =>
       process.getActiveResourcesInfo().filter((name) => name === "ConnectWrap").length;
-    // Those that fill the backlog of the server stay.
+    // The connections that fill the backlog of the server remain.
     const before = connecting();
     record([C]);
     const alone = start();
@@ -204,7 +204,7 @@ describe("a record that changes", () => {
 });
 
 describe("while the pool is used, a name is looked up in the background", () => {
-  /** Sets what each lookup finds, from the first one on. */
+  /** Sets the addresses that each lookup finds, from the first one on. */
   function recordEach(answer: (lookup: number) => string[], ttl = 1): void {
     let lookups = 0;
     names.zones["up.test"] = {
@@ -255,7 +255,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
       if (lookup === 2) names.broken = true;
       return lookup === 0 ? [A] : [B];
     });
-    // With its record, a name loses its TTL: `ttl` applies.
+    // A lookup without a record has no TTL, so the option `ttl` applies.
     const proxy = start({ dns: { servers: [names.address], ttl: 500 } });
     expect(await loadUntil(proxy, () => names.broken === true)).toEqual([]);
     const before = lookups();
@@ -263,7 +263,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     expect(await loadUntil(proxy, () => lookups() > before + 6)).toEqual([]);
     expect(statsOf(proxy)).toMatchObject({ closed: 0 });
     expect(seen[B]).toBeUndefined();
-    // Nor does a name that was deleted.
+    // A deleted name closes no connection either.
     Object.assign(names, { broken: false, zones: {} });
     const deleted = lookups();
     expect(await loadUntil(proxy, () => lookups() > deleted + 4)).toEqual([]);
@@ -281,7 +281,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     for (let i = 0; i < 20; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
   });
 
-  test("and no longer when it is not", async () => {
+  test("and no longer when the pool is not used", async () => {
     record([A], 1);
     const proxy = start({ freeSocketTimeout: 100 });
     expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);

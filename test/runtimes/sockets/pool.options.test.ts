@@ -17,7 +17,7 @@ afterEach(() => {
 });
 
 describe("keepAlive: false", () => {
-  test("each request has a connection of its own and sends Connection: close", async () => {
+  test("each request has its own connection and sends Connection: close", async () => {
     rfc("9112-9.3-not-persistent", "9112-9.6-client-sends-close");
     const proxy = pooled({ keepAlive: false });
     for (const init of [{}, { method: "HEAD" }, { method: "POST", body: "a" }]) {
@@ -29,7 +29,7 @@ describe("keepAlive: false", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 3, closed: 3, requestsPerSocket: 1 });
   });
 
-  test("waiting requests have a connection of their own too", async () => {
+  test("waiting requests have their own connections too", async () => {
     const proxy = pooled({ keepAlive: false, maxSockets: 2 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask(proxy)));
     expect(answers).toEqual(Array(20).fill("200 "));
@@ -88,7 +88,7 @@ test.each([
   [true, true],
   [false, false],
 ])("noDelay: %j", async (noDelay, set) => {
-  // The handle of any TCP socket has the prototype that is spied on.
+  // Open any TCP socket, because its handle has the prototype to spy on.
   await ask(pooled({}));
   const socket = upstream.links[0]?.socket as unknown as { _handle: Handle };
   const spy = vi.spyOn(Object.getPrototypeOf(socket._handle) as Handle, "setNoDelay");

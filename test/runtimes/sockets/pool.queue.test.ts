@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-test("without limits each request has a connection of its own, and all are kept", async () => {
+test("without limits each request has its own connection, and all are kept", async () => {
   const proxy = pooled({ maxSockets: Infinity, maxFreeSockets: Infinity, maxQueued: Infinity });
   const count = poolDefaults.maxSockets + 50;
   upstream.script = async (call) => {
@@ -123,7 +123,7 @@ describe("many clients over a few connections", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 50, requests: 50 + 4096 });
   }, 60_000);
 
-  test("queued requests whose clients disconnect are removed at once and never sent", async () => {
+  test("queued requests whose clients disconnect are removed immediately and never sent", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 2 });
     const busy = [ask(proxy, "/busy"), ask(proxy, "/busy")];

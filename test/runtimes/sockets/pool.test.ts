@@ -21,7 +21,7 @@ interface Upstream {
   held: number;
 }
 
-/** Starts an upstream that answers when the test calls `answer`, or at once if `hold` is false. */
+/** Starts an upstream that answers when the test calls `answer`, or immediately if `hold` is false. */
 async function startUpstream(
   hold: boolean,
   onRequest?: (res: ServerResponse) => void,
@@ -167,7 +167,7 @@ describe("idle connections", () => {
       for (let i = 0; i < 4; i++) upstream.answer();
       await Promise.all(answers);
     }
-    // If surplus connections were closed at once, three batches would need ten connections.
+    // If surplus connections were closed immediately, three batches would need ten connections.
     expect(proxy.stats()?.created).toBeLessThan(10);
     await until(() => upstream.sockets.size === 1, "one connection left");
   });

@@ -123,7 +123,7 @@ describe("socketTTL", () => {
     expect(upstream.calls.length).toBeGreaterThan(2 * links);
   });
 
-  test("an idle connection closes at once", async () => {
+  test("an idle connection closes immediately", async () => {
     const proxy = pooled({ socketTTL: 100, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await until(() => openLinks() === 0, "the connection closed", 2000);
@@ -132,7 +132,7 @@ describe("socketTTL", () => {
 });
 
 describe("connectTimeout", () => {
-  test("a server that never answers the TLS handshake", async () => {
+  test("ends the connection to a server that never answers the TLS handshake", async () => {
     const server = createServer();
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));

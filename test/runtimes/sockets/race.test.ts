@@ -6,7 +6,7 @@ import { alternateFamilies, Race } from "../../../runtimes/sockets/race.ts";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A race whose attempts the test decides. */
+/** A race in which the test decides the outcome of each attempt. */
 class Attempts {
   /** What has happened, in order. */
   readonly events: string[] = [];
@@ -75,7 +75,7 @@ test("after 250 ms the next address is tried, and the first one may still win", 
   vi.advanceTimersByTime(250);
   expect(events).toEqual(["open a", "open b"]);
   connect("a");
-  // The loser was later, which says nothing about its address.
+  // The loser was started later, so its address is not reported as failed.
   expect(events.slice(2)).toEqual(["close b", "won a"]);
   connect("b");
   vi.advanceTimersByTime(10_000);
@@ -90,7 +90,7 @@ test("an address that was slower than a later one is reported, and its socket cl
   expect(events.slice(2)).toEqual(["slow a", "close a", "won b"]);
 });
 
-test("the next address is tried immediately if one refuses, while a slow one goes on", () => {
+test("the next address is tried immediately if one refuses, while the attempt at a slow one continues", () => {
   const { events, connect, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(250);
   refuse("b");
@@ -133,13 +133,16 @@ describe("if all addresses fail", () => {
     [["ECONNREFUSED", "EADDRNOTAVAIL"]],
     [["EADDRNOTAVAIL", "ECONNREFUSED"]],
     [["ENETUNREACH", "ECONNREFUSED"]],
-  ])("the error of several has the code that says most, and all errors: %j", (codes) => {
-    const attempts = begin("a", "b");
-    for (const [index, code] of codes.entries()) attempts.refuse("ab"[index] as string, code);
-    const error = attempts.error as AggregateError & { code: string };
-    expect(error.code).toBe("ECONNREFUSED");
-    expect(error.errors).toMatchObject([{ address: "a" }, { address: "b" }]);
-  });
+  ])(
+    "the error of several addresses has the most informative code, and all errors: %j",
+    (codes) => {
+      const attempts = begin("a", "b");
+      for (const [index, code] of codes.entries()) attempts.refuse("ab"[index] as string, code);
+      const error = attempts.error as AggregateError & { code: string };
+      expect(error.code).toBe("ECONNREFUSED");
+      expect(error.errors).toMatchObject([{ address: "a" }, { address: "b" }]);
+    },
+  );
 });
 
 test("an address is not blamed if the process has no descriptor left", () => {

@@ -13,7 +13,7 @@ import { Upstream } from "../../helpers/upstream.ts";
 import { pause } from "../../helpers/wait.ts";
 import type { Header } from "../../helpers/wire.ts";
 
-/** The number of requests of each kind. For a longer run: REQUESTS=10000 npx vitest run test/runtimes/sockets/stale.runs.test.ts */
+/** The number of requests of each kind. Set REQUESTS=10000 for a longer run. */
 const REQUESTS = Number(process.env["REQUESTS"] ?? 250);
 const LONG = 30_000 + 10 * REQUESTS;
 

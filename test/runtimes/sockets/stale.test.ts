@@ -170,7 +170,7 @@ describe("a kept connection that is already closed when it is reused", () => {
 describe("a request that requires a new connection", () => {
   const fresh = { newConnection: true };
 
-  test("gets a connection of its own, which is kept", async () => {
+  test("gets a new connection, which is kept", async () => {
     upstream.script = (call) => call.reply(200, [], String(call.link.id));
     expect([await send(), await send(), await send(fresh), await send()]).toEqual([
       "200 0",

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close().closeAllConnections());
 
-/** Asks the upstream with marks before the texts, and with marks before the same bytes. */
+/** Sends requests with marks in front of the texts, and with marks in front of the same bytes. */
 const PROGRAM = `
   import process from "node:process";
   import { Buffer } from "node:buffer";

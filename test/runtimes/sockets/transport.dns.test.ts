@@ -50,7 +50,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(names.asked).toEqual(["app.test"]);
   });
 
-  test("an address that refuses connections is skipped at once", async () => {
+  test("an address that refuses connections is skipped immediately", async () => {
     const port = await start("127.0.0.1");
     await using names = await nameServer("127.0.0.2", "127.0.0.1");
     const pool = { keepAlive: false, dns: { servers: [names.address] } };

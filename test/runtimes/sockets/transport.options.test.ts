@@ -80,7 +80,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.stats()).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("maxQueued: requests over the limit get 503 at once", async () => {
+  test("maxQueued: requests over the limit get 503 immediately", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1, maxQueued: 1 });
     const first = await served.send("/first");
@@ -182,7 +182,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await own.ask("/")).toBe("200 own");
   });
 
-  test("close(timeout) aborts requests that do not end in time, destroy() aborts them at once", async () => {
+  test("close(timeout) aborts requests that do not end in time, destroy() aborts them immediately", async () => {
     upstream.script = () => {};
     for (const [index, path] of ["/close?100", "/destroy"].entries()) {
       await using served = new Served(runtime, upstream.url, { maxSockets: 1 });

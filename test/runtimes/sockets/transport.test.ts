@@ -168,7 +168,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
       if (call.state === "complete") call.reply(200);
     };
     await using served = new Served(runtime, upstream.url);
-    // First open a connection, because on an open one the request is sent at once.
+    // First open a connection, because a request is sent immediately on an open one.
     expect(await served.ask("/")).toBe("200 ");
     expect(await served.ask("/lying")).toMatch(/^400 /);
     await until(() => upstream.openLinks === 0, "no connection left");

@@ -100,7 +100,7 @@ describe("pool", () => {
     const names = [...Object.keys(refused), ...Object.keys(taken)];
     expect(names.toSorted()).toEqual(Object.keys(poolSchema).toSorted());
     expect(() => createTransport(taken)).not.toThrow();
-    // The values that describe what undici does.
+    // The accepted values, which describe what undici does.
     const described: PoolOptions = {
       maxFreeSockets: Infinity,
       timeout: 0,
@@ -117,7 +117,7 @@ describe("pool", () => {
     expect(() => createTransport({ maxSocket: 1 } as never)).toThrow(/did you mean `maxSockets`/);
   });
 
-  test("names of undici's are explained", () => {
+  test("undici's names of options are explained", () => {
     const wrong = { target: upstream.url, dispatcher: new Agent() };
     expect(() => createProxy(wrong)).toThrow(/transport: createUndiciTransport\(dispatcher\)/);
     expect(() => make({ connections: 1 } as never)).toThrow(/it is called `maxSockets` here/);
@@ -311,7 +311,7 @@ describe("tunnels", () => {
     const proxy = make();
     await ask(proxy);
     await open(proxy);
-    // A tunnel has a connection of its own.
+    // A tunnel takes another connection.
     await until(() => proxy.stats()?.origins[upstream.url]?.free === 1, "a free connection");
     expect(proxy.stats()).toMatchObject({
       created: 2,
@@ -329,7 +329,7 @@ describe("tunnels", () => {
     ["close()", (proxy: entry.NodeProxy) => proxy.close()],
     ["close(timeout)", (proxy: entry.NodeProxy) => proxy.close(50)],
     ["destroy()", async (proxy: entry.NodeProxy) => proxy.destroy()],
-  ])("%s ends them, without a close code", async (_, end) => {
+  ])("are ended by %s, without a close code", async (_, end) => {
     const proxy = make();
     const { closed } = await open(proxy);
     await within(end(proxy), "the end");
@@ -368,7 +368,7 @@ describe("tunnels", () => {
       return { peer, events };
     }
 
-    test("that the upstream ends is closed in order", async () => {
+    test("that the upstream ends is closed gracefully", async () => {
       const { peer, events } = await connectTunnel();
       peer.end("bytes");
       await until(() => events.length === 3, "the close");
@@ -385,7 +385,7 @@ describe("tunnels", () => {
     });
   });
 
-  test("are opened by HTTP/1.1, also where the agent may use HTTP/2", async () => {
+  test("are opened by HTTP/1.1, even if the agent may use HTTP/2", async () => {
     const server = createSecureServer({ cert, key, allowHTTP1: true }, (_, res) => res.end());
     const sockets = new WebSocketServer({ noServer: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -410,7 +410,7 @@ describe("tunnels", () => {
   });
 });
 
-describe("what it loads", () => {
+describe("the entry", () => {
   const root = fileURLToPath(new URL("../../../", import.meta.url));
 
   /** Proxies a request in a fresh process, and returns the files of the project that it has loaded by then. */
@@ -442,7 +442,7 @@ describe("what it loads", () => {
 
   const isClients = (file: string): boolean =>
     file.startsWith("src/http1/") || file.startsWith("runtimes/sockets/");
-  /** Modules beside the client's that the server's side uses as well. */
+  /** Modules in the folders of Fetchway's own client that the server's side uses as well. */
   const shared = [
     "runtimes/sockets/buffercodec.ts",
     "runtimes/sockets/explaining.ts",
@@ -453,14 +453,14 @@ describe("what it loads", () => {
     "runtimes/sockets/tlsnames.ts",
   ];
 
-  test("nothing of Fetchway's own client", async () => {
+  test("loads nothing of Fetchway's own client", async () => {
     const files = await loadedBy("runtimes/undici.ts");
     expect(files).toContain("runtimes/undici/dispatch.ts");
     expect(files.filter(isClients).toSorted()).toEqual(shared);
     expect((await loadedBy("runtimes/node.ts")).filter(isClients)).toContain("src/http1/client.ts");
   });
 
-  test("nothing of Fetchway's own client later, either", async () => {
+  test("loads nothing of Fetchway's own client later, either", async () => {
     const { metafile } = await build({
       absWorkingDir: root,
       entryPoints: ["runtimes/undici.ts"],

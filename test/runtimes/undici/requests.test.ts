@@ -87,7 +87,7 @@ describe("request bodies", () => {
     const body = new ReadableStream<Uint8Array>({
       async pull(controller) {
         const next = chunks.shift();
-        // The proxy would measure a body that is available at once: the rest comes when the request has been sent.
+        // The proxy would measure a body that is available immediately, so send the rest only after the request.
         if (isFirst) isFirst = false;
         else await until(() => upstream.calls.length > 0, "the request's head");
         if (next === undefined) controller.close();

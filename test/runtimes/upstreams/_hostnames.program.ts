@@ -1,6 +1,6 @@
 /**
- * A host name that stands for several upstreams, whose addresses change, on the runtime that runs this program. It prints
- * one line of JSON.
+ * A host name with one upstream for each of its addresses, which change, on the runtime that runs this program. It prints one
+ * line of JSON.
  */
 import { createProxy } from "#fetchway";
 import { balance } from "../../../src/upstreams/balance.ts";
@@ -8,9 +8,9 @@ import { NameServer } from "../../helpers/dns.ts";
 import { startUpstreams } from "../../helpers/upstreams.ts";
 import { until } from "../../helpers/wait.ts";
 
-/** What happened. */
+/** The results of the program. */
 export interface HostnamesOutcome {
-  /** The addresses that answered, while the name had one, two, and the other one. */
+  /** The addresses that answered while the name had the first address, both, and only the second. */
   readonly answered: readonly string[][];
   /** The `Host` fields that the upstreams got. */
   readonly hosts: readonly string[];
@@ -58,7 +58,7 @@ await until(() => target.states().length === 2, "the second address");
 await look();
 let holding: Promise<Response> | undefined;
 while (upstreams.held === 0) {
-  // The turn of the first address.
+  // Send this request when it is the first address's turn.
   holding = target.states()[0]?.active === 0 ? ask("/hold") : holding;
   await until(() => upstreams.held > 0, "a request");
 }

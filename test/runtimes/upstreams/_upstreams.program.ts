@@ -10,15 +10,15 @@ import { balance } from "../../../src/upstreams/balance.ts";
 
 export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";
 
-/** What became of the requests that began after the fault. */
+/** The outcome of the requests that began after the fault. */
 export interface Outcome {
   readonly fault: Fault;
   readonly attemptTimeout: number;
   /** The statuses of requests that may be repeated. */
   readonly gets: Record<number, number>;
-  /** The statuses of the last requests of that kind. */
+  /** The statuses of the last requests that may be repeated. */
   readonly lastGets: Record<number, number>;
-  /** How often each upload was seen. */
+  /** The number of times that each upload was seen. */
   readonly timesSeen: readonly number[];
   readonly state: string;
   /** The number of places that are taken when everything is over. */
@@ -31,7 +31,7 @@ export interface Outcome {
   readonly p99After: number | undefined;
   /** The number of requests that began after the ejection. */
   readonly countAfter: number;
-  /** How many of them the ejected upstream has got. */
+  /** The number of requests after the ejection that the ejected upstream received. */
   readonly strayed: number;
 }
 
@@ -85,12 +85,12 @@ class Host {
 async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
   const hosts = [new Host(), new Host(), new Host()];
   const urls = await Promise.all(hosts.map((host) => host.listen()));
-  // The budget has tests of its own: how many attempts fail before an ejection depends on the machine.
+  // The budget has separate tests, because the number of attempts that fail before an ejection depends on the machine.
   const target = balance(urls, { policy: "round_robin", retryBudget: { perSecond: 1_000 } });
   const proxy = createProxy({
     target,
     attemptTimeout,
-    // Only what hangs may run into it.
+    // Only requests that hang may reach this limit.
     timeout: fault !== "hangs" ? 10 * SLOW : attemptTimeout > 0 ? 5_000 : 500,
     // Two connections in a row may break before a request reaches another upstream.
     retry: { attempts: fault === "flaps" ? 2 : 1, statusCodes: fault === "500" ? [500] : [] },

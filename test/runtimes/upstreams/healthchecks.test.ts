@@ -28,9 +28,9 @@ const check = { path: "/health", interval: 5, timeout: 30, unhealthyThreshold: 1
 test("ask for the path with the header fields, and look for a text in the body", async () => {
   const asked: UpstreamRequest[] = [];
   let text = "all is well";
-  const told: string[] = [];
+  const changes: string[] = [];
   const target = balance(["http://a.test/base"], {
-    onStateChange: ({ state, reason }) => void told.push(`${state}: ${reason}`),
+    onStateChange: ({ state, reason }) => void changes.push(`${state}: ${reason}`),
     check: { ...check, body: "well", headers: { "x-check": "1" }, healthyThreshold: 1 },
   });
   const transport = transportOf(async (request) => {
@@ -43,14 +43,14 @@ test("ask for the path with the header fields, and look for a text in the body",
   expect(statesOf(target)).toEqual(["up"]);
   text = "ill";
   await until(() => statesOf(target)[0] === "down", "a failed check");
-  await until(() => told.length > 0, "the change");
-  expect(told).toEqual(["down: a check failed"]);
+  await until(() => changes.length > 0, "the change");
+  expect(changes).toEqual(["down: a check failed"]);
   text = "well";
   await until(() => statesOf(target)[0] !== "down", "a good check");
   target.close();
 });
 
-test("a check without a descriptor for its connection says nothing of the upstream", async () => {
+test("a check without a descriptor for its connection does not count against the upstream", async () => {
   const target = balance(["http://a.test"], { check });
   let asked = 0;
   const transport = transportOf(() => {
@@ -112,7 +112,7 @@ test.each<[string, () => boolean]>([
   target.close();
 });
 
-test("end with close, also those that run, and go on once after another start", async () => {
+test("end with close, even those that are running, and continue once after another start", async () => {
   const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
   let running = 0;
   let most = 0;

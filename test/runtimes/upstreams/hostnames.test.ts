@@ -1,4 +1,4 @@
-/** Host names that stand for one upstream for each of their addresses. */
+/** Host names, each of which becomes one upstream for each of its addresses. */
 import { createServer } from "node:https";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
@@ -54,7 +54,7 @@ const namesOf = (target: Balancer): string[] =>
   target.states().map(({ name, state }) => `${name} ${state}`);
 
 describe("a name", () => {
-  test("is looked up before the first request, and stands for its addresses", async () => {
+  test("is looked up before the first request, and becomes one upstream for each address", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "::2"];
     const { target, ask } = make(names, ["http://app.test:4000"]);
@@ -159,7 +159,7 @@ describe("a name", () => {
     }
   });
 
-  test("changes all of its upstreams at once", async () => {
+  test("changes all of its upstreams in one step", async () => {
     const names = new Names();
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.0.${i}`);
     const { target, ask } = make(names, ["http://app.test"]);
@@ -218,7 +218,7 @@ describe("a name", () => {
     expect(target.states()).toHaveLength(4);
   });
 
-  test("is looked up no more after close", async () => {
+  test("is not looked up after close", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);

@@ -17,9 +17,9 @@ import {
 import { startUpstreams } from "../../helpers/upstreams.ts";
 import { until } from "../../helpers/wait.ts";
 
-/** What became of a request that may have to wait. */
+/** The outcome of a request that may have to wait. */
 interface Waiting {
-  /** The upstream that it was given; undefined if it was given none. */
+  /** The upstream that the request got; undefined if it got none. */
   target: TargetAddress | undefined;
   isSettled: boolean;
   readonly request: PickRequest;
@@ -46,7 +46,7 @@ class Queue {
     return waiting;
   }
 
-  /** An upstream has answered a request; or has not, if there is an error. */
+  /** Ends a request of an upstream: with an error if there is one, else with an answer. */
   async end(
     target: TargetAddress | undefined,
     error?: ProxyError,
@@ -60,7 +60,7 @@ class Queue {
     await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** The number of requests that wait for each upstream, and for none of their own. */
+  /** The number of requests that wait for each upstream, and of those that wait for any. */
   get waiting(): number[] {
     return [...this.target.states().map(({ waiting }) => waiting), this.target.waiting];
   }
@@ -147,12 +147,12 @@ describe("the queue", () => {
       "connection_limit_reached",
     ]);
     expect([first?.isSettled, other.isSettled]).toEqual([false, false]);
-    // Nobody is better off: the newcomer itself is refused.
+    // Removing another request would be no fairer, so the new request itself is refused.
     const late = askFrom("b");
     expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
-  test("a request whose client has left takes no place", async () => {
+  test("a request whose client has disconnected takes no place", async () => {
     const queue = new Queue(1, { maxQueue: 1 });
     queue.ask();
     const left = queue.ask("/", [], { isAborted: true });
@@ -188,7 +188,7 @@ describe("the queue", () => {
     expect(queue.target.active).toBe(0);
   });
 
-  test("hashing without `sticky` goes to another upstream at once", () => {
+  test("hashing without `sticky` goes to another upstream immediately", () => {
     const queue = new Queue(2, { policy: consistentHash(byUri) });
     const [one = "", other = ""] = pathsTo(A, 2);
     expect([queue.ask(one).target, queue.ask(other).target]).toEqual([A, B]);
@@ -233,7 +233,7 @@ describe("a sticky request", () => {
     queue.ask(one);
     queue.ask(two);
     const waiting = queue.ask(three);
-    // One request of the two goes on: the upstream does not get idle.
+    // One of the two requests gets a place, so that the upstream does not become idle.
     await leave(queue);
     await until(() => waiting.isSettled, "another upstream");
     expect(waiting.target).toBe(B);
@@ -307,7 +307,7 @@ test("a request that waits beside another one of the same client stays in the qu
   await proxy.close();
 });
 
-test("a further attempt that waited for a place in vain is paid from the retry budget once", async () => {
+test("a further attempt that waited for a place and got none costs the retry budget one attempt", async () => {
   await using upstreams = await startUpstreams(1);
   const [url = ""] = upstreams.urls;
   let asked = 0;

@@ -1,4 +1,4 @@
-/** Three upstreams under load on Node, Bun and Deno, of which one is killed, hangs, gets slow, answers 500 or flaps. */
+/** Three upstreams under load on Node, Bun and Deno, of which one is killed, hangs, becomes slow, answers 500 or flaps. */
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startProgram } from "../../helpers/program.ts";

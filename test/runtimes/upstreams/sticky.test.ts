@@ -32,7 +32,7 @@ let proxy: NodeProxy;
 let target: Balancer;
 let front: Server;
 let origin = "";
-/** How upstreams answer, where it is not with 200 and their number. */
+/** Returns the answer of an upstream; undefined for 200 with the upstream's number. */
 let answer: (index: number, path: string) => Answer | undefined = () => undefined;
 
 async function start(
@@ -61,7 +61,7 @@ async function start(
   origin = `http://127.0.0.1:${await listen(front)}`;
 }
 
-/** Makes the proxy anew, as after a restart. */
+/** Creates the proxy again, as after a restart. */
 function open(targets: string[], balancing: BalanceOptions, options: ProxyOptions = {}): void {
   target = new Balancer(targets, balancing);
   proxy = createProxy({ upgrades: ["test"], ...options, target });
@@ -88,7 +88,7 @@ async function ask(cookie?: string, path = "/", init: RequestInit = {}): Promise
   };
 }
 
-/** Returns what a client sends back of cookies that were set. */
+/** Returns the `Cookie` field with which a client sends back the cookies that were set. */
 const sendBack = (cookies: string[]): string =>
   cookies.map((each) => each.split(";")[0]).join("; ");
 
@@ -144,7 +144,7 @@ describe("a client", () => {
       cookie: { secret: SECRET },
     });
     expect(await ask(cookie)).toMatchObject({ index: "1", cookies: [] });
-    // With another secret, the cookie is worth nothing, and is replaced.
+    // With another secret, the cookie is invalid, and is replaced.
     proxy.destroy();
     open(urls, { policy: "sticky", cookie: { secret: SECRET.toUpperCase() } });
     const { cookies } = await ask(cookie);
@@ -168,7 +168,7 @@ describe("a client", () => {
     await start(2, { outliers: { consecutiveFailures: 1 } }, { retry: { statusCodes: [503] } });
     const cookie = await cookieOf(0);
     answer = (index) => (index === 0 ? { status: 503 } : undefined);
-    // Its own has failed the request, and another one has answered.
+    // The client's own upstream has failed the request, and another one has answered.
     const moved = await ask(cookie);
     expect(moved).toMatchObject({
       index: "1",
@@ -193,7 +193,7 @@ describe("a client", () => {
     own.on("request", (_, res) => void held.push(() => res.end("0")));
     const running = ask(cookie);
     await until(() => held.length === 1, "the first request");
-    // Without the cookie, nobody waits.
+    // A request without the cookie does not wait.
     expect(await ask()).toMatchObject({ index: "1" });
     const waiting = ask(cookie);
     await until(() => target.waiting === 1, "the second request");
@@ -247,7 +247,7 @@ describe("a response that a shared cache may keep", () => {
     return [cookies.length > 0, control];
   };
 
-  test("gets no cookie; one that says nothing becomes private", async () => {
+  test("gets no cookie, and a response without Cache-Control becomes private", async () => {
     await start(1);
     expect(await setsCookie({ "cache-control": "public, max-age=60" })).toEqual([
       false,
@@ -267,15 +267,15 @@ describe("a response that a shared cache may keep", () => {
 });
 
 describe("the cookie", () => {
-  test("is Secure if the client's connection is, as far as trusted proxies tell", async () => {
-    const told = { headers: { "x-forwarded-proto": "https" } };
+  test("is Secure if the client's connection is, according to trusted proxies", async () => {
+    const https = { headers: { "x-forwarded-proto": "https" } };
     await start(1);
-    expect((await ask(undefined, "/", told)).cookies).toEqual([expect.stringMatching(COOKIE)]);
+    expect((await ask(undefined, "/", https)).cookies).toEqual([expect.stringMatching(COOKIE)]);
     const withTrust: ProxyOptions = { trustProxy: ["loopback"] };
     for (const options of [withTrust, { ...withTrust, xfwd: false }]) {
       proxy.destroy();
       open(urls, { policy: "sticky" }, options);
-      expect((await ask(undefined, "/", told)).cookies[0]).toMatch(/; SameSite=Lax; Secure$/);
+      expect((await ask(undefined, "/", https)).cookies[0]).toMatch(/; SameSite=Lax; Secure$/);
       expect((await ask()).cookies).toEqual([expect.stringMatching(COOKIE)]);
     }
     proxy.destroy();
@@ -289,13 +289,13 @@ describe("the cookie", () => {
     expect(response.headers.get("set-cookie")).toMatch(/; Secure$/);
   });
 
-  test("is not rewritten as the app's cookies are, and stands beside them", async () => {
+  test("is not rewritten as the app's cookies are, and is sent beside them", async () => {
     await start(1, {}, { cookiePathRewrite: { "/": "/app" }, cookieDomainRewrite: "x.test" });
     answer = () => ({ headers: { "set-cookie": ["a=1; Path=/", "b=2"] } });
     expect((await ask()).cookies).toEqual(["a=1; Path=/app", "b=2", expect.stringMatching(COOKIE)]);
   });
 
-  test("gives way to a cookie of the app with its name, which the app gets back", async () => {
+  test("is left out if the app sets a cookie of the same name, which the app gets back", async () => {
     await start(2);
     answer = () => ({ headers: { "set-cookie": "fetchway=the-app's; Path=/" } });
     expect((await ask()).cookies).toEqual(["fetchway=the-app's; Path=/"]);
@@ -311,7 +311,7 @@ describe("the cookie", () => {
     for (let n = 0; n < 5; n++) expect((await ask(sendBack(cookies))).index).toBe(index);
   });
 
-  test("that was tampered with, or is there many times, harms nobody", async () => {
+  test("that was tampered with, or is sent many times, does no harm", async () => {
     await start(2);
     const [one, other] = [await cookieOf(0), await cookieOf(1)];
     const flipped = one.replace(/.$/, (last) => (last === "A" ? "B" : "A"));
@@ -368,7 +368,7 @@ describe("the cookie", () => {
     expect(kept[0]).not.toContain("Set-Cookie");
   });
 
-  test("is cut and set also where the request is prepared in steps, and may wait", async () => {
+  test("is removed and set even if the request is prepared in steps, and may wait", async () => {
     await start(2, {}, { pathRewrite: { "^/x": "" } });
     const { cookies, index } = await ask("a=1", "/x/y");
     expect(cookies).toEqual([expect.stringMatching(COOKIE)]);
@@ -401,7 +401,7 @@ describe("the cookie", () => {
       return text;
     };
     const first = await upgrade("a=1");
-    // Caches keep no 101.
+    // A 101 needs no Cache-Control, because caches do not store it.
     expect(first).not.toMatch(/cache-control/i);
     const [, own = ""] = /^set-cookie: (\S+);/im.exec(first) ?? [];
     expect(own).toMatch(/^fetchway=/);
@@ -415,7 +415,7 @@ describe("the cookie", () => {
     }
   });
 
-  test("works over HTTP/2, where each cookie may be in a field of its own", async () => {
+  test("works over HTTP/2, where each cookie may be in a separate field", async () => {
     await start(3);
     const cookie = await cookieOf(2);
     const server = createHttp2Server((req, res) => proxy.nodeHandler(req, res));
@@ -438,7 +438,7 @@ describe("the cookie", () => {
     server.close();
   });
 
-  test("is made with a secret of its own where none is set, which the app is told once", async () => {
+  test("is made with a generated secret if none is set, which onSecretMade reports once", async () => {
     const made: string[] = [];
     await start(2, { cookie: { onSecretMade: (secret) => void made.push(secret) } });
     expect(made).toEqual([]);
@@ -452,7 +452,7 @@ describe("the cookie", () => {
 });
 
 describe("consistentHash", () => {
-  /** Makes the upstreams begin a session, whose cookie they make, for each client without one that they know. */
+  /** Makes each upstream begin a session, and set its cookie, for every client without a session that it knows. */
   function keepSessions(): { lost: number } {
     const sessions = new Map<string, number>();
     const counts = { lost: 0 };
@@ -469,7 +469,7 @@ describe("consistentHash", () => {
     return counts;
   }
 
-  test("that is sticky loses no session of the app's own, and spreads clients without a key", async () => {
+  test("that is sticky loses no session of the app, and spreads clients without a key", async () => {
     await start(3, { policy: consistentHash(byCookie("session"), { sticky: true }) });
     const counts = keepSessions();
     const indexes = new Set<string>();
@@ -490,7 +490,7 @@ describe("consistentHash", () => {
     for (let n = 0; n < 5; n++) expect((await ask(undefined, "/", ofUser)).index).toBe(index);
     const without = await ask();
     expect(without.cookies).toEqual([expect.stringMatching(COOKIE)]);
-    // A cookie whose upstream is gone is replaced, also beside a key: it would lead there again later.
+    // A cookie of a removed upstream is replaced even if the request has a key, because the upstream could be added again.
     await target.remove(urls[Number(without.index)] as string);
     const moved = await ask(sendBack(without.cookies), "/", ofUser);
     expect(moved.cookies).toEqual([expect.stringMatching(COOKIE)]);

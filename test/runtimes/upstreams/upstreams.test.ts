@@ -10,10 +10,10 @@ import { until } from "../../helpers/wait.ts";
 
 type Fault = "none" | "hangs" | "500" | "flaps";
 
-/** An upstream that can be told to fail. */
+/** An upstream that fails in a way that the test sets. */
 class Host {
   fault: Fault = "none";
-  /** How it answers health checks, where that is not as it answers requests. */
+  /** The fault in answers to health checks, where it differs from that in answers to requests. */
   health: Fault | undefined;
   readonly seen: string[] = [];
   readonly #sockets: Set<Socket> = new Set();
@@ -134,7 +134,7 @@ describe("of three upstreams", () => {
     expect(seen).toHaveLength(20);
   });
 
-  test("an upload of any length goes on from one that refuses it, byte for byte", async () => {
+  test("an upload of any length moves from one that refuses it to another, byte for byte", async () => {
     let sent = 0;
     const chunks = Array.from({ length: 40 }, (_, n) => new Uint8Array(100_000).fill(n));
     const received: Buffer[] = [];
@@ -251,13 +251,13 @@ describe("an upstream that was ejected, and is checked", () => {
   const chance = { now: () => clock.now, random: () => 0 };
   const outliers = { consecutiveFailures: 2, ejectionTime: 1_000 };
   const check = { path: "/health", interval: 5, timeout: 60_000 };
-  const told: string[] = [];
+  const changes: string[] = [];
   const onStateChange: BalanceOptions["onStateChange"] = ({ previous, state, reason }) =>
-    void told.push(`${previous} → ${state}: ${reason}`);
+    void changes.push(`${previous} → ${state}: ${reason}`);
   const options: BalanceOptions = { policy: "first", outliers, check, onStateChange };
 
   afterEach(() => {
-    told.length = 0;
+    changes.length = 0;
     clock.now = 0;
   });
 
@@ -277,11 +277,14 @@ describe("an upstream that was ejected, and is checked", () => {
     const [first] = hosts as [Host];
     first.health = "none";
     first.release();
-    // The clock stands still, so that the ejection would never be over.
+    // The clock does not move, so that only checks can end the ejection.
     await until(() => target.states()[0]?.state === "starting", "the return");
     expect(target.members[0]?.weight).toBe(0.1);
-    await until(() => told.length === 2, "the changes");
-    expect(told).toEqual(["up → ejected: 2 failures in a row", "ejected → up: 2 checks succeeded"]);
+    await until(() => changes.length === 2, "the changes");
+    expect(changes).toEqual([
+      "up → ejected: 2 failures in a row",
+      "ejected → up: 2 checks succeeded",
+    ]);
     // The checks may be wrong: one failure ejects it again, as long as no request has succeeded.
     first.health = "hangs";
     first.fault = "500";
@@ -311,8 +314,8 @@ describe("an upstream that was ejected, and is checked", () => {
     expect(target.states()[0]?.state).toBe("ejected");
     first.release();
     await until(() => target.states()[0]?.state === "starting", "the return");
-    await until(() => told.length === 2, "the changes");
-    expect(told[1]).toBe("ejected → up: a check succeeded");
+    await until(() => changes.length === 2, "the changes");
+    expect(changes[1]).toBe("ejected → up: a check succeeded");
   });
 
   test("returns from a half-open circuit as well, before a request has tried it", async () => {

@@ -1,10 +1,10 @@
-/** Servers of Bun whose WebSocket handlers are the app's own, or like a framework's. Run by Bun, one for each process. */
+/** Bun servers with WebSocket handlers like those of an app or a framework. Bun runs one of them in each process. */
 import { createProxy } from "#fetchway";
 
 interface Data {
-  /** What Hono's handlers read of a socket. */
+  /** The member of a socket's data that Hono's handlers read. */
   events?: { onOpen?: () => void; onClose?: () => void };
-  /** What Elysia's handlers call, where a socket has it. */
+  /** The member of a socket's data that Elysia's handlers call, if it exists. */
   open?: (socket: OwnSocket) => void;
   message?: (socket: OwnSocket, message: string) => void;
   close?: (socket: OwnSocket) => void;
@@ -32,14 +32,14 @@ const read = (): Handlers => (proxy as unknown as { websocket: Handlers }).webso
 
 const message = (socket: OwnSocket, text: string): void => socket.data.message?.(socket, text);
 
-/** Handlers that throw at the socket of another, as Hono's do. */
+/** Handlers that throw for a socket that is not theirs, as Hono's do. */
 const strict = {
   open: ({ data }: OwnSocket) => (data.events as NonNullable<Data["events"]>).onOpen?.(),
   message,
   close: ({ data }: OwnSocket) => (data.events as NonNullable<Data["events"]>).onClose?.(),
 };
 
-/** Handlers that call what the data of a socket has, as Elysia's do. */
+/** Handlers that call the members of a socket's data if they exist, as Elysia's do. */
 const lenient = {
   open: (socket: OwnSocket) => socket.data.open?.(socket),
   message,

@@ -1,4 +1,4 @@
-/** Servers of Bun and Deno with WebSockets, each wired as its users wire it. Run by Bun and Deno: nothing of Node's here. */
+/** Bun and Deno servers with WebSockets, each wired as users wire it. Bun and Deno run it, so it uses no API of Node. */
 import { createProxy, type CreateProxyOptions, proxyFetch } from "#fetchway";
 import { H3, serve as serveH3 } from "h3";
 import { serve } from "srvx";
@@ -23,7 +23,7 @@ const { websocket } = proxy as { websocket?: never };
 const listening = { port: 0, hostname: "127.0.0.1", silent: true } as const;
 const bun = { websocket: websocket as never };
 
-/** Starts a server of the runtime's own. */
+/** Starts the runtime's own server. */
 function start(fetch: unknown, handlers: object = { websocket }): number {
   if (typeof Bun !== "undefined") return Bun.serve({ ...listening, fetch, ...handlers }).port;
   return Deno.serve({ ...listening, onListen() {} }, fetch).addr.port;

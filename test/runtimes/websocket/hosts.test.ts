@@ -1,4 +1,4 @@
-/** What only the relays of Bun and Deno do with WebSockets, and the runtimes' own clients. */
+/** Behaviour of WebSockets that only the relays of Bun and Deno have, and the runtimes' own WebSocket clients. */
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -75,7 +75,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
 
   test("keeps all of many such messages for a client that does not read yet", async () => {
     const [client, server] = await open();
-    // More than the buffers of both connections in the system can hold, of which some have up to 32 MiB.
+    // Send more than the system's buffers of both connections hold, which may be up to 32 MiB.
     const count = 6;
     let received = 0;
     client.socket.on("message", (data: Buffer) => (received += data.byteLength));
@@ -97,13 +97,13 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     expect(await codesOf(client, server)).toEqual([1009, name === "bun" ? 1006 : 1001]);
   });
 
-  test("refuses a larger message of the upstream with 1009, and tells the client 1014", async () => {
+  test("refuses a larger message of the upstream with 1009, and closes the client's WebSocket with 1014", async () => {
     const [client, server] = await open();
     server.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     expect(await codesOf(client, server)).toEqual([1014, 1009]);
   });
 
-  test("answers an upstream that breaks the protocol with 1002, and tells the client 1014", async () => {
+  test("answers an upstream that breaks the protocol with 1002, and closes the client's WebSocket with 1014", async () => {
     const [client, server] = await open();
     // A text frame with a reserved bit.
     rawOf(server).write(Buffer.of(0xc1, 0));
@@ -112,7 +112,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
 
   // Bun stops reading from the client.
   test.runIf(name === "deno")(
-    "closes both ends with 1013 when too much waits for an upstream that does not read",
+    "closes both ends with 1013 when too many bytes wait for an upstream that does not read",
     async () => {
       const [client, server] = await open();
       rawOf(server).pause();

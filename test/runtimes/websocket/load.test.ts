@@ -1,5 +1,5 @@
 /**
- * Many WebSockets, floods against peers that do not read, and what is left when all is over. `npm test` runs few hosts
+ * Many WebSockets, floods against peers that do not read, and the resources that remain afterwards. `npm test` runs few hosts
  * with small numbers, `npm run test:load` all hosts with large ones, and prints figures.
  */
 import { spawn } from "node:child_process";
@@ -37,7 +37,7 @@ const DENO = [
   "leaks.runtimes.ts",
 ];
 
-/** How to start a host that reports the size of its heap: a program, its arguments with the file, and the file's. */
+/** The command that starts a host which reports the size of its heap: a program, its arguments, and the kind of host. */
 const REPORTING: Partial<Record<Name, [...program: string[], kind: string]>> = {
   node: [...NODE, "node"],
   srvx: [...NODE, "srvx"],
@@ -49,14 +49,14 @@ const REPORTING: Partial<Record<Name, [...program: string[], kind: string]>> = {
   "nodehttp-deno": [...DENO, "nodehttp"],
 };
 
-/** How many WebSockets are open at the same time. */
+/** The number of WebSockets that are open at the same time. */
 const OPEN = isLarge ? 1000 : 100;
-/** How many are opened and closed. */
+/** The number of WebSockets that are opened and closed. */
 const TURNS = isLarge ? 10_000 : 300;
-/** Bytes of a flood, of which the buffers of the kernel take some. */
+/** The number of bytes of a flood, of which the kernel's buffers take some. */
 const FLOOD = (isLarge ? 250 : 64) * mebibyte;
 const MESSAGE = 65_536;
-/** How many descriptors a runtime may open or close for itself. */
+/** The number of descriptors that a runtime may open or close for itself. */
 const OWN = 10;
 
 function report(host: Name, text: string): void {
@@ -68,7 +68,7 @@ function echo(socket: WebSocket): void {
 }
 
 const upstream = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
-/** What the upstream does with a WebSocket. */
+/** The function with which the upstream handles a WebSocket. */
 let use = echo;
 upstream.on("connection", (socket) => {
   socket.on("error", () => {});
@@ -109,13 +109,13 @@ async function openBoth(port: number): Promise<{ client: WebSocket; server: WebS
   return { client, server };
 }
 
-/** Runs a job often, some at a time. */
-async function times(often: number, atOnce: number, job: () => Promise<void>): Promise<void> {
-  let left = often;
+/** Runs a job `total` times, with this number of runs at the same time. */
+async function times(total: number, concurrency: number, job: () => Promise<void>): Promise<void> {
+  let left = total;
   const work = async (): Promise<void> => {
     while (left-- > 0) await job();
   };
-  await Promise.all(Array.from({ length: atOnce }, work));
+  await Promise.all(Array.from({ length: concurrency }, work));
 }
 
 function descriptorsOf(pid: number): number {
@@ -151,7 +151,7 @@ class Flood {
   }
 }
 
-/** Tells how much more memory than now a host has used at most, in MiB. */
+/** Measures the highest growth of a host's memory from now on, in MiB. */
 function watchMemory(host: Host<Name>): Disposable & { growth(): number } {
   const before = host.rss();
   let most = before;
@@ -194,7 +194,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
     report(name, `${OPEN} × 20 echoes, ${descriptorsOf(host.pid) - before} descriptors more`);
   }, 120_000);
 
-  // workerd tells nothing about its heap. Its resident memory grows by 7 KiB for each WebSocket, also without a proxy.
+  // workerd does not report its heap. Its resident memory grows by 7 KiB for each WebSocket, also without a proxy.
   test.runIf(isLarge && !(name in REPORTING))(
     `${TURNS} WebSockets that are opened and closed leave no descriptor`,
     async () => {
@@ -262,7 +262,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
       );
       if (name === "deno") {
         await until(() => code !== undefined, "the end of the WebSocket", 2 * patience);
-        // Deno closes a connection whose client goes on sending with a reset, which may overtake the close frame.
+        // If a client continues to send, Deno closes the connection with a reset, which may overtake the close frame.
         expect([1006, 1013]).toContain(code);
         return;
       }

@@ -52,7 +52,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
   });
 
   test.runIf(tool === "bun")(
-    "a server without handlers answers 501, and says the fix",
+    "a server without handlers answers 501, and the message has the fix",
     async () => {
       echoMessages(upstream);
       expect(await refusal("unhandled")).toBe(501);

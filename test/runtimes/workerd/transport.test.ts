@@ -150,7 +150,7 @@ test("a small upload of a client is sent without a reader of its stream", async 
   expect(upstream.calls[0]?.text).toBe("a body");
 });
 
-test("of a large upload of a client, the proxy reads the first chunk only", async () => {
+test("the proxy reads only the first chunk of a client's large upload", async () => {
   const body = "0123456789".repeat(100_000);
   const client = await send(request("POST", "/reads", [], body));
   expect((await client.read()).text).toBe("200 1");
@@ -181,7 +181,7 @@ test("a large upload out of a script's pipe aborts the exchange when it fails", 
   expect(answer.status).toBe(400);
 });
 
-/** Sends large uploads, of which a part comes, and returns the statuses of their responses. */
+/** Sends only a part of some large uploads, and returns the statuses of their responses. */
 async function statusesOfUploads(): Promise<number[]> {
   const answers = Array.from({ length: 100 }, async () => {
     const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));

@@ -14,7 +14,7 @@ const upstream = new Upstream();
 let miniflare: Miniflare;
 let inspector: WebSocket;
 let port = 0;
-/** The exceptions of which the inspector tells. */
+/** The uncaught exceptions that the inspector reports. */
 let uncaught: string[] = [];
 
 async function bundle(): Promise<object> {

@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, "../../..");
 const { env } = defineEnv({ nodeCompat: true });
 const upstream = new Upstream();
 
-/** A module with what replaces Node's globals: the bundler takes from it the globals that the code uses. */
+/** A module that exports the replacements of Node's globals, from which the bundler takes those that the code uses. */
 const globals = Object.entries(env.inject)
   .map(([name, from]) => {
     const [module, member = "default"] = [from].flat();
@@ -68,7 +68,7 @@ async function bundle(code: string, conditions: string[]): Promise<Bundle> {
   };
 }
 
-/** A Worker with an entry, and the modules beside it that a Worker can use. */
+/** Returns the source of a Worker that imports an entry and the other modules of Fetchway that a Worker can use. */
 const workerOf = (entry: string, target: string): string => `
   import { createProxy } from "${entry}";
   import { transformText } from "./src/bodies.ts";

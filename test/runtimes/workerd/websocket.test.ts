@@ -1,4 +1,4 @@
-/** WebSockets of Workers: to apps in the same isolate, to service bindings, and what hooks do to them. */
+/** WebSockets of Workers: to apps in the same isolate, to service bindings, and with hooks. */
 import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -143,7 +143,7 @@ describe("a WebSocket", () => {
     client.leave("FIN");
   });
 
-  test("through a `fetch` of the app's own gets 501", async () => {
+  test("through a `fetch` that the app provides gets 501", async () => {
     const client = await send(request("GET", "/fetch", handshake));
     expect((await client.read()).status).toBe(501);
     expect(upstream.calls).toEqual([]);

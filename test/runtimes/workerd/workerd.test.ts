@@ -152,7 +152,7 @@ test("clients keep their upstream, by a secret that is made for the first reques
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a request that waits for an upstream is sent when the request of another event is over", async () => {
+test("a request that waits for an upstream is sent when the request of another event has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -175,7 +175,7 @@ test("a request that waits for an upstream is sent when the request of another e
   expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
-test("a small upload is complete if workerd does not tell the length of its stream", async () => {
+test("a small upload is complete if workerd does not show the length of its stream", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `
@@ -205,7 +205,7 @@ test("a small upload is complete if workerd does not tell the length of its stre
   }
 });
 
-test("a large upload is not stopped if the number of bytes that are left stays the same", async () => {
+test("a large upload is not stopped if the number of remaining bytes stays the same", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `

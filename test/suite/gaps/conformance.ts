@@ -23,7 +23,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     [
       "requests of HTTP/1.0 are answered as HTTP/1.0",
       ["deno", "workerd"],
-      ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1"],
+      ["RFC 9110 §6.2: an HTTP/1.0 request is answered as HTTP/1.1"],
     ],
     [
       "a WebSocket handshake of HTTP/1.0 is forwarded as one of HTTP/1.1",
@@ -34,7 +34,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       "responses get no Date; Cloudflare's servers in front of workerd add it",
       ["workerd"],
       [
-        "RFC 9110 §6.6.1: a response without Date gets one, and one that has it keeps it",
+        "RFC 9110 §6.6.1: a response without Date gets one, and a response with Date keeps it",
         "RFC 9110 §6.6.1: a gateway error has a Date",
       ],
     ],

@@ -7,7 +7,7 @@ export type Loss = [reason: string, hosts: readonly ClientHost[], tests: readonl
 const FETCH = ["fetch-node", "fetch-bun", "fetch-deno"] as const;
 const UNDICI = ["undici", "undici-h3", "undici-hono"] as const;
 /** Node's `fetch` is undici's. */
-const ANY_UNDICI = [...UNDICI, "fetch-node"] as const;
+const ALL_UNDICI = [...UNDICI, "fetch-node"] as const;
 const [ON_NODE, ON_BUN, ON_DENO] = [["fetch-node"], ["fetch-bun"], ["fetch-deno"]] as const;
 const NODE_AND_BUN = ["fetch-node", "fetch-bun"] as const;
 const BUN_AND_DENO = ["fetch-bun", "fetch-deno"] as const;
@@ -16,12 +16,12 @@ const NODE_AND_DENO = ["fetch-node", "fetch-deno"] as const;
 export const losses: readonly Loss[] = [
   [
     "an early response may be lost if the upstream closes with the upload unread",
-    [...ANY_UNDICI, ...ON_DENO],
-    ["an early 413 arrives although the upstream resets the connection behind it"],
+    [...ALL_UNDICI, ...ON_DENO],
+    ["an early 413 arrives although the upstream resets the connection after it"],
   ],
   [
     "a request's head is sent only with the first chunk of its body",
-    ANY_UNDICI,
+    ALL_UNDICI,
     [
       "an upload's request head is forwarded before its body arrives",
       "a connection is kept after a body with Content-Length that arrived after its head",
@@ -29,7 +29,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "an unsolicited 100 of the upstream becomes 502",
-    ANY_UNDICI,
+    ALL_UNDICI,
     [
       "an unsolicited 100 before the final response is ignored",
       "a client that sends no Expect gets no 100 of the upstream",
@@ -37,7 +37,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "Expect is not forwarded: the client asks for the body before the upstream does",
-    ANY_UNDICI,
+    ALL_UNDICI,
     [
       "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
       "an upstream that refuses an expectation with 413 is never sent the body",
@@ -45,7 +45,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "`OPTIONS *` is answered with 501",
-    ANY_UNDICI,
+    ALL_UNDICI,
     [
       "OPTIONS * reaches the upstream as OPTIONS *",
       "OPTIONS * is not rewritten, and passes hooks",
@@ -66,7 +66,7 @@ export const losses: readonly Loss[] = [
   ],
   [
     "trailer fields of requests are dropped",
-    ANY_UNDICI,
+    ALL_UNDICI,
     [
       "trailer fields of a request reach the upstream, and are announced",
       "a request that is sent again keeps its trailer fields",
@@ -74,12 +74,12 @@ export const losses: readonly Loss[] = [
   ],
   [
     "TE is not forwarded: the upstream may leave trailer fields out",
-    ANY_UNDICI,
+    ALL_UNDICI,
     ["TE: trailers is forwarded, and names itself in Connection"],
   ],
   [
     "a response with message framing in its trailer section breaks off, or never ends",
-    [...ANY_UNDICI, "fetch-deno"],
+    [...ALL_UNDICI, "fetch-deno"],
     ["trailer fields that a response must not have are dropped"],
   ],
   [
@@ -184,7 +184,7 @@ export const losses: readonly Loss[] = [
     ["fetch-deno"],
     [
       "transformText changes an encoded body, and corrects the fields that describe it",
-      "transformText passes a body on that is too long or cannot be read, where the option says so",
+      "transformText passes on a body that is too long or unreadable, if the option says so",
     ],
   ],
   [
@@ -213,13 +213,13 @@ export const losses: readonly Loss[] = [
       "path and query pass byte for byte",
       "14 CVE-2026-33131: the path that the router sees is the path that is forwarded",
       "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path",
-      "CVE-2026-40912: a path that is a prefix only once it is decoded is not taken for it",
+      "CVE-2026-40912: a path that has a prefix only after decoding keeps that part",
     ],
   ],
   [
     "a response of HTTP/1.0 with both Transfer-Encoding and Content-Length is accepted",
     ON_BUN,
-    ["CVE-2026-42581: a response of HTTP/1.0 with Transfer-Encoding and Content-Length is refused"],
+    ["CVE-2026-42581: an HTTP/1.0 response with Transfer-Encoding and Content-Length is refused"],
   ],
   [
     "a chunked response that lacks only its last CRLF counts as complete",
@@ -339,6 +339,6 @@ export const losses: readonly Loss[] = [
   [
     "a 101 of HTTP/1.0 opens a WebSocket, too",
     UNDICI,
-    ["RFC 9110 §7.8: a 101 of HTTP/1.0 becomes 502"],
+    ["RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502"],
   ],
 ];

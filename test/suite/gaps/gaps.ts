@@ -72,7 +72,7 @@ const expectations = EXPECTATIONS.map(
 /** The titles of the tests of `OPTIONS *`. */
 const ASTERISK = [
   "OPTIONS * reaches the upstream as OPTIONS *",
-  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * becomes OPTIONS of the target's base path if there is one",
   "OPTIONS * is not rewritten, and passes hooks",
 ] as const;
 const NO_PATH =
@@ -90,13 +90,13 @@ const onDeno: Gap[] = (
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
     ["an Upgrade that is no WebSocket handshake is ignored", UPGRADE],
-    ["a POST that offers h2c is forwarded with its body, and its connection goes on", UPGRADE],
+    ["a POST that offers h2c is forwarded with its body, and its connection stays usable", UPGRADE],
     ["`via` states the HTTP version of the incoming request", VERSION],
     ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
     ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
     ["a connection is kept after a body with Content-Length that arrived after its head", LATER],
     [
-      "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe one is sent after the unsafe one's response",
       LATER,
     ],
     ["a request without Host is refused", "HTTP/1.1 requests without Host are accepted"],
@@ -119,7 +119,7 @@ const onDeno: Gap[] = (
       "a client that disconnects after an upload in several packets does not stop the upstream request",
     ],
     [
-      "a truncated body does not end with an orderly close for an HTTP/1.0 client",
+      "a truncated body does not end with a graceful close for an HTTP/1.0 client",
       "a truncated response looks complete to a client of HTTP/1.0",
     ],
     [
@@ -220,13 +220,16 @@ const onWorkerd: Gap[] = (
       "CVE-2026-88009: a target that is neither a path nor a URL is refused",
       "a request target without a leading slash is joined to Host",
     ],
-    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
+    [
+      "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted",
+      QUOTED,
+    ],
     [
       "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request",
       "a bare LF behind the last chunk of a request is accepted",
     ],
     [
-      "a response that ends before its request arrives completely, and so does the request",
+      "a response that ends before its request arrives completely, and the request never looks complete when it is not",
       "a chunked upload that is still arriving looks complete to an upstream that has responded",
     ],
     [
@@ -249,7 +252,7 @@ const onWorkerd: Gap[] = (
     ["fault: the upstream sends 100 000 fields", LOST],
     ["fault: the upstream sends fields without end", LOST],
     [
-      "a truncated body does not end with an orderly close for an HTTP/1.0 client",
+      "a truncated body does not end with a graceful close for an HTTP/1.0 client",
       "a truncated response looks complete to a client of HTTP/1.0",
     ],
     [
@@ -268,10 +271,13 @@ const onWorkerd: Gap[] = (
       "a client that disconnects by FIN from a server-sent event stream closes the upstream request",
       HALF_CLOSE,
     ],
-    ["100 clients that disconnect at once by FIN leave no upstream request open", HALF_CLOSE],
+    [
+      "100 clients that disconnect at the same time by FIN leave no upstream request open",
+      HALF_CLOSE,
+    ],
     ["onRequestEnd counts the bytes of both bodies", UNMEASURED],
-    ["onRequestEnd tells of a response that broke off", UNMEASURED],
-    ["onRequestEnd tells of a WebSocket when it is closed", UNMEASURED],
+    ["onRequestEnd reports a response that broke off", UNMEASURED],
+    ["onRequestEnd reports a WebSocket when it is closed", UNMEASURED],
     [
       "the tracing channel fetchway.request publishes the start and the end of each exchange",
       "there is no tracing channel `fetchway.request`: use `onRequestEnd`",
@@ -302,15 +308,15 @@ const onBun: Gap[] = (
     ["pipelined requests get their responses in order", BUN_PIPELINE],
     ["a truncated pipelined response closes the client's connection", BUN_PIPELINE],
     [
-      "an interim response for a pipelined request is not sent inside the response in front of it, or inside its own",
+      "an interim response for a pipelined request is not sent inside the previous response, or inside its own",
       BUN_PIPELINE,
     ],
     [
-      "RFC 9112 §9.3.2: a pipelined request behind an unsafe one is sent after that one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows an unsafe one is sent after the unsafe one's response",
       BUN_PIPELINE,
     ],
     [
-      "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe one is sent after the unsafe one's response",
       BUN_PIPELINE,
     ],
     [
@@ -395,12 +401,12 @@ const EARLY: Gap = {
 /** The runtime's `fetch` fails with the write that follows the reset. */
 const RESET: Gap = {
   host: "workerd",
-  test: "an early 413 arrives although the upstream resets the connection behind it",
+  test: "an early 413 arrives although the upstream resets the connection after it",
   reason: "an early response may be lost if the upstream closes with the upload unread",
   sometimes: true,
 };
 
-/** Bun closes the connection at once. The test passes if the first request has reached the upstream by then. */
+/** Bun closes the connection immediately. The test passes if the first request has reached the upstream by then. */
 const QUEUED: Gap = {
   host: "bun",
   test: "a queued pipelined request whose client disconnects is removed and never sent",
@@ -418,7 +424,7 @@ const BACK: Gap = {
 /** Deno drops the request if it sees the client's FIN, which follows the bytes, before it begins with the request. */
 const CHUNK_EXTENSION: Gap = {
   host: "deno",
-  test: "CVE-2026-2332: a line end in a quoted chunk extension ends the request",
+  test: "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted",
   reason: QUOTED,
   sometimes: true,
 };

@@ -14,7 +14,7 @@ const TRAILERS = [
 
 const ASTERISK = [
   "OPTIONS * reaches the upstream as OPTIONS *",
-  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * becomes OPTIONS of the target's base path if there is one",
   "OPTIONS * is not rewritten, and passes hooks",
 ] as const;
 
@@ -55,7 +55,7 @@ const onSlow: Gap[] = (
       "characters that URL parsers escape pass unchanged",
       "characters that URL parsers escape are escaped",
     ],
-    ["a truncated body does not end with an orderly close for an HTTP/1.0 client", UNSEEN],
+    ["a truncated body does not end with a graceful close for an HTTP/1.0 client", UNSEEN],
     [
       "the proxy answers TRACE at Max-Forwards 0, without credentials",
       "TRACE is answered with 501",
@@ -102,7 +102,7 @@ export const onNode: Gap[] = [
     host: "slow",
     test: "the part of a request body that an in-process app does not read does not disturb the next request",
     reason:
-      "a client that waits until its body has been read before it sends the next request waits in vain: Node's `Request` does not cancel the stream that it was made of",
+      "a client that sends the next request only after its body has been read never sends it: Node's `Request` does not cancel the stream from which it was made",
     node: { below: "22.18.0" },
   },
   {

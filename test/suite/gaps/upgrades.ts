@@ -1,4 +1,4 @@
-/** The hosts that do not carry WebSockets, or not as a connection of bytes. */
+/** The gaps of hosts that carry no WebSockets, or carry their messages instead of the connection's bytes. */
 import type { Gap } from "./gaps.ts";
 import type { HostName } from "../../hosts/_hosts.ts";
 import type { TestName } from "../_suite.ts";
@@ -9,8 +9,8 @@ const carried: readonly TestName[] = [
   "RFC 6455 §4.2.1: a handshake with a malformed key gets an HTTP error",
   "RFC 6455 §4.4: a handshake of a version that the upstream refuses is answered with its versions",
   "RFC 9110 §7.8: a handshake with Expect: 100-continue gets 100 before its 101",
-  "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and is no message",
-  "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before it has come",
+  "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message of it",
+  "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived",
   "RFC 6455 §5.1: a frame of a client that is not masked ends its WebSocket",
   "RFC 6455 §7.1.7: a malformed frame of a client is answered with a close frame and its code",
   "RFC 6455 §5.5.1, §7.1.1: a close frame of a client is answered, and then the server closes the connection",
@@ -20,23 +20,23 @@ const carried: readonly TestName[] = [
   "a WebSocket's subprotocol is the one that the upstream chooses",
   "a WebSocket has no subprotocol if the upstream chooses none",
   "fragments of a WebSocket's message arrive as one message, with pings answered between them",
-  "an upstream that breaks off its WebSocket ends the client's without a close code",
-  "a client that breaks off its WebSocket closes the upstream's connection",
+  "a WebSocket whose upstream breaks off the connection ends for the client without a close code",
+  "a WebSocket whose client breaks off the connection closes the upstream's connection",
   "a WebSocket handshake is forwarded by the rules of any request",
   "hooks see a WebSocket handshake and its 101",
-  "a refused WebSocket handshake is relayed as the response it is",
+  "the response to a refused WebSocket handshake is relayed like any other",
   "nothing that follows a refused upgrade reaches the upstream",
   "a frame that comes with the handshake's packet reaches the upstream",
   "a 101 that does not answer the handshake becomes 502",
-  "RFC 9110 §7.8: a 101 of HTTP/1.0 becomes 502",
+  "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
   "a 101 without the connection option becomes 502",
   "a 101 with a subprotocol or an extension that was not offered becomes 502",
   "a 101 to another protocol becomes 502",
-  "a WebSocket's upstream that refuses the connection becomes 502, and one that is silent 504",
+  "a WebSocket handshake becomes 502 if the upstream refuses the connection, and 504 if it is silent",
   "an upstream that does not read its WebSocket makes the client wait",
   "no deadline applies to an open WebSocket",
   "a client that disconnects before the handshake is answered closes the upstream request",
-  "onRequestEnd tells of a WebSocket when it is closed",
+  "onRequestEnd reports a WebSocket when it is closed",
   "CVE-2024-23326: a 200 with Upgrade opens no tunnel",
   "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of a client with a length of 64 bits ends its WebSocket",
   "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits takes no memory",
@@ -51,7 +51,7 @@ function refusing(hosts: readonly HostName[]): Gap[] {
 
 const BUN_PACKET = "a WebSocket handshake with bytes behind it in the same packet is refused";
 
-/** Of servers that do not hand out the connection: they show the proxy messages in place of bytes. */
+/** The gaps of servers that do not hand out the connection, but pass messages to the proxy instead of bytes. */
 export const onRelays: readonly Gap[] = [
   {
     host: "bun",
@@ -65,7 +65,7 @@ export const onRelays: readonly Gap[] = [
   },
   {
     host: "deno",
-    test: "an upstream that breaks off its WebSocket ends the client's without a close code",
+    test: "a WebSocket whose upstream breaks off the connection ends for the client without a close code",
     reason: "a WebSocket whose upstream breaks off is closed with 1011",
   },
   {
@@ -95,7 +95,7 @@ export const onRelays: readonly Gap[] = [
   },
   {
     host: "workerd",
-    test: "RFC 9110 §7.8: a 101 of HTTP/1.0 becomes 502",
+    test: "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
     reason: "a 101 of HTTP/1.0 opens a WebSocket, too",
   },
   {
@@ -112,7 +112,7 @@ export const onRelays: readonly Gap[] = [
   },
 ];
 
-/** Of clients whose connections cannot be switched. */
+/** The gaps of HTTP clients whose connections cannot switch to another protocol. */
 export const withoutTunnel: readonly Gap[] = [
   ...refusing(["fetch-node", "fetch-bun", "fetch-deno"]),
   // These servers do not show the HTTP version of a request.

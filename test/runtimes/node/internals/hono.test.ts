@@ -201,7 +201,7 @@ describe("a class of responses that", () => {
       });
     }
   }
-  /** Stores what it was made of under a symbol of this name. */
+  /** Returns a class that stores the parts of a response under a symbol of this name. */
   const storing = (name: string): typeof Response =>
     class extends Own {
       constructor(body?: BodyInit | null, init?: ResponseInit) {

@@ -1,4 +1,4 @@
-/** What happens where Node does not write interim responses as the code expects. */
+/** Interim responses on a Node that does not write them as the code expects. */
 import { ServerResponse } from "node:http";
 import { afterEach, expect, test, vi } from "vitest";
 import { createProxy } from "../../../../runtimes/node.ts";
@@ -48,7 +48,7 @@ async function ask(interim: string): Promise<unknown[]> {
   });
 }
 
-test("a Node without the method sends what writeEarlyHints and writeProcessing can", async () => {
+test("a Node without the method sends only what writeEarlyHints and writeProcessing can send", async () => {
   delete prototype.writeInformation;
   // Newer versions of Node implement the older methods by the newer one.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (
@@ -74,7 +74,7 @@ test("a method that takes no list is not used", async () => {
   const write = vi.fn();
   prototype.writeInformation = write;
   expect(await ask(BARE)).toEqual([]);
-  // The check calls it once, on a stand-in.
+  // Only the check has called the method, on a stand-in for a response.
   expect(write).toHaveBeenCalledTimes(1);
   expect(write.mock.contexts[0]).not.toBeInstanceOf(ServerResponse);
 });

@@ -1,4 +1,4 @@
-/** Node's own functions are told from those that other code has wrapped around them. */
+/** Node's own functions are distinguished from functions that other code has wrapped around them. */
 import { EventEmitter } from "node:events";
 import { OutgoingMessage } from "node:http";
 import { Socket } from "node:net";
@@ -67,7 +67,7 @@ describe.each(methods)("%s", (name, prototype) => {
     expect(isOwnMethod(wrap(method))).toBe(false);
   });
 
-  test("is not known where stacks are turned off, or have another form", () => {
+  test("counts as wrapped if stacks are turned off, or have another form", () => {
     Error.stackTraceLimit = 0;
     expect(isOwnMethod(method)).toBe(false);
     Object.assign(Error, before);

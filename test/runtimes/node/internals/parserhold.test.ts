@@ -1,4 +1,4 @@
-/** The parser of a connection with pipelined requests stops, and what waits is bounded. */
+/** The parser of a connection with pipelined requests stops, and the number of waiting bytes is bounded. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -147,7 +147,7 @@ describe("bodies, whatever the chunks in which they arrive", () => {
   });
 });
 
-test("what waits is bounded, also if other code resumes the socket, and all of it is served", async () => {
+test("the bytes that wait are bounded, even if other code resumes the socket, and all requests are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -219,7 +219,7 @@ describe("a connection that is not read", () => {
     for (let at = 1; at < 400; at++) expect((await client.read()).text).toBe(`/${at}`);
   });
 
-  test("stays open if little waits: it is still read", async () => {
+  test("stays open if few bytes wait, because it is still read", async () => {
     const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(20));
@@ -231,7 +231,7 @@ describe("a connection that is not read", () => {
   });
 });
 
-test("a connection whose reading Node has stopped in front of the second request is read on", async () => {
+test("a connection that Node has stopped reading in front of the second request is read again", async () => {
   const paths: (string | undefined)[] = [];
   const first = Promise.withResolvers<void>();
   const { port } = await start((req, res) => {
@@ -311,7 +311,7 @@ test("an upgrade behind pipelined requests is answered after them, with the byte
   }
 });
 
-test("the parser is given to the next connection as it was", async () => {
+test("the parser is restored before the next connection uses it", async () => {
   const { nodeHandler } = create();
   const parsers: object[] = [];
   const { port, sockets } = await start((req, res) => {
@@ -327,6 +327,6 @@ test("the parser is given to the next connection as it was", async () => {
     client.leave("FIN");
     await until(() => sockets.every(({ destroyed }) => destroyed), "the connection's end");
   }
-  // Node has used the same parser again, so that the check has seen one that was given back.
+  // Node has used the same parser for all connections, so the test has seen a restored one.
   expect(new Set(parsers).size).toBe(1);
 });

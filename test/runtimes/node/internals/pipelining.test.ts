@@ -20,7 +20,7 @@ describe("without the name of the current response", () => {
     });
     const methods = ["PUT", "GET", "DELETE", "GET"];
     upstream.script = async (call) => {
-      // Without the property the proxy does not know the order, so it sends all requests at once.
+      // Without the property the proxy does not know the order, so it sends all requests immediately.
       await until(() => upstream.calls.length === methods.length, "all at the upstream at once");
       call.reply(200, [], call.target);
     };

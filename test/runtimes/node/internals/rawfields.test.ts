@@ -9,7 +9,7 @@ import { request } from "../../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-test("fields of Headers that were copied from Node's request are sent as they are there", async () => {
+test("fields of Headers that were copied from Node's request are sent with the values in the copy", async () => {
   const port = await apps.serve("srvx", {
     fetch(web) {
       const { runtime } = web as unknown as { runtime: object };

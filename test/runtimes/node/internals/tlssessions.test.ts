@@ -1,4 +1,4 @@
-/** TLS connections to an upstream resume the session of the connection before. */
+/** TLS connections to an upstream resume the session of the previous connection. */
 import { Agent, createServer } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { expect, test } from "vitest";

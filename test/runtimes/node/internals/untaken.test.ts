@@ -41,7 +41,7 @@ test.each(["http", "https"])(
   },
 );
 
-test("a response that does not show its queue has what Node counts", () => {
+test("a response that does not show its queue has the number that Node itself counts", () => {
   expect(countUntaken({ writableLength: 7, socket: null } as ServerResponse)).toBe(7);
   const socket = { _handle: null };
   expect(countUntaken({ writableLength: 7, socket } as unknown as ServerResponse)).toBe(7);

@@ -1,4 +1,4 @@
-/** A server of Node's that does not ask which requests are upgrades, as before Node 22.21 and 24.9. */
+/** A Node server that does not ask which requests are upgrades, as before Node 22.21 and 24.9. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { createServer as createSecureServer } from "node:https";
@@ -17,7 +17,7 @@ const { upstream } = apps;
 
 const takesSocket: AttachOptions = { match: ({ url }) => url === "/socket" };
 
-/** Attaches a proxy while the server's choice has no name; the server itself goes on with its default. */
+/** Attaches a proxy while the server's `shouldUpgradeCallback` is hidden; the server itself keeps its default. */
 function attachWithoutChoice(proxy: NodeProxy, server: NetServer, options?: AttachOptions): void {
   const choosing = server as { shouldUpgradeCallback?: unknown };
   const { shouldUpgradeCallback } = choosing;
@@ -136,7 +136,7 @@ describe("with the server's choice", () => {
     };
   };
 
-  test("the default counts the other listeners only", () => {
+  test("the default counts only the other listeners", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;
@@ -151,7 +151,7 @@ describe("with the server's choice", () => {
     expect(server.shouldUpgradeCallback({})).toBe(true);
   });
 
-  test("a callback of the app's is asked", () => {
+  test("a callback of the app is called", () => {
     const server = choosing(({ url }) => url === "/app");
     chooseUpgrades(
       server,

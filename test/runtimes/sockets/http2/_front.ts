@@ -11,7 +11,7 @@ export const runtimes = ["node", "bun", "deno"] as const;
 export type Http2Runtime = (typeof runtimes)[number];
 
 export interface Front {
-  /** Connects a client of HTTP/1.1 to the proxy. */
+  /** Connects an HTTP/1.1 client to the proxy. */
   connect(): Promise<Client>;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** A gRPC service with calls of every kind, and a client that records what each of them gives. */
+/** A gRPC service with calls of every kind, and a client that records the result of each call. */
 import {
   Client,
   credentials,
@@ -62,7 +62,7 @@ function record(metadata: Metadata | undefined): Record<string, string[]> {
 export interface GrpcServer {
   readonly port: number;
   readonly url: string;
-  /** The metadata of each call, and what became of it. */
+  /** The metadata and the outcome of each call. */
   readonly seen: unknown[];
   cancelled(): number;
   stop(): void;
@@ -165,7 +165,7 @@ function summarize(messages: Bytes[]): string[] {
 }
 
 /**
- * Makes one call of each kind, and returns what each has given.
+ * Makes one call of each kind, and returns the result of each.
  * @param ca the certificate to trust, for a server with TLS
  */
 export async function callAll(
@@ -274,7 +274,7 @@ export async function callAll(
       ]),
       refuse: await upload("Refuse", [Buffer.from("a")]),
       chat: await chat(async (call, messages) => {
-        // Each message is sent when the answer to the one before has arrived.
+        // Each message is sent when the answer to the previous one has arrived.
         for (let i = 0; i < 5; i++) {
           call.write(Buffer.from(`${i}`));
           await until(() => messages.length === i + 1, "the answer to a message");

@@ -60,7 +60,7 @@ describe("toHttp2Fields", () => {
     expect(toHttp2Fields(request({ headers: [name, "x"] }), undefined)).toEqual(PSEUDO);
   });
 
-  test("adds what the request says beside its fields", () => {
+  test("adds the fields for the members `host`, `acceptsTrailers` and `trailer`, and the length", () => {
     rfc("9113-8.2.2-te", "9113-8.3.1-authority-sent");
     const more = request({ host: "h.test", acceptsTrailers: true, trailer: "x-sum" });
     const list = toHttp2Fields(more, 7);
@@ -130,7 +130,7 @@ describe("fromHttp2Fields", () => {
   });
 });
 
-test("toRegularFields leaves out what HTTP/2 does not have", () => {
+test("toRegularFields leaves out the fields that HTTP/2 does not have", () => {
   const list = ["Connection", "close", "Content-Length", "3", "Grpc-Status", "0"];
   expect(toRegularFields(list)).toEqual(["grpc-status", "0"]);
 });

@@ -78,7 +78,7 @@ const overTls: Record<string, Front> = {
 let direct: unknown;
 let seenDirectly: unknown[];
 
-/** Makes all calls through a front, or directly. @returns what they gave, and what the server saw */
+/** Makes all calls through a front, or directly. @returns their results, and the calls that the server recorded */
 async function run(
   server: GrpcServer,
   front?: Front,
@@ -99,7 +99,7 @@ beforeAll(async () => {
   [direct, seenDirectly] = await run(await startGrpc());
 });
 
-test("the direct calls are what they should be", () => {
+test("direct calls give the expected results", () => {
   expect(direct).toMatchObject({
     unary: { messages: ["re:hello"], status: { code: 0, details: "OK" } },
     empty: { messages: ["re:"] },
@@ -124,7 +124,7 @@ test.each(Object.entries(overHttp))(
 );
 
 test.each(Object.entries(overTls))(
-  "%s: so does every call to a server with TLS",
+  "%s: every call to a server with TLS gives what a direct call gives",
   async (_, front) => {
     const [outcomes, seen] = await run(await startGrpc(certificate), front);
     expect(withoutDetail(outcomes)).toEqual(withoutDetail(direct));
@@ -132,7 +132,7 @@ test.each(Object.entries(overTls))(
   },
 );
 
-/** The details of a deadline tell the address and the time that was waited. */
+/** Removes the details of a missed deadline, which contain the address and the time. */
 function withoutDetail(outcomes: unknown): unknown {
   const { deadline, ...others } = structuredClone(outcomes) as Record<string, { status: object }>;
   return { ...others, deadline: { ...deadline, status: { ...deadline?.status, details: "" } } };

@@ -1,4 +1,4 @@
-/** What a hostile HTTP/2 upstream can do is bounded, and does not stop the requests to other upstreams. */
+/** The effects of a hostile HTTP/2 upstream are bounded, and do not stop the requests to other upstreams. */
 import { createServer } from "node:http2";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { advisory } from "../../../conformance/advisory.ts";
@@ -46,7 +46,7 @@ afterAll(() => good.close());
 const interim = (id: number, ...fields: Buffer[]): Buffer =>
   frame(HEADERS, END_HEADERS, id, Buffer.concat([field(":status", "103"), ...fields]));
 
-/** A field that enters the dynamic table, as its first entry: one byte then stands for it (RFC 7541 §6.1, §6.2.1). */
+/** A field that becomes the first entry of the dynamic table: one byte then encodes it (RFC 7541 §6.1, §6.2.1). */
 const indexed = Buffer.concat([
   Buffer.from([0x40, 6]),
   Buffer.from("x-bomb"),
@@ -63,7 +63,7 @@ describe.each(runtimes)("%s", (runtime) => {
     front = await startFront(
       runtime,
       { http2: true },
-      // No deadline ends an attack before the bound that the test is about, however busy the machine is.
+      // These deadlines are so long that the tested limit ends an attack first, however busy the machine is.
       { timeout: patience, idleTimeout: patience },
       { [SOON]: { timeout: DEADLINE, idleTimeout: DEADLINE } },
     );
@@ -103,7 +103,7 @@ describe.each(runtimes)("%s", (runtime) => {
     }
   }
 
-  /** Asks the hostile upstream, and meanwhile a good one, in the same server. */
+  /** Sends a request to the hostile upstream and, at the same time, one to a good upstream through the same server. */
   async function askBoth(path?: string, body?: string): Promise<Outcome> {
     let isOver = false;
     const hostile = ask(url, path, body).finally(() => (isOver = true));
@@ -175,7 +175,7 @@ describe.each(runtimes)("%s", (runtime) => {
       connection.send(responseHead(id, false, indexed, bomb));
     });
     expectRefusal(await askBoth());
-    // A connection that survives is still good.
+    // If the connection is still open, it must be usable.
     upstream.script = (connection, id) => connection.send(wholeResponse(id));
     expect(await ask()).toEqual({ status: 200, text: "whole", isCut: false });
   });
@@ -198,7 +198,7 @@ describe.each(runtimes)("%s", (runtime) => {
   ])("CVE-2019-9512, CVE-2019-9515: a flood of %s frames", async (_, one) => {
     rfc("9113-10.5-limits");
     const { text } = await flooding(() => Buffer.concat(Array(1000).fill(one)));
-    // The flood was counted: no deadline had to end it.
+    // The limit has ended the flood, and not a deadline.
     expect(text).toBe("http_protocol_error");
   });
 
@@ -231,7 +231,7 @@ describe.each(runtimes)("%s", (runtime) => {
     await flooding((id) => Buffer.concat(Array(1000).fill(frame(DATA, 0, id))), responseHead);
   });
 
-  test("CVE-2023-44487: streams that are reset at once are opened twice for each request", async () => {
+  test("CVE-2023-44487: an upstream that resets streams immediately gets two streams for each request", async () => {
     rfc("9113-10.5-limits");
     await start((connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7))));
     const all = await within(Promise.all(Array.from({ length: 20 }, () => ask())), "all answers");
@@ -260,7 +260,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(2);
   });
 
-  test("a GOAWAY with ENHANCE_YOUR_CALM is no head that is too long", async () => {
+  test("a GOAWAY with ENHANCE_YOUR_CALM is not reported as a head that is too long", async () => {
     await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 11))));
     expect(await ask(url, "/", "body")).toMatchObject({
       status: 502,
@@ -268,7 +268,7 @@ describe.each(runtimes)("%s", (runtime) => {
     });
   });
 
-  test("a GOAWAY with an error during an upload is no fault of the client's", async () => {
+  test("a GOAWAY with an error during an upload is not blamed on the client", async () => {
     await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 2))));
     for (let i = 0; i < 20; i++) {
       const client = await front.connect();
@@ -293,7 +293,7 @@ describe.each(runtimes)("%s", (runtime) => {
       connection.send(frame(PUSH_PROMISE, END_HEADERS, id, promised), wholeResponse(id));
     });
     const { status, text } = await askBoth();
-    // Either the response still arrives, or the connection was closed for the promise.
+    // Either the response still arrives, or the connection was closed because of PUSH_PROMISE.
     expect([200, 502], text).toContain(status);
     // SETTINGS_ENABLE_PUSH (RFC 9113 §6.5.2).
     expect(upstream.connections.map((connection) => connection.setting(2))).toEqual([0]);
@@ -310,7 +310,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(0);
   });
 
-  test("an upstream that never opens the window of an upload", async () => {
+  test("an upstream that never opens the window of an upload becomes 504", async () => {
     // SETTINGS_INITIAL_WINDOW_SIZE 0 (RFC 9113 §6.9.2).
     await start(() => {}, frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0])));
     await warmUp();
@@ -322,7 +322,7 @@ describe.each(runtimes)("%s", (runtime) => {
     await until(isReset, "the stream to be reset");
   });
 
-  test("an upstream that stops reading an upload", async () => {
+  test("an upstream that stops reading an upload becomes 504", async () => {
     await start((connection) => void connection.socket.pause());
     await warmUp();
     expect(await askBoth(SOON, "x".repeat(5 * MIB))).toMatchObject({
@@ -364,7 +364,7 @@ describe.each(runtimes)("%s", (runtime) => {
     advisory("CVE-2026-48931", "GHSA-35p6-xmwp-9g52");
     await start((connection) => connection.send(bytes));
     await warmUp();
-    // Bun drops such frames.
+    // Bun drops these frames.
     expectRefusal(await askBoth(SOON));
   });
 

@@ -65,7 +65,7 @@ test("a request over HTTP/1.1 loads no file of the HTTP/2 client, requests over 
     const target = (port) => ({ url: "http://127.0.0.1:" + port, http2: port === ${ports[1]} });
     for (const port of ${JSON.stringify(ports)}) {
       const proxy = createProxy({ target: target(port) });
-      // By way of a server: what a response needs is loaded as well.
+      // Send the requests through a server, so that the modules for responses are loaded as well.
       const server = createServer(proxy.nodeHandler).listen(0, "127.0.0.1");
       await new Promise((resolve) => server.on("listening", resolve));
       const text = await (await fetch("http://127.0.0.1:" + server.address().port)).text();

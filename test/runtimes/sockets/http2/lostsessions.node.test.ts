@@ -15,7 +15,7 @@ const apps = useApps();
 const { upstream } = apps;
 const certificate = await makeCertificate();
 const STREAMS = 4;
-/** Larger than what the system buffers for a connection, and an HTTP/2 window that does not limit it. */
+/** An HTTP/2 window that is larger than the system's buffers of a connection, so that it does not limit a response. */
 const WINDOW = 2 ** 30;
 const MEGABYTE = Buffer.alloc(2 ** 20, "x");
 
@@ -88,7 +88,7 @@ test("a session whose client only reads slowly is left alone", async () => {
   server = createSecureServer(certificate, handlers["node:http2"]() as never);
   server.on("connection", (socket: Socket) => accepted.push(socket));
   const client = await askAndStall(await apps.listen(server));
-  // Several looks pass while the write waits.
+  // Wait for several checks while the write is pending.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   expect(upstream.openLinks).toBe(STREAMS);
   client.resetAndDestroy();

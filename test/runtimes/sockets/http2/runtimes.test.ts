@@ -74,7 +74,7 @@ describe.each(runtimes)("%s", (runtime) => {
     const ALPNCallback = (offer: object): string => (offers.push(offer), "h2");
     const server = createSecureServer({ ...certificate, ALPNCallback }, version as never);
     expect(await ask(`https://localhost:${await open(server)}`)).toBe("200 2.0");
-    // OpenSSL asks again if it has asked for another key share (RFC 8446 §4.1.4).
+    // OpenSSL calls the listener twice if it has asked for another key share (RFC 8446 §4.1.4).
     const offer = { servername: "localhost", protocols: ["h2", "http/1.1"] };
     expect(offers).toEqual(offers.map(() => offer));
     expect(offers).not.toEqual([]);
@@ -108,7 +108,7 @@ describe.each(runtimes)("%s", (runtime) => {
     const secure = createHttps(certificate, version);
     const port = await open(secure);
     const plain = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
-    // An attacker on the network path sends a response, and then passes on what the upstream sends.
+    // An attacker on the network path sends a response, and then passes the upstream's bytes on.
     const attacker = createTcp((socket) => {
       const behind = connectTcp(port, "127.0.0.1");
       closing.push(() => (socket.destroy(), behind.destroy()));
@@ -185,7 +185,7 @@ describe.each(runtimes)("%s", (runtime) => {
     const before = await settled(() => sent);
     for (let i = 0; i < 3; i++) expect(await ask(`${url}?fast`)).toBe("200 fast");
     expect(connections).toBe(1);
-    // What is on its way: the buffers of two sockets, the window of the stream, and the server's own buffers.
+    // The bytes are in the buffers of two sockets, in the window of the stream, and in the server's own buffers.
     expect(before).toBeLessThan(32 * MIB);
     slow.leave("RST");
   });
@@ -205,7 +205,7 @@ describe.each(runtimes)("%s", (runtime) => {
     client.socket.on("drain", write);
     write();
     await until(() => upstream.requests === 1, "the request");
-    // What is on its way: the buffers of the client's sockets, and of the proxy's stream.
+    // The bytes are in the buffers of the client's sockets, and of the proxy's stream.
     expect(await settled(() => sent)).toBeLessThan(32 * MIB);
     expect(upstream.connections.map((connection) => connection.has(DATA))).toEqual([false]);
     client.leave("RST");
@@ -247,7 +247,7 @@ describe.each(runtimes)("%s", (runtime) => {
     const client = await front.connect();
     client.send(askFor(url));
     const head = await client.readHead();
-    // The frames in front of the PING that it answers were read.
+    // When the PING is answered, the frames in front of it have been read.
     await until(() => upstream.connections[0]?.has(PING) === true, "the answer to the PING");
     expect(await ask(url)).toBe("200 whole");
     upstream.connections[0]?.send(frame(DATA, END_STREAM, 1, Buffer.from("late")));

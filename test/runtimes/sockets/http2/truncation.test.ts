@@ -104,7 +104,7 @@ describe.each(runtimes)("%s", (runtime) => {
     }
   });
 
-  test("a slow client gets a complete response to the end, and of a cut one no end", async () => {
+  test("a slow client gets all of a complete response, and no end of a truncated one", async () => {
     const chunk = Buffer.alloc(16_000, "x");
     for (const isComplete of [true, false]) {
       await start((connection, id) => {
@@ -116,7 +116,7 @@ describe.each(runtimes)("%s", (runtime) => {
       const client = await front.connect();
       client.socket.pause();
       client.send(askFor(url));
-      // The frames in front of the PING that it answers were read.
+      // When the PING is answered, the frames in front of it have been read.
       await until(() => upstream.connections[0]?.has(PING) === true, "the answer to the PING");
       const answer = await client.read().catch(() => undefined);
       if (isComplete) expect([answer?.length, answer?.cut]).toEqual([80_000, false]);
@@ -132,7 +132,7 @@ describe.each(runtimes)("%s", (runtime) => {
   const isReset = (): boolean =>
     upstream.connections.some(({ resets, isClosed }) => resets.length > 0 || isClosed);
 
-  test("an upload that its client breaks off", async () => {
+  test("an upload that its client breaks off never looks complete", async () => {
     await start(() => {});
     const client = await front.connect();
     client.send(askFor(url, "POST", ["Content-Length: 10"]), "half");
@@ -145,7 +145,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(ended()).toBe(false);
   });
 
-  test("an upload that is stopped because the response is complete", async () => {
+  test("an upload that is stopped because the response is complete never looks complete", async () => {
     await start((connection, id) => connection.send(wholeResponse(id)));
     const client = await front.connect();
     client.send(askFor(url, "POST", ["Transfer-Encoding: chunked"]), "4\r\nhalf\r\n");
@@ -154,7 +154,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(ended()).toBe(false);
   });
 
-  test("an upload that is stopped because the trailers of the response have arrived", async () => {
+  test("an upload that is stopped because the trailers of the response have arrived never looks complete", async () => {
     await start((connection, id) =>
       connection.send(
         responseHead(id),

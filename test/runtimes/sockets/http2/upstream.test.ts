@@ -64,12 +64,12 @@ const get = (path = "/"): Request => new Request(`http://proxy.test${path}`);
 const post = (body: string | ReadableStream = "body"): Request =>
   new Request("http://proxy.test/", { method: "POST", body, duplex: "half" } as RequestInit);
 
-/** A server that says in which version it was asked. */
+/** Answers with the HTTP version of the request. */
 function versions(req: { httpVersion: string }, res: { end(text: string): unknown }): void {
   res.end(req.httpVersion);
 }
 
-describe("which version", () => {
+describe("the version of HTTP", () => {
   test("an upstream that chooses HTTP/1.1 gets its requests on the same sockets", async () => {
     const server = createHttps(certificate, versions);
     let connections = 0;
@@ -104,7 +104,7 @@ describe("which version", () => {
     return [response.status, await response.text(), message];
   }
 
-  test("an upstream that does not speak it gets 502, and the operator the fix", async () => {
+  test("an upstream without HTTP/2 becomes 502, and the message for the operator has the fix", async () => {
     const address = await open(createHttps(certificate, versions));
     // A plain server answers the preface with an error of HTTP/1.1, or closes.
     expect(await fail({ target: { url: `http://${address}`, http2: true } })).toEqual([
@@ -114,7 +114,7 @@ describe("which version", () => {
     ]);
   });
 
-  test("an upstream that speaks nothing else gets 502 without `http2`, and the operator the fix", async () => {
+  test("an upstream that speaks only HTTP/2 becomes 502 without `http2`, and the message for the operator has the fix", async () => {
     const address = await open(createServer());
     expect(await fail({ target: `http://${address}` })).toEqual([
       502,
@@ -123,7 +123,7 @@ describe("which version", () => {
     ]);
   });
 
-  test("a certificate that is not trusted gets 502, and the operator the fix", async () => {
+  test("an untrusted certificate becomes 502, and the message for the operator has the fix", async () => {
     const address = await open(createSecureServer(certificate, versions as never));
     expect(await fail({ target: { url: `https://${address}`, http2: true } })).toEqual([
       502,
@@ -224,7 +224,7 @@ describe("messages", () => {
     ]);
   });
 
-  test("a request that claims no trailers sends no `te`", async () => {
+  test("a request whose client accepts no trailers has no `te`", async () => {
     const [url, seen] = await echo();
     await (
       await proxyTo(url).fetch(new Request("http://a.test/", { headers: { te: "gzip" } }))
@@ -390,7 +390,7 @@ describe("messages", () => {
 });
 
 describe("connections", () => {
-  /** Keeps the streams that it is sent until they are released. */
+  /** Starts an upstream that holds its streams until they are released. */
   async function holding(limit?: number): Promise<[RawUpstream, string, () => void]> {
     const [upstream, url] = await raw();
     if (limit !== undefined) upstream.settings = maxStreams(limit);
@@ -434,7 +434,7 @@ describe("connections", () => {
     expect(await finish(asked, release)).toEqual([200, 200, 200, 200, 200]);
   });
 
-  test("above `maxSockets`, requests wait in the order in which they came", async () => {
+  test("above `maxSockets`, requests wait in the order of their arrival", async () => {
     const [upstream, url, release] = await holding(2);
     const proxy = proxyTo(url, { maxSockets: 1 });
     const asked = ask(proxy, 5);
@@ -605,7 +605,7 @@ describe("connections", () => {
     await within(closed, "close()");
   });
 
-  test("close(timeout) fails what is left, and destroy() everything", async () => {
+  test("close(timeout) fails the remaining requests after its timeout, and destroy() fails all", async () => {
     const [upstream, url] = await holding();
     const proxy = proxyTo(url);
     const [asked] = ask(proxy, 1);
@@ -704,7 +704,7 @@ describe("requests that the upstream has not processed", () => {
     },
   );
 
-  test("`retry: false` sends it once", async () => {
+  test("with `retry: false`, each is sent once", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7)));
     const response = await proxyTo(url, {}, { retry: false }).fetch(get());
@@ -760,7 +760,7 @@ describe("requests that the upstream has not processed", () => {
 });
 
 describe("a response whose head and body arrive in one read", () => {
-  /** Asks an upstream of HTTP/2; returns the calls with which the proxy has written the response to the client. */
+  /** Sends a request to an HTTP/2 upstream; returns the calls with which the proxy has written the response to the client. */
   async function writesOf(script: RawUpstream["script"]): Promise<string[]> {
     const [upstream, url] = await raw();
     upstream.script = script;
@@ -790,13 +790,13 @@ describe("a response whose head and body arrive in one read", () => {
     return writes;
   }
 
-  test("is written at once", async () => {
+  test("is written in one call", async () => {
     expect(await writesOf((connection, id) => connection.send(wholeResponse(id, "small")))).toEqual(
       ["end small"],
     );
   });
 
-  test("is written as far as it has arrived if more of the body is to come", async () => {
+  test("is written as far as it has arrived if more of the body has yet to arrive", async () => {
     const writes = await writesOf((connection, id) => {
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
       setTimeout(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))), 50);

@@ -4,7 +4,7 @@ import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import { gzip, lasting } from "../../../helpers/lasting.ts";
 import { pause } from "../../../helpers/wait.ts";
 
-/** An init that only workerd supports: `encodeBody: "manual"` tells it that the bytes are already encoded. */
+/** An init that only workerd supports: `encodeBody: "manual"` means that the bytes are already encoded. */
 type Manual = ResponseInit & { encodeBody: "manual" };
 
 const ways: Record<string, (request: Request) => Response | Promise<Response>> = {
