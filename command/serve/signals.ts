@@ -55,12 +55,12 @@ export function obeySignals(
   if (isWindows) return;
 
   const terminals = [0, 1, 2].filter((fd) => isatty(fd));
+  const leave = (): void => {
+    silenceConsole();
+    begin();
+  };
   process.on("SIGHUP", () => {
     const isClosed = (): boolean => !terminals.some((fd) => isatty(fd));
-    const leave = (): void => {
-      silenceConsole();
-      begin();
-    };
     if (terminals.length === 0) order();
     else if (isClosed()) leave();
     else setTimeout(() => (isClosed() ? leave() : order()), CLOSE_TIME);
