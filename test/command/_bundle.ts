@@ -23,6 +23,6 @@ export async function bundleCommand(
     conditions: [condition],
     logLevel: "silent",
   });
-  // Such as: "import.meta" is empty in a CommonJS module.
+  // esbuild warns, for example, that `import.meta` is empty in a CommonJS module.
   if (warnings.length > 0) throw new Error(warnings.map(({ text }) => text).join("\n"));
 }

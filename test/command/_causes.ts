@@ -110,7 +110,7 @@ for (const [name, options] of Object.entries(cases)) {
   const ended = new Promise<RequestEnd>((resolve) => {
     const proxy = createProxy({ ...options, onRequestEnd: resolve });
     const request = new Request("http://proxy.test/a", { method: "PUT", body: "hello" });
-    // The response fails as well; the end of the request tells why.
+    // The response fails as well, but only `onRequestEnd` reports the cause.
     proxy
       .fetch(request)
       .then((response) => response.text())

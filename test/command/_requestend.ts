@@ -1,6 +1,6 @@
 import type { RequestEnd } from "#fetchway";
 
-/** Makes the end of a request that went well, with these differences. */
+/** Returns the `RequestEnd` of a successful request, with these members replaced. */
 export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {
   return {
     method: "GET",

@@ -1,5 +1,5 @@
 /**
- * Runs a command in a terminal of its own, on Bun, and prints its process id, what the terminal shows and the exit code.
+ * Runs a command in its own terminal, on Bun, and prints its process id, the output of the terminal and the exit code.
  * SIGUSR2 closes the terminal, SIGUSR1 sends SIGHUP to the command alone.
  * @param argv the command with its arguments
  */

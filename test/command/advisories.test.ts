@@ -84,7 +84,7 @@ async function open(settings: Buffer = frame(SETTINGS, 0, 0)): Promise<RawConnec
   return connection;
 }
 
-/** HEADERS of a request. */
+/** Returns the HEADERS frame of a request. */
 function requestHead(id: number, method: string, flags: number, ...more: Buffer[]): Buffer {
   const fields = [
     field(":method", method),
@@ -102,7 +102,7 @@ async function expectService(): Promise<void> {
   session.destroy();
 }
 
-test("CVE-2026-33555: a Content-Length on a request that ends with its head is reset, and nothing is sent", async () => {
+test("CVE-2026-33555: a request that ends with its header section but has a Content-Length is reset, and nothing is sent", async () => {
   paths = [];
   const connection = await open();
   connection.send(requestHead(1, "POST", END_STREAM, field("content-length", "10")));
@@ -114,7 +114,7 @@ test("CVE-2026-33555: a Content-Length on a request that ends with its head is r
   connection.socket.destroy();
 });
 
-test("CVE-2026-71324: CONNECT is refused, and its data is no request", async () => {
+test("CVE-2026-71324: CONNECT is refused, and its data is not read as a request", async () => {
   paths = [];
   const connection = await open();
   const target = Buffer.concat([field(":method", "CONNECT"), field(":authority", "evil.test:80")]);
@@ -128,7 +128,7 @@ test("CVE-2026-71324: CONNECT is refused, and its data is no request", async () 
   connection.socket.destroy();
 });
 
-test("CVE-2026-47774: fields that HPACK expands, and responses that the client does not let through, take bounded memory", async () => {
+test("CVE-2026-47774: fields that HPACK expands, and responses that a zero window holds back, take bounded memory", async () => {
   // A field of 4 KB enters the dynamic table; each byte of the block then stands for it (RFC 7541 §6.1, §6.2.1).
   const indexed = Buffer.concat([
     Buffer.from([0x40, 6]),
@@ -148,7 +148,7 @@ test("CVE-2026-47774: fields that HPACK expands, and responses that the client d
     }
   }
   await expectService();
-  // All of it, expanded, is more than 30 GB.
+  // Expanded, all fields together are more than 30 GB.
   expect(residentBytes(pid) - before).toBeLessThan(160 * MIB);
   for (const { socket } of connections) socket.destroy();
   await expectService();

@@ -12,7 +12,7 @@ import { compareVersions, hostNode, hostVersion } from "../hosts/_node.ts";
 
 const execute = promisify(execFile);
 
-/** In a folder of its own, so that the bundle finds no package and no package.json. */
+/** The folder of the bundles. It is outside of the project, so that a bundle finds no package and no package.json. */
 let folder = "";
 const inFolder = (name: string): string => join(folder, name);
 beforeAll(async () => {
@@ -38,7 +38,7 @@ async function expectForwards(program: readonly string[], line: string): Promise
 describe.each(["fetchway.cjs", "fetchway.mjs"])("%s", (name) => {
   const program = (): string[] => [hostNode, inFolder(name)];
 
-  test("has the version in it", async () => {
+  test("contains the version", async () => {
     const [node = "", ...args] = program();
     const { stdout } = await execute(node, [...args, "--version"], { cwd: folder });
     expect(stdout).toBe(`${VERSION}\n`);
@@ -55,7 +55,7 @@ describe.each(["fetchway.cjs", "fetchway.mjs"])("%s", (name) => {
   });
 });
 
-// Older versions need another program to make one.
+// Older versions of Node need another program to build one.
 describe.skipIf(compareVersions(hostVersion, "25.5.0") < 0)("a single executable", () => {
   const program = (): string[] => [inFolder("fetchway")];
   beforeAll(async () => {

@@ -24,7 +24,7 @@ const EXPECTED: Record<string, string | RegExp> = {
   "a silent TLS server":
     "connection_timeout: no connection to 127.0.0.1:SILENT in time " +
     "(is the target right? does a firewall drop packets? see --connect-timeout)",
-  // The words of the alert are those of the runtime's TLS library.
+  // The text of the alert comes from the runtime's TLS library.
   "client certificate":
     /^tls_alert_received: localhost:MTLS refused TLS: .*certificate.?required \(does it need a client certificate, or another server name\?\)$/i,
   "closed at once":
@@ -47,7 +47,7 @@ const EXPECTED: Record<string, string | RegExp> = {
     "http_response_incomplete: 127.0.0.1:CUT closed the connection in the middle of the response (see its log)",
 };
 
-/** Deno's TLS does not take a certificate that signed itself for an authority, even if it is given as one. */
+/** Deno's TLS does not accept a self-signed certificate as an authority, even if `ca` contains it. */
 const DENO = {
   expired: `tls_certificate_error: 127.0.0.1:OLD has a certificate of an authority that is not known here (${TRUST})`,
 };
@@ -84,7 +84,7 @@ describe("a failure", () => {
     );
   });
 
-  test("names the upstream where the message of the error does not", () => {
+  test("names the upstream if the message of the error does not", () => {
     const message = "the upstream has refused the stream";
     const error = new ProxyError("connection_terminated", { message });
     expect(explained(error, "https://a:4000")).toMatch(
@@ -92,7 +92,7 @@ describe("a failure", () => {
     );
   });
 
-  test("of a hook cannot be taken for one of the network", () => {
+  test("of a hook cannot be mistaken for a network failure", () => {
     const thrown = Object.assign(new Error("open x"), { code: "ENOENT", stack: "" });
     expect(explained(thrown, "http://a")).toBe("proxy_internal_error: Error: open x");
     expect(explained("text")).toBe(
@@ -110,7 +110,7 @@ describe("a failure", () => {
     },
   );
 
-  test("of a client that was too slow has a name of its own", () => {
+  test("of a client that was too slow has its own name", () => {
     const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
     const error = new ProxyError("http_request_error", { status: 408, message });
     expect(explained(error, "http://a")).toBe(
@@ -121,7 +121,7 @@ describe("a failure", () => {
   test.each([
     ["no connection became free within 10000 ms: all 256 that maxSockets allows are in use", "a: "],
     ["9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows", ""],
-  ])("of a request that has only waited names the bound: %s", (message, at) => {
+  ])("of a request that waited and was never sent names the limit: %s", (message, at) => {
     const bound = at === "" ? "maxRequests" : "--max-sockets";
     const error = new ProxyError("connection_limit_reached", { message });
     const text = explained(error, "http://a");

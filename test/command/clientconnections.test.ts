@@ -27,7 +27,7 @@ describe("the limit for each address counts", () => {
   });
 });
 
-test("a stop passes over an HTTP/2 session that is destroyed while its socket is open", async () => {
+test("a stop ignores an HTTP/2 session that is destroyed while its socket is open", async () => {
   const server = createSecureServer(await makeCertificate());
   const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
   const connections = new ClientConnections(server, unlimited, () => {});

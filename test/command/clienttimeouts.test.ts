@@ -38,7 +38,7 @@ test("a client that takes longer than the timeout for one chunk, but reads, is s
   server.close();
 });
 
-test("a client that reads an HTTP/2 stream slowly is served, though the buffer is always as full", async () => {
+test("a client that reads an HTTP/2 stream slowly is served, although the send buffer stays equally full", async () => {
   const chunk = Buffer.alloc(16_384);
   let left = 200;
   const server = createHttp2Server((_, res) => {
@@ -70,7 +70,7 @@ test("a client that reads an HTTP/2 stream slowly is served, though the buffer i
   server.close();
 });
 
-test("the connections are looked at eight times in the shortest timeout, and every 5 s at least", () => {
+test("the connections are checked eight times within the shortest timeout, and at least every 5 s", () => {
   const sendTimeout = 60_000;
   expect(intervalOf(serverDefaults)).toBe(5_000);
   expect(intervalOf({ ...timeouts, sendTimeout })).toBe(5_000);

@@ -21,7 +21,7 @@ async function ask(
 }
 
 describe("with a target", () => {
-  test("forwards to it and prints two lines", async () => {
+  test("forwards to the target and prints two lines", async () => {
     upstream.handler = async (req, res) => {
       res.writeHead(201, "Made", { "x-method": req.method, "x-url": req.url });
       res.end(`got ${await text(req)}`);
@@ -111,7 +111,7 @@ describe("describes itself", () => {
     expect(proxy.stdout).toBe(`${version}\n`);
   });
 
-  test("--help fits on a screen, and what it says of each flag is true", () => {
+  test("--help fits on a screen, and describes each flag correctly", () => {
     const lines = renderHelp(false).split("\n");
     expect(lines.length).toBeLessThanOrEqual(23);
     for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);

@@ -1,4 +1,4 @@
-/** What is wrong with a config file is told with the line, in the words of the file. */
+/** Errors in a config file are reported with their line, and name options as the file does. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -70,7 +70,7 @@ describe("a wrong file", () => {
     ["a.json", "[1]", 'a.json: export an object such as { target: "http://…" }'],
     ["b.mjs", "\n\nexport default { target: nothing };\n", "b.mjs:3: nothing is not defined"],
     ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
-    // The short forms of the command line.
+    // A config file has no short forms of targets, such as a port alone.
     ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://localhost:4000"'],
     [
       "t.json",
@@ -122,7 +122,7 @@ describe("a wrong file", () => {
     );
   });
 
-  test("with wrong options is told all of them, with the line where the name is found once", async () => {
+  test("with several wrong options gets a message for each, with its line if the name occurs only once", async () => {
     const source = `const target = "${target}";
 export default {
   port: 8080,
@@ -159,7 +159,7 @@ export default {
     ]);
   });
 
-  test("with an option in several routes is told the line of the right one", async () => {
+  test("with the same option in several routes gets the line of the wrong one", async () => {
     const source = `{
   "routes": [
     { "match": "/a", "target": "${target}", "timeout": 5 },
@@ -172,7 +172,7 @@ export default {
     expect(await problemsOf("d.json", source)).toEqual([
       'd.json:6: route "/b": timeout: use whole milliseconds, 0 for no limit',
     ]);
-    // What is wrong only beside other options is told when each option alone is right.
+    // Conflicts between options are reported only when each option by itself is valid.
     expect(await problemsOf("d.json", source.replace("-5", "5"))).toEqual([
       'd.json:7: route "/c": `redirectTargets` does nothing without `followRedirects`; set that too',
     ]);
@@ -188,7 +188,7 @@ export default {
   });
 });
 
-test("the place at which a text is not JSON is found", () => {
+test("the position of a JSON syntax error is found", () => {
   const places = [
     ["", 0],
     ["{", 1],
@@ -205,7 +205,7 @@ test("the place at which a text is not JSON is found", () => {
   for (const [text, index] of places) expect([text, findJsonFault(text)]).toEqual([text, index]);
 });
 
-test("a text has a fault exactly if JSON.parse refuses it", () => {
+test("a text has a syntax error exactly if JSON.parse refuses it", () => {
   const mutated = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom("", ",", '"', "}", "]", "x", "1", "\\", "\n"))
     .map(([text, at, put]) => {
@@ -241,7 +241,7 @@ test.each([
   }
 });
 
-test("no file is read that is not named, but a file of the usual name is suggested", async () => {
+test("only a file that a flag names is read, but a file with the usual name is suggested", async () => {
   const found = write("fetchway.config.mjs", `export default { target: "${target}" };`);
   const { checkLine } = await import("../../command/config/checkline.ts");
   const { parse } = await import("../../command/flags/parse.ts");

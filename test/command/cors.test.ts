@@ -8,7 +8,7 @@ function answerWith(headers: Record<string, string> = {}): (request: Request) =>
   return () => new Response("body", { status: 201, headers: { "x-own": "1", ...headers } });
 }
 
-/** Returns the fields of CORS, and `Vary`. */
+/** Returns the CORS fields of a response, and `Vary`. */
 function corsOf({ headers }: Response): Record<string, string> {
   return Object.fromEntries(
     [...headers].filter(([name]) => name.startsWith("access-control-") || name === "vary"),
@@ -23,7 +23,7 @@ function preflight(origin: string, more: Record<string, string> = {}): Request {
   return ask({ origin, "access-control-request-method": "PUT", ...more }, "OPTIONS");
 }
 
-test("without options, requests are not touched", () => {
+test("without options, requests are not changed", () => {
   const answer = answerWith();
   expect(addCors(answer, { cors: false })).toBe(answer);
 });
@@ -40,7 +40,7 @@ describe("for all origins", () => {
     });
   });
 
-  test("a preflight is answered, and allows what it asks for", async () => {
+  test("a preflight is answered, and allows the method and fields that it asks for", async () => {
     const names = { "access-control-request-headers": "x-a, authorization,bad name" };
     const response = await handle(preflight("null", names));
     expect([response.status, response.body]).toEqual([204, null]);
@@ -59,7 +59,7 @@ describe("for all origins", () => {
     expect(response.headers.has("access-control-allow-private-network")).toBe(false);
   });
 
-  test("an OPTIONS request that is no preflight is forwarded", async () => {
+  test("an OPTIONS request that is not a preflight is forwarded", async () => {
     expect((await handle(ask({ origin: shop }, "OPTIONS"))).status).toBe(201);
   });
 });
@@ -77,11 +77,11 @@ describe("for some origins", () => {
     });
   });
 
-  test.each([shop, `${app}.evil.example`, "null"])("not from %s", async (origin) => {
+  test.each([shop, `${app}.evil.example`, "null"])("%s may not read a response", async (origin) => {
     expect(corsOf(await handle(ask({ origin })))).toEqual({ vary: "Origin" });
   });
 
-  test("a preflight of another origin is the upstream's", async () => {
+  test("a preflight of another origin is forwarded", async () => {
     expect((await handle(preflight(app))).headers.get("access-control-allow-credentials")).toBe(
       "true",
     );
@@ -89,7 +89,7 @@ describe("for some origins", () => {
   });
 });
 
-test("the fields of an upstream that sets them itself stay as they are", async () => {
+test("CORS fields that the upstream sets itself are not changed", async () => {
   const own = { "access-control-allow-origin": shop, vary: "Accept" };
   for (const corsOrigin of [undefined, [app]]) {
     const handle = addCors(answerWith(own), { cors: true, corsOrigin });

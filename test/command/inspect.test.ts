@@ -98,7 +98,7 @@ test("a request is shown line by line, each with its reason", async () => {
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
-test("a trace that is started is shown with its option", async () => {
+test("a trace that the proxy starts is shown with the option that starts it", async () => {
   const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
   expect(text).toMatch(
     /^ *traceparent: 00-[\da-f]{32}-[\da-f]{16}-01\s+startTrace: starts a trace$/m,
@@ -151,7 +151,7 @@ test("the server resolves dot segments of a path before the route is chosen", as
   );
 });
 
-test("hooks run, and their changes are told", async () => {
+test("hooks run, and their changes are shown", async () => {
   const config: Config = {
     target,
     onRequest: (draft) => {
@@ -202,7 +202,7 @@ test("a field of the request is checked", () => {
   expect(readInspected("/", ["host: a", "X: b:c "]).headers).toEqual(["host", "a", "X", "b:c"]);
 });
 
-// ── the reasons agree with what the core does ──
+// ── the reasons agree with the core ──
 
 test("each name that the core drops has a reason", () => {
   const own = REQUEST_DROPPED.filter((name) => !HOP_BY_HOP.includes(name));
@@ -271,7 +271,7 @@ function valuesOf(list: HeaderList, name: string): string[] {
   return list.filter((_, i) => i % 2 === 1 && list[i - 1]?.toLowerCase() === name.toLowerCase());
 }
 
-test("what is said of each field is what the core does, and the option that is named decides it", () => {
+test("the reason of each field matches what the core does, and the option that it names decides the field", () => {
   let options = 0;
   fc.assert(
     fc.property(fieldsOf, optionsOf, (received, given) => {
@@ -288,14 +288,14 @@ test("what is said of each field is what the core does, and the option that is n
         (changed) => send(received, { ...given, ...changed }),
         { options: given, isTrusted: plan.trusts?.("127.0.0.1") ?? false, hooks: [] },
       );
-      // Each field that is sent has one row, in the same order; each of the client's that is not has one, too.
+      // Each field that is sent has one row, in the same order. So has each field of the client that is dropped.
       expect(explained.fields.flatMap(({ name, value }) => [name, value])).toEqual(sent);
       const gone = new Set(NAMES.filter((name) => valuesOf(sent, name).length === 0));
       const names = explained.dropped.map(({ name }) => name);
       for (const name of gone) {
         if (received.some((each, i) => i % 2 === 0 && each === name)) expect(names).toContain(name);
       }
-      // What is dropped is not among what is sent.
+      // A dropped field is not sent with the client's value.
       for (const { name } of explained.dropped) {
         const row = explained.fields.find((each) => each.name.toLowerCase() === name.toLowerCase());
         expect([name, row?.reason]).not.toEqual([name, "the client's"]);

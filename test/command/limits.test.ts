@@ -1,4 +1,4 @@
-/** Hostile clients of the command's server, and slow ones that are none. */
+/** The command's server against hostile clients, and against clients that are only slow. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
@@ -20,18 +20,18 @@ import { choosesUpgrades } from "../hosts/_node.ts";
 
 const CHUNK = Buffer.alloc(65_536, "x");
 
-/** Sends until the client has to read. */
+/** Writes until the buffers are full, so that the client has to read. */
 function flood(res: ServerResponse): void {
   while (res.write(CHUNK));
 }
 
-/** Milliseconds: longer than the time limits that this is compared with. */
+/** A wait in milliseconds, longer than the time limits that must not apply during it. */
 const LONGER_THAN_LIMITS = 3_000;
 
-/** The number of chunks in a body that does not fit into the buffers of the system. */
+/** The number of chunks in a body that does not fit into the kernel's buffers. */
 const LARGE = 300;
 
-/** The requests that the upstream has got, by path, and how each ended. */
+/** How each request ended at the upstream, by path. */
 const ends = new Map<string, string>();
 
 const server = createServer((req, res) => void answer(req, res));
@@ -80,8 +80,8 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
 }
 
 /**
- * The limits are long beside what a client on a loaded machine needs for its part: a TLS handshake counts as well. Most
- * tests of this file wait at the same time.
+ * The limits leave a client on a loaded machine enough time to send its part, TLS handshake included. Most tests of this
+ * file wait at the same time, so long limits cost little.
  */
 const LIMITS =
   "--headers-timeout 2500 --body-timeout 2500 --send-timeout 4000 --keep-alive-timeout 2500 " +
@@ -181,7 +181,7 @@ describe.concurrent.each([
     await within(client.closed, "the end");
   });
 
-  test("if its WebSocket does not read, and so is the upstream's", async () => {
+  test("if its WebSocket does not read, and the upstream's WebSocket is closed", async () => {
     const socket = new WebSocket(`ws://a/flood?${name}`, {
       createConnection: () => open() as never,
     });
@@ -233,7 +233,7 @@ describe.concurrent.each([
     await client.until(/got 10$/);
   });
 
-  test("if the upstream is slow to answer, or silent in between", async () => {
+  test("if the upstream answers late, or pauses between two events", async () => {
     const clients = ["/late", "/events"].map((path) => {
       const client = new Raw(open());
       client.socket.write(head(`GET ${path}`, "Connection: close"));
@@ -261,7 +261,7 @@ describe.concurrent.each([
     await client.until(/got 3$/);
   });
 
-  test("if its body waits for the answer that has begun", async () => {
+  test("if it pauses its body after the response has begun", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /early", "Content-Length: 4", "Connection: close"));
     client.socket.write("ab");
@@ -293,7 +293,7 @@ describe.concurrent("a client over HTTP/2", () => {
     return session;
   }
 
-  test("loses the stream whose body stops, and no other", async () => {
+  test("loses only the stream whose body stops", async () => {
     const session = open();
     const slow = session.request({ ":method": "POST", ":path": "/h2-slow" });
     const closed = closeOf(slow);
@@ -305,7 +305,7 @@ describe.concurrent("a client over HTTP/2", () => {
     session.destroy();
   });
 
-  test("loses the stream that it does not read, and no other", async () => {
+  test("loses only the stream that it does not read", async () => {
     const session = open();
     const stalled = session.request({ ":path": "/endless?h2" });
     stalled.on("error", () => {});
@@ -329,7 +329,7 @@ describe.concurrent("a client over HTTP/2", () => {
     session.destroy();
   });
 
-  test("is served while it sends short requests, with no pause as long as the limit", async () => {
+  test("is served while it sends short requests with pauses shorter than the limit", async () => {
     const session = open();
     const closed = closeOf(session);
     for (let n = 0; n < 12; n++) {
@@ -340,13 +340,13 @@ describe.concurrent("a client over HTTP/2", () => {
     await within(closed, "the end");
   });
 
-  test("is closed if it has no request", async () => {
+  test("is closed if it sends no request", async () => {
     const session = open();
     expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
     await within(once(session, "close"), "the end");
   });
 
-  test("gets 431 for a header section that is too large, and no answer to one of too many fields", async () => {
+  test("gets 431 for a header section that is too large, and no answer to one with too many fields", async () => {
     const session = open();
     // The first request is sent before the client knows the limits.
     const large = session.request({ ":path": "/h2-large", x: "a".repeat(5000) });
@@ -388,7 +388,7 @@ describe("at the limits for connections", () => {
     const idle: Raw[] = [];
     for (const from of ["127.0.0.2", "127.0.0.3"]) {
       for (let n = 0; n < 4; n++) {
-        // Several sockets listen, so that connections may be accepted in another order than they were made.
+        // Several sockets listen, so wait for each response: connections may be accepted in another order than they were opened.
         const client = open(from);
         idle.push(client);
         client.socket.write(head("GET /"));
@@ -402,7 +402,7 @@ describe("at the limits for connections", () => {
     await expect.poll(metrics).toMatch(/^fetchway_client_connections 0$/m);
   });
 
-  test("busy ones do not, neither those of one address nor all, and stderr says so", async () => {
+  test("busy connections are not closed for new ones, for one address or in total, and stderr says so", async () => {
     const busy: Raw[] = [];
     const begin = async (from: string): Promise<void> => {
       const client = open(from);
@@ -414,7 +414,7 @@ describe("at the limits for connections", () => {
     for (let n = 0; n < 4; n++) await begin("127.0.0.5");
     expect(await ask("127.0.0.5")).toBe("");
     expect(await ask("127.0.0.6")).toBe("HTTP/1.1 200");
-    // A trusted proxy has no limit of its own.
+    // The limit for one address does not apply to a trusted proxy.
     for (let n = 0; n < 4; n++) await begin("127.0.0.99");
     expect(await ask("127.0.0.6")).toBe("HTTP/1.1 503");
     await until(() => /--max-per-address/.test(proxy.stderr), "the message");
@@ -433,7 +433,7 @@ describe("at the limits for connections", () => {
 });
 
 describe("beyond the limit for all connections", () => {
-  /** The command with as many busy connections as it may have. */
+  /** Starts the command, and opens as many busy connections as it allows. */
   async function fill(line: string, program?: string[]): Promise<[Command, number]> {
     const proxy = new Command(`${target} --port 0 ${line}`, [], program);
     const origin = new URL(await proxy.origin());
@@ -486,7 +486,7 @@ describe("beyond the limit for all connections", () => {
     await proxy.kill();
   });
 
-  test("few connections may wait to be told", async () => {
+  test("only few connections may wait for their 503", async () => {
     const [proxy, where] = await fill("--max-connections 2");
     const silent = Array.from({ length: 40 }, () => new Raw(connect(where, "127.0.0.1")));
     await until(() => silent.some(({ socket }) => socket.destroyed), "the end of the first");
@@ -495,7 +495,7 @@ describe("beyond the limit for all connections", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "the line on stderr names the limit of open files, if it is the bound",
+    "the line on stderr names the limit of open files if that is the limit",
     async () => {
       const few = ["sh", "-c", 'ulimit -n 114; exec "$@"', "sh", process.execPath];
       const [proxy, where] = await fill("", few);
@@ -512,7 +512,7 @@ describe("beyond the limit for all connections", () => {
   );
 });
 
-// The whole flood is `npm run test:idle`. The memory and the descriptors of a process are read from /proc.
+// `npm run test:idle` sends the whole flood. Memory and descriptors of a process are read from /proc.
 test.runIf(process.platform === "linux")(
   "800 clients that begin a header section do not keep others out",
   async () => {

@@ -1,4 +1,4 @@
-/** What the command's servers print and answer on each runtime, where clients and upstreams break the rules. */
+/** What the command prints and answers on each runtime if a client or an upstream violates the protocol. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { until, within } from "../helpers/wait.ts";
 let proxy: Command | undefined;
 afterEach(() => proxy?.kill());
 
-/** Sends a request as it is written here, and resolves to the status of its response. */
+/** Sends raw bytes, and resolves to the status of the response. */
 async function sendRaw(origin: string, head: string): Promise<number> {
   const socket = createConnection({ port: Number(new URL(origin).port), host: "127.0.0.1" });
   socket.on("error", () => {});
@@ -20,10 +20,10 @@ async function sendRaw(origin: string, head: string): Promise<number> {
   return Number(/^HTTP\/1\.[01] (\d+)/.exec(answer)?.[1]);
 }
 
-/** Lines of a stack trace, as all runtimes print them. */
+/** Matches a line of a stack trace as any of the runtimes prints it. */
 const STACK = /^\s+at /m;
 
-/** Requests whose URL, as the runtime builds it, no URL parser accepts. */
+/** Requests from which the runtime builds a URL that no URL parser accepts. */
 const unparseable = [
   "GET /a HTTP/1.0\n\n",
   "GET /a HTTP/1.1\nHost: [\nConnection: close\n\n",
@@ -49,7 +49,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).not.toMatch(STACK);
   });
 
-  test("a config that fails only for a request is told once with --log off, and not to the client", async () => {
+  test("a config that fails only for a request is reported once with --log off, and not to the client", async () => {
     const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
     try {
       const config = join(folder, "a.mjs");
@@ -72,7 +72,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     }
   });
 
-  test("with --log json, stdout has nothing but JSON", async () => {
+  test("with --log json, stdout contains only JSON", async () => {
     proxy = new Command("http://127.0.0.1:1 --log json --port 0 --admin 0", [], programs[runtime]);
     await until(() => /status page: /.test(proxy?.stderr ?? ""), "the addresses on stderr");
     const [, origin = ""] = /^fetchway listens on (\S+) /m.exec(proxy.stderr) ?? [];
@@ -97,7 +97,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
   });
 });
 
-test("a status page on all addresses is warned of, because it asks for no password", async () => {
+test("a status page on all addresses causes a warning, because it asks for no password", async () => {
   for (const [admin, warned] of [
     ["0.0.0.0:0", true],
     ["[::]:0", true],

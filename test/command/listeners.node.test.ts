@@ -1,4 +1,4 @@
-/** Several listening sockets on one port: what they are for, and that they hide no second command on the port. */
+/** Several listening sockets on one port accept connections faster, and do not hide that the port is already in use. */
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -32,7 +32,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Counts the turns of the event loop until a server has accepted all connections that have come meanwhile. */
+/** Blocks the event loop while clients connect, and counts the turns until the server has accepted all of them. */
 async function countTurns(server: Server, port: number, count: number): Promise<number> {
   let accepted = 0;
   server.on("connection", (socket) => {
@@ -44,7 +44,7 @@ async function countTurns(server: Server, port: number, count: number): Promise<
     for (let n = 0; n < ${count}; n++) {
       require("node:net").connect(${port}, "127.0.0.1", () => { if (++open === ${count}) process.exit(); });
     }`;
-  // It blocks the event loop, as long turns do.
+  // The synchronous call blocks the event loop, as a long turn does.
   execFileSync(process.execPath, ["--eval", client]);
   let turns = 0;
   while (accepted < count && turns < 10 * count) {
@@ -55,7 +55,7 @@ async function countTurns(server: Server, port: number, count: number): Promise<
   return turns;
 }
 
-/** Returns the number of sockets that listen on a port, from the table of the system. */
+/** Returns the number of sockets that listen on a port, from the kernel's table. */
 function countListening(port: number): number {
   const hex = port.toString(16).toUpperCase().padStart(4, "0");
   const pattern = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F]+:0000 0A `, "gm");
@@ -75,7 +75,7 @@ describe.runIf(canSharePort)("on Linux", () => {
     expect(turns).toBeLessThan(turnsOfOne / 3);
   });
 
-  test("a port that is shared cannot be claimed; a free one is claimed by one at a time", async () => {
+  test("a port that is in use cannot be claimed; a free one can be claimed by one process at a time", async () => {
     const server = createServer();
     const port = await start(server, { reusePort: true });
     await expect(claimPort(port, "127.0.0.1")).rejects.toMatchObject({ code: "EADDRINUSE" });

@@ -26,7 +26,7 @@ class SlowOutput extends EventEmitter {
   fd = -1;
   /** The error with which each write fails. */
   failure: Error | undefined;
-  // A terminal's own function reads NO_COLOR and TERM.
+  // The real method of a terminal reads NO_COLOR and TERM.
   readonly getColorDepth = (): number => WriteStream.prototype.getColorDepth();
   readonly isTTY: boolean;
   readonly writes: string[] = [];
@@ -112,7 +112,7 @@ describe("the pretty form", () => {
     expect(render(endOf(differences as never)).endsWith(expected)).toBe(true);
   });
 
-  test("has colours on a terminal only, and obeys NO_COLOR and FORCE_COLOR", () => {
+  test("has colours only on a terminal, and obeys NO_COLOR and FORCE_COLOR", () => {
     vi.stubEnv("TERM", "xterm-256color");
     for (const name of ["CI", "NO_COLOR", "FORCE_COLOR", "NODE_DISABLE_COLORS"])
       vi.stubEnv(name, undefined);
@@ -157,7 +157,7 @@ describe("Apache's forms", () => {
     );
   });
 
-  test("no bytes are a hyphen, and so is an unknown client", () => {
+  test("an empty body and an unknown client are a hyphen", () => {
     expect(renderCommon(endOf({ bytesOut: 0, clientAddress: undefined }))).toMatch(
       /^- - - \[.*\] "GET \/a\?b=c HTTP\/1\.1" 200 -$/,
     );
@@ -171,7 +171,7 @@ describe("Apache's forms", () => {
     );
   });
 
-  test("the version of HTTP is that of the server's request", () => {
+  test("the version of HTTP is that of the client's request", () => {
     const runtime = { node: { req: { httpVersion: "2.0" } } };
     const request = Object.assign(new Request("http://a"), { runtime });
     expect(renderCommon(endOf({ request }))).toContain('"GET /a?b=c HTTP/2.0"');
@@ -259,12 +259,12 @@ describe("no text of a client reaches a terminal unescaped", () => {
     log.onRequestEnd?.(endOf({ ...fields, request, error: new Error(evil) }));
     await log.close();
     const lines = (stdout.text + stderr.text).split("\n").slice(0, -1);
-    // In the form for people, a failure is on stderr only.
+    // The pretty form prints a failure only on stderr.
     expect(lines).toHaveLength(form === "pretty" ? 3 : 4);
     for (const line of lines) expect(line).not.toMatch(UNSAFE);
   });
 
-  test("printable text of any language stays as it is", () => {
+  test("printable text of any language is not changed", () => {
     expect(escapeControls("/größe/日本語/😀")).toBe("/größe/日本語/😀");
     expect(renderJson({ path: "/größe" })).toBe('{"path":"/größe"}');
   });
@@ -276,7 +276,7 @@ describe("failures", () => {
     return [new RequestLog(form, stdout as never, stderr as never), stdout, stderr];
   }
 
-  test("are on stderr with cause and fix, for people only there", async () => {
+  test("are on stderr with cause and fix; the pretty form prints no other line", async () => {
     const [log, stdout, stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     await log.close();
@@ -287,7 +287,7 @@ describe("failures", () => {
   });
 
   test.each(["common", "combined", "json"] as const)(
-    "%s has a line of the request as well",
+    "%s has a line of the request on stdout as well",
     async (form) => {
       const [log, stdout, stderr] = start(form);
       log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
@@ -312,7 +312,7 @@ describe("failures", () => {
     },
   );
 
-  test("after the head say what the client got", async () => {
+  test("after the header section say what the client got", async () => {
     const [log, , stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ error: new ProxyError("http_response_incomplete") }));
     await log.close();
@@ -321,7 +321,7 @@ describe("failures", () => {
     );
   });
 
-  test("a client that left is none", async () => {
+  test("do not include clients that disconnect", async () => {
     const [log, stdout, stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ status: 499, error: clientGone() }));
     log.onError(clientGone(), new Request("http://a"));
@@ -330,7 +330,7 @@ describe("failures", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("are on stderr with `off`, too, for which requests are not followed", async () => {
+  test("are on stderr also with `off`, which does not observe the end of requests", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"), "http://localhost:4000");
@@ -339,7 +339,7 @@ describe("failures", () => {
     expect(stdout.text).toBe("");
   });
 
-  test("of upstreams are one line for each change, and equal ones that follow at once are summed up", async () => {
+  test("of upstreams are one line for each change, and equal ones that follow immediately are summed up", async () => {
     const down = {
       name: "http://a\n",
       state: "down",
@@ -377,7 +377,7 @@ describe("failures", () => {
     }
   });
 
-  test("that are equal are summed up, ever more rarely, and shown again after a rest", () => {
+  test("that are equal are summed up at growing intervals, and shown again after a quiet period", () => {
     const said: string[] = [];
     const failures = new FailureLog(
       ({ path }) => said.push(path),
@@ -436,7 +436,7 @@ describe("failures", () => {
     expect(stderr.text).toMatch(/ … 1 time more in 1\.0 s: .+\n.+ … 1 time more in 500 ms: /);
   });
 
-  test("of an upstream that stays down are a line a minute", () => {
+  test("of an upstream that stays down are one line a minute", () => {
     let sums = 0;
     const failures = new FailureLog(
       () => sums++,
@@ -458,7 +458,7 @@ describe("failures", () => {
     failures.tick(1e12 + 120_000);
   });
 
-  test("of ever new kinds are counted together", () => {
+  test("of too many kinds are counted together", () => {
     const said: string[] = [];
     const failures = new FailureLog(
       ({ failure }) => said.push(failure.cause),
@@ -495,7 +495,7 @@ describe("the writer", () => {
     expect(output.writes).toEqual(["a\nb\n", "c\n"]);
   });
 
-  test("waits for a slow reader with one write, keeps a bounded rest, and says what it dropped", async () => {
+  test("has one pending write for a slow reader, buffers a bounded number of bytes, and says how many lines it dropped", async () => {
     const output = new SlowOutput();
     output.isSlow = true;
     const writer = new LineWriter(output, dropped);
@@ -514,7 +514,7 @@ describe("the writer", () => {
     expect(output.writes[1]?.length).toBeLessThan(1024 * 1024 + 200);
   });
 
-  test("writes what is left when the process exits, on a line of its own", async () => {
+  test("writes the remaining lines when the process exits, beginning on a new line", async () => {
     const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
     const path = join(folder, "log");
     const fd = openSync(path, "w");
@@ -535,7 +535,7 @@ describe("the writer", () => {
     }
   });
 
-  test("goes on without a reader", async () => {
+  test("does not fail without a reader", async () => {
     const output = new SlowOutput();
     const writer = new LineWriter(output, dropped);
     output.emit("error", Object.assign(new Error("broken pipe"), { code: "EPIPE" }));
@@ -545,12 +545,12 @@ describe("the writer", () => {
   });
 
   test.skipIf(!existsSync("/dev/full"))(
-    "counts what a full disk loses, says so once, and goes on when there is room",
+    "counts the lines that a full disk loses, says so once, and continues when there is space",
     async () => {
       const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
       const path = join(folder, "log");
       const file = openSync(path, "w");
-      // Each write to this device fails as on a full disk.
+      // Each write to this device fails with ENOSPC, as on a full disk.
       const full = openSync("/dev/full", "w");
       try {
         const said: string[] = [];

@@ -1,4 +1,4 @@
-/** The command on machines whose loopback interface has one address, or whose servers listen on one. */
+/** The command on machines with one loopback address, or with servers that listen on only one of two. */
 import { createServer } from "node:http";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
@@ -10,7 +10,7 @@ describe("a server on 127.0.0.1", () => {
   const missing = (code: string): Error => Object.assign(new Error(code), { code });
 
   test.each(["EADDRNOTAVAIL", "EAFNOSUPPORT"])(
-    "listens on ::1 where that address is missing: %s",
+    "listens on ::1 if 127.0.0.1 is missing: %s",
     async (code) => {
       const open = async (host: string): Promise<string> => {
         if (host === "127.0.0.1") throw missing(code);
@@ -23,7 +23,7 @@ describe("a server on 127.0.0.1", () => {
   test.each([
     ["127.0.0.1", "EADDRINUSE"],
     ["192.0.2.1", "EADDRNOTAVAIL"],
-  ])("and on no other address otherwise: %s, %s", async (host, code) => {
+  ])("listens on no other address otherwise: %s, %s", async (host, code) => {
     const tried: string[] = [];
     const opening = openOn(host, async (each) => {
       tried.push(each);

@@ -77,7 +77,7 @@ describe.each([
   ["bun", ["bun", "command/main.ts"]],
   ["deno", ["deno", "run", "-A", "command/main.ts"]],
 ])("on %s", (_name, command) => {
-  test("the log and the status page tell of responses, failures, tunnels, cut streams and clients that left", async () => {
+  test("the log and the status page show responses, failures, tunnels, cut streams and clients that disconnected", async () => {
     const { program, origin } = await start(
       command,
       "--admin=0",
@@ -115,7 +115,7 @@ describe.each([
 
     const lines = (): Line[] =>
       Array.from(program.output().matchAll(/^\{.*\}$/gm), ([json]) => JSON.parse(json) as Line);
-    // Four of the requests have a line of their failure as well.
+    // Four of the requests have a second line, about their failure.
     await until(() => lines().length >= 11, "eleven lines");
     const line = (path: string, level?: string): Line | undefined =>
       lines().find((each) => each.path.startsWith(path) && each.level === level);
@@ -141,7 +141,7 @@ describe.each([
     expect(line("/hook", "error")?.["cause"]).toMatch(
       /^TypeError: no such\\nuser, thrown at (?:Object\.)?onRequest \(.*fetchway\.config\.mjs:4:\d+\)$/,
     );
-    // The server does not print the exception as well.
+    // The server itself does not print the exception.
     expect(program.output().split("no such")).toHaveLength(3);
     expect(line("/chat")).toMatchObject({ status: 101, protocol: "websocket" });
     expect(program.output()).not.toContain("\u001b");
@@ -178,7 +178,7 @@ describe.each([
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
     expect(await page.text()).toContain("<title>Fetchway</title>");
 
-    // Another name gets no page.
+    // A request for another host name gets no page.
     const misdirected = get({
       port: new URL(admin).port,
       host: "127.0.0.1",
@@ -189,7 +189,7 @@ describe.each([
     expect(refusal.statusCode).toBe(421);
     refusal.destroy();
 
-    // The page is told each second, and that the command stops.
+    // The page gets an event each second, and one when the command stops.
     const events = (await fetch(`${admin}/events`)).body
       ?.pipeThrough(new TextDecoderStream())
       .getReader();
@@ -212,7 +212,7 @@ describe.each([
   });
 });
 
-test("elsewhere than on a terminal, the log has Apache's form, without colours", async () => {
+test("if stdout is not a terminal, the log has Apache's form, without colours", async () => {
   const { program, origin } = await start(NODE, "--log=auto");
   await using _ = program;
   await fetch(`${origin}/a"b`, { headers: { "user-agent": "x" } });
@@ -222,7 +222,7 @@ test("elsewhere than on a terminal, the log has Apache's form, without colours",
   expect(program.output()).not.toContain("\u001b");
 });
 
-test("--log off names the upstream of several that has failed, and the client is not told", async () => {
+test("--log off names which of several upstreams has failed, but not to the client", async () => {
   const garbage = createTcp((socket) =>
     socket.on("error", () => {}).once("data", () => socket.end("garbage\r\n\r\n")),
   );
@@ -281,7 +281,7 @@ test("a flood of equal failures is summed up", async () => {
   expect(counts.reduce((sum, each) => sum + each)).toBe(20);
 });
 
-test("no line is lost when the process ends at once", async () => {
+test("no line is lost when the process ends immediately", async () => {
   const { program, origin } = await start(NODE, "--log=json", "--stop-timeout=60000");
   await using _ = program;
   const hanging = get(`${origin}/endless`).on("error", () => {});
@@ -300,7 +300,7 @@ test("no line is lost when the process ends at once", async () => {
   expect(program.output().match(/^\{.*"status":200.*\}$/gm)).toHaveLength(200);
 });
 
-test("a reader that does not read holds up no request, and is told what was dropped", async () => {
+test("a reader that pauses does not delay requests, and gets the number of dropped lines", async () => {
   const [tool = "", ...args] = NODE;
   const child = spawn(`node_modules/.bin/${tool}`, [...args, target, "--port=0", "--log=json"], {
     stdio: ["ignore", "pipe", "pipe"],
@@ -314,7 +314,7 @@ test("a reader that does not read holds up no request, and is told what was drop
     const [, origin = ""] = /listens on (http:\S+)/.exec(messages) ?? [];
     child.stdout.pause();
     const path = `/${"x".repeat(7000)}`;
-    // A pipe holds 64 kB, and the log 1 MB.
+    // A pipe buffers 64 kB, and the log 1 MB.
     for (let i = 0; i < 300; i++) expect((await fetch(origin + path)).status).toBe(200);
     child.stdout.resume();
     await until(() => /lines were dropped/.test(output), "the notice");

@@ -1,4 +1,4 @@
-/** The answers that Node's server gives to requests that its parser refuses, beside a response that is running. */
+/** The answers of Node's server to requests that its parser refuses while another response is being sent. */
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import type { RequestEnd } from "../../runtimes/node.ts";
@@ -19,13 +19,13 @@ async function serve(
   return { port: await listen(server), ends, server };
 }
 
-/** What a proxy reports of a request whose client has disconnected. */
+/** The end that a proxy reports for a request whose client has disconnected. */
 function endOf(req: IncomingMessage, status: number): RequestEnd {
   const web = { runtime: { node: { req } } } as unknown as Request;
   return { status, error: clientGone(), request: web } as RequestEnd;
 }
 
-test("a response that has begun gets no answer in its middle, and is reported with the cause", async () => {
+test("no answer is written into a response that has begun, and its end is reported with the cause", async () => {
   let end: Partial<RequestEnd> | undefined;
   const { port, ends } = await serve((req, res) => {
     res.writeHead(200, { "content-length": 1000 }).write("begun");
@@ -50,7 +50,7 @@ test("a response that has begun gets no answer in its middle, and is reported wi
   expect(ends).toEqual([]);
 });
 
-test("a client that disconnects in its body has left", async () => {
+test("a client that disconnects within its request body is reported as disconnected", async () => {
   let end: Partial<RequestEnd> | undefined;
   const { port, ends } = await serve((req, res) => {
     req.on("error", () => {}).resume();
@@ -66,7 +66,7 @@ test("a client that disconnects in its body has left", async () => {
   expect(ends).toEqual([]);
 });
 
-test("the request line is the last one before the place of the error", async () => {
+test("the reported request line is the last one before the position of the error", async () => {
   const { port, ends } = await serve((_, res) => res.end());
   const client = await connect(port);
   client.send(request("GET", "/first"));

@@ -1,4 +1,4 @@
-/** The answers of the command's server itself, in the log and in the metrics: plain, with TLS, and over HTTP/2. */
+/** Answers that the command's server itself sends are in the log and in the metrics: without TLS, with TLS, and over HTTP/2. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as dial, type Socket } from "node:net";
@@ -107,7 +107,7 @@ const cases: [text: string, method: string, path: string, status: number, cause:
 ];
 
 test.each(["plain", "secure"] as const)(
-  "%s: each has a line, and counts by its status",
+  "%s: each answer has a line in the log, and is counted by its status",
   async (name) => {
     const running = name === "plain" ? plain : secure;
     const { port, admin } = running;
@@ -157,7 +157,7 @@ test("over HTTP/2: refused requests, and bodies that stop", async () => {
   session.destroy();
 });
 
-test.runIf(endsBrokenSessions)("over HTTP/2: a connection that breaks the protocol", async () => {
+test.runIf(endsBrokenSessions)("over HTTP/2: a connection that violates the protocol", async () => {
   const broken = /^the connection is not valid HTTP\/2: /;
   const before = linesOf(secure, "-").filter(({ cause = "" }) => broken.test(cause)).length;
   expect(before).toBe(0);

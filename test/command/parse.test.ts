@@ -73,7 +73,7 @@ describe("flags of other commands", () => {
   const spellings = new Set(flags.map(({ name }) => `--${name}`));
   for (const { name, negatable } of flags) if (negatable) spellings.add(`--no-${name}`);
 
-  test("are none of this command, and are told flags of this command", () => {
+  test("are not flags of this command, and their advice names flags of this command", () => {
     expect(peerFlags.size).toBeGreaterThan(100);
     for (const [name, { advice }] of peerFlags) {
       expect(spellings.has(name), name).toBe(false);
@@ -84,7 +84,7 @@ describe("flags of other commands", () => {
     }
   });
 
-  test("keep their value from being the target", () => {
+  test("take their value, so that it is not read as the target", () => {
     const { target, problems } = parse(["--bind", "0.0.0.0", "--silent", "4000"]);
     expect(target).toBe("http://localhost:4000");
     expect(problems).toEqual([

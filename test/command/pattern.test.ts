@@ -30,7 +30,7 @@ describe("a prefix", () => {
     },
   );
 
-  test("the longest one takes precedence, in any order", () => {
+  test("the longest one takes precedence, whatever the order of the patterns", () => {
     for (const patterns of [
       ["/", "/a", "/a/b"],
       ["/a/b", "/a", "/"],
@@ -100,7 +100,7 @@ test.each([
   ["/caf%C3%A9", undefined],
   ["/a%20b", undefined],
   ["/.well-known", undefined],
-  // These would be other paths when requests are compared with them, or read as other paths by an upstream.
+  // The router compares decoded paths, and an upstream may decode differently: these patterns would match other paths.
   ["/%61pi", /write "\/api"/],
   ["/a//b/", /write "\/a\/b\/"/],
   ["/a/./b/../c", /write "\/a\/c"/],
@@ -109,7 +109,7 @@ test.each([
   ["/a%2fb", /write "\/a\/b"/],
   ["/a%2520b", /a prefix with %25 cannot be told from others/],
   ["/a%zzb", /escapes/],
-  // One word may be a host or a path.
+  // A single word could be a host or a path.
   ["api", /write "\/api" for the path, or "api\/" for the host/],
   ["api/", undefined],
   ["localhost", undefined],
@@ -126,7 +126,7 @@ test.each([
   ["/%61pi", ["/%61pi", "/api"]],
   ["/a%252f..%252fb", ["/a%252f..%252fb", "/a%2f..%2fb", "/b"]],
   ["//a;x=1/./b\\c", ["/a/b/c"]],
-  // An upstream may end the path at what these escapes stand for.
+  // An upstream may end the path at the characters that these escapes encode.
   ["/api%00/x", ["/api%00/x", "/api\0/x", "/api"]],
   ["/api%23x", ["/api%23x", "/api#x", "/api"]],
   ["/x%3f/../api", ["/api", "/api", "/x"]],

@@ -16,9 +16,9 @@ import { until } from "../helpers/wait.ts";
 
 const APP = "/srv/proxy";
 const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
-/** Node 24 and older permit the network in any case, and refuse the flag. */
+/** Whether Node has the flag `--allow-net`. Node 24 and older always permit the network, and refuse the flag. */
 const knowsNet = compareVersions(hostVersion, "25.0.0") >= 0;
-/** Node 22.12 and older have another flag, and the errors of Node 23 name none. */
+/** Whether Node has the flag `--permission` and names it in errors. Node 22.12 and older have another flag; Node 23 names none. */
 const hasPermissions =
   isInRange(hostVersion, { from: "22.13.0", below: "23" }) ||
   isInRange(hostVersion, { from: "24.0.0" });
@@ -35,7 +35,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Finds a port that is free now, for a line that has to name its port. */
+/** Returns a port that is free now, for a command line that must name its port. */
 async function findPort(): Promise<number> {
   const server = createServer();
   const port = await listen(server);
@@ -44,8 +44,8 @@ async function findPort(): Promise<number> {
 }
 
 /**
- * Starts a line of the page with the addresses and files of this test.
- * @param change changes its words
+ * Starts a command line of the page with the addresses and files of this test.
+ * @param change changes the words of the command line
  */
 async function start(
   line: string,
@@ -62,7 +62,7 @@ async function start(
     .filter((word) => word !== "--allow-net" || knowsNet || line.startsWith("deno"));
   const [tool, ...args] = [...change(words), "--log", "off", "--port", `${port}`];
   const program = tool === "node" ? [hostNode] : [programs.deno[0] as string];
-  // Deno would ask on a terminal. With NO_COLOR, srvx does not read TERM.
+  // On a terminal, Deno would prompt. NO_COLOR is unset, because srvx does not read TERM if it is set.
   if (tool === "deno") args.splice(1, 0, "--no-prompt");
   return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined });
 }
@@ -72,7 +72,7 @@ async function expectForwards(command: Command): Promise<void> {
   try {
     const [response, body] = await getRaw(await command.origin());
     expect([response.statusCode, body.toString()]).toEqual([200, "forwarded"]);
-    // Deno warns of its own `request.signal`, which a request that takes long uses.
+    // Deno warns about its own `request.signal`, which long requests use.
     expect(command.stderr.replaceAll(/^(?:\(|Deno\.serve: ).*\n/gm, "")).toBe("");
   } finally {
     command.child.kill();
@@ -103,17 +103,17 @@ describe.each(lines.filter(isRunnable))("%s", (line) => {
     const isKnown = flag !== "--allow-net" || knowsNet || line.startsWith("deno");
     return isKnown && !flag.startsWith("--allow-fs-read");
   });
-  test.each(needed)("%s is needed, and what is said without it names the flag", async (flag) => {
+  test.each(needed)("%s is needed, and the message without it names the flag", async (flag) => {
     const name = /^--[\w-]+/.exec(flag)?.[0] as string;
     const without = await start(line, (words) => words.filter((word) => !word.startsWith(name)));
     await expectRefusal(without, new RegExp(name));
   });
 });
 
-test("each block of the page is run", () => expectAllRun("command/permissions.test.ts"));
+test("each code block of the page is run", () => expectAllRun("command/permissions.test.ts"));
 
 const SCRIPT = "/usr/bin/script";
-test.skipIf(!existsSync(SCRIPT))("on a terminal, Deno needs no more variables", async () => {
+test.skipIf(!existsSync(SCRIPT))("on a terminal, Deno needs no further environment variables", async () => {
   const program = `${programs.deno[0]} run --no-prompt --allow-net --allow-env=TERM ${join(folder, "deno.mjs")}`;
   const line = `${program} ${upstream.url} --port 0`;
   const child = spawn(SCRIPT, ["-qec", line, "/dev/null"], {
@@ -127,7 +127,7 @@ test.skipIf(!existsSync(SCRIPT))("on a terminal, Deno needs no more variables", 
   child.kill();
 });
 
-describe("what needs more", () => {
+describe("a feature that needs further permissions:", () => {
   const deno = lines.find((line) => line.startsWith("deno")) as string;
   const denoWith =
     (flags: string, target: string) =>
@@ -175,7 +175,7 @@ describe("what needs more", () => {
     expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
       /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /,
     );
-    // The certificate has signed itself: the handshake has come so far that it was looked at.
+    // The certificate is self-signed, so this error shows that the handshake reached its verification.
     const flags = "--allow-net --allow-sys=ca --allow-env=TERM,NODE_USE_SYSTEM_CA";
     expect(await statusWith(flags)).toContain("error=tls_certificate_error");
     tls.close();

@@ -1,4 +1,4 @@
-/** When the command ends the polling of a turn. */
+/** When the command ends libuv's polling by a signal to itself. */
 import { EventEmitter } from "node:events";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { endPollingFor, type Signals } from "../../command/serve/pollend.ts";
@@ -13,7 +13,7 @@ class FakeSignals extends EventEmitter {
     return true;
   }
 
-  /** Lets the signal arrive after some milliseconds. */
+  /** Makes each sent signal arrive after some milliseconds. */
   arrive(after: number): void {
     vi.advanceTimersByTime(after);
     this.emit("SIGURG");
@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-test("a connection sends a signal, and others before it has arrived send none", () => {
+test("a new connection sends a signal, and connections before its arrival send none", () => {
   for (let n = 0; n < 3; n++) server.emit("connection");
   expect(signals.sent).toBe(1);
   signals.arrive(1);

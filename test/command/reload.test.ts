@@ -1,4 +1,4 @@
-/** The config file is read again without losing a request, on each runtime. */
+/** The command reads its config file again without losing a request, on each runtime. */
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
@@ -87,7 +87,7 @@ describe.each([
   ],
 };
 `;
-    // Editors write the file itself, or another one that takes its place.
+    // Some editors write the file itself, others replace it by a new one.
     if (revision % 2 === 0) return writeFileSync(path(), source);
     writeFileSync(`${path()}.new`, source);
     renameSync(`${path()}.new`, path());
@@ -103,7 +103,7 @@ describe.each([
   const countReloads = (program: Program): number =>
     program.output().match(/has been read again/g)?.length ?? 0;
 
-  test("a release to which a link points from now on is read", async () => {
+  test("the config file is read again when its symbolic link points to a new release", async () => {
     const at = join(folder, tool);
     for (const version of [1, 2]) {
       mkdirSync(join(at, String(version)), { recursive: true });
@@ -158,7 +158,7 @@ describe.each([
     socket.terminate();
     agent.destroy();
 
-    // The file is broken, and the routes stay.
+    // The file is invalid, so the routes stay.
     writeFileSync(path(), 'export default {\n  routes: [\n    { match: "/x" target },\n  ],\n};\n');
     await program.printed(/fetchway: \w+\.config\.mjs:3: .+\n.* is not applied: the routes stay/);
     writeFileSync(path(), `export default {\n  target: "${target}",\n  timeout: "5s",\n};\n`);

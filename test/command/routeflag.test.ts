@@ -1,4 +1,4 @@
-/** The value of the flag `--route`. */
+/** How the value of the flag `--route` is parsed. */
 import { expect, test } from "vitest";
 import { readRoute, splitWords } from "../../command/flags/routeflag.ts";
 

@@ -6,7 +6,7 @@ import type { RouteSettings } from "../../command/config/settings.ts";
 import { Counters, type PoolStats } from "../../src/transport/stats.ts";
 import type { RequestEnd } from "../../src/options/observationoptions.ts";
 
-/** A route to an app that says its name, and the path as it has arrived. */
+/** Returns a route to an app that answers with its name and the path that it received. */
 function routeTo(name: string, match: string, more: object = {}): RouteSettings {
   const fetch = (request: Request): Response =>
     new Response(`${name} ${request.url.replace(/^https?:\/\/[^/]*/, "")}`);
@@ -44,7 +44,7 @@ describe("requests find their route", () => {
     expect(await ask(router, url)).toBe(answer);
   });
 
-  // The upstream of one route might read such a path as one of another route, whose options it would escape.
+  // An upstream might read this path as one of another route, and so the request would escape that route's options.
   test.each([
     "http://a.example/%61pi/x",
     "http://a.example/api%2fx",
@@ -114,7 +114,7 @@ test("CVE-2026-55602: a host that only contains the host of a route does not mat
   }
 });
 
-test("onRequestEnd tells the pattern of the route, or its option route", async () => {
+test("onRequestEnd reports the pattern of the route, or its option route", async () => {
   const routes: unknown[] = [];
   const onRequestEnd = ({ route }: RequestEnd): void => void routes.push(route);
   const router = new Router([
@@ -128,7 +128,7 @@ test("onRequestEnd tells the pattern of the route, or its option route", async (
 });
 
 describe("an update", () => {
-  test("keeps the proxy of a route whose settings are the same, and makes the others anew", async () => {
+  test("keeps the proxy of a route whose settings are the same, and creates new ones for the others", async () => {
     const made: unknown[] = [];
     const one = routeTo("one", "/one");
     const two = routeTo("two", "/two");
@@ -169,7 +169,7 @@ describe("an update", () => {
   });
 });
 
-test("the proxy of a removed route is closed when it has been idle for a while, and not before", async () => {
+test("the proxy of a removed route is closed only when it has been idle for a while", async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
   try {
     let finish: (response: Response) => void = () => {};
@@ -197,7 +197,7 @@ test("the proxy of a removed route is closed when it has been idle for a while, 
   }
 });
 
-test("of an upstream of several routes, the worst state is told, and none of removed routes", () => {
+test("an upstream of several routes has its worst state, and the states in removed routes do not count", () => {
   const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
   const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
   const counters = new Counters().stats(() => ({}));

@@ -1,4 +1,4 @@
-/** Work that signals start. */
+/** Work that signals start, such as reading the config file, never runs twice at the same time. */
 import { expect, test } from "vitest";
 import { runAgain } from "../../command/serve/runagain.ts";
 

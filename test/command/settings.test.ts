@@ -6,7 +6,7 @@ import type { Config } from "../../command/config.ts";
 
 const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
 
-test("a target alone is a route for everything, with the flags", () => {
+test("a target without routes becomes a route for all requests, with the options of the flags", () => {
   const flags = { ...none, server: { port: 1 }, proxy: { timeout: 5 }, target: "http://a" };
   expect(toSettings(flags, undefined, { tls: { servername: "a" } })).toEqual({
     server: { ...serverDefaults, port: 1 },
@@ -32,7 +32,7 @@ const config: Config = {
 };
 
 describe("precedence", () => {
-  test("a route's options take precedence over the file's; those of the pool one by one", () => {
+  test("a route's options take precedence over the file's; options of the pool are merged one by one", () => {
     const { server, routes } = toSettings(none, config);
     expect(server).toEqual({ ...serverDefaults, port: 1, host: "::" });
     expect(routes).toEqual([
@@ -89,7 +89,7 @@ describe("precedence", () => {
       pool?.maxSockets,
       pool?.maxQueued,
     ]);
-    // The command line has taken "/b" and "/" from the file's routes.
+    // Routes of the command line have replaced the file's "/b" and "/".
     expect(shown).toEqual([
       ["/b,/c", "http://c", 4, 3, 4],
       ["/", "http://mine", 3, 3, 1],
@@ -99,7 +99,7 @@ describe("precedence", () => {
   });
 });
 
-test("the command's defaults of pools are left out beside a transport, the user's are not", () => {
+test("beside a transport, the command's default pool options are left out, but the user's are kept", () => {
   const fetch = (): Response => new Response();
   const base = { tls: { servername: "a" } };
   const pools = (file: Config): unknown[] =>

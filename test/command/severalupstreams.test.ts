@@ -37,7 +37,7 @@ describe("the command line", () => {
         balance: { policy: "uri", check: { path: "/ok" } },
       },
     });
-    // A comma in a path is none between targets.
+    // A comma in a path does not separate targets.
     expect(readRoute("/api=http://a/x,y")).toMatchObject({ options: { target: "http://a/x,y" } });
   });
 
@@ -71,7 +71,7 @@ describe("a config file", () => {
     const [api, one] = toSettings(flags, config).routes;
     expect(api?.options.balance).toEqual({ policy: "first" });
     expect(one?.options.balance).toEqual({ policy: "first", check: { path: "/ok" } });
-    // Read again, it is the same.
+    // Reading the same file again gives the same settings.
     expect(isSame(toSettings(flags, structuredClone(config)).routes[0], api)).toBe(true);
   });
 
@@ -92,7 +92,7 @@ describe("a config file", () => {
   });
 });
 
-test("--inspect tells which upstream is chosen, how, and sends nothing", async () => {
+test("--inspect shows which upstream is chosen and how, and sends nothing", async () => {
   const ask = async (config: Config, fields: string[] = []): Promise<string> => {
     const inspected = readInspected("GET http://shop.example/x", fields);
     return renderInspection(inspected, await capture(inspected, toSettings(NONE, config)));
@@ -120,7 +120,7 @@ describe.each([
   ["bun", [COMMAND]],
   ["deno", ["run", "-A", COMMAND]],
 ] as const)("on %s", (tool, args) => {
-  test("requests are spread, a dead upstream is left, and the status page tells its health", async () => {
+  test("requests are distributed, a dead upstream gets none, and the status page shows its health", async () => {
     await using upstreams = await startUpstreams(2);
     const [one = "", other = ""] = upstreams.urls;
     const dead = "http://127.0.0.1:1";
@@ -149,7 +149,7 @@ describe.each([
     };
     const health = Object.fromEntries(stats.upstreams.map((each) => [each.name, each.health]));
     expect(health).toEqual({ [one]: "up", [other]: "up", [dead]: "ejected" });
-    // No client has got a failure, because its request went to another upstream.
+    // No client has got an error, because its request was sent to another upstream.
     const counted = stats.upstreams.find((each) => each.name === dead);
     expect(counted).toMatchObject({ requests: 5, failed: 5, recentFailed: 5 });
     const answered = stats.upstreams.filter((each) => each.name !== dead);

@@ -98,7 +98,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     }
   });
 
-  test("WebSockets are carried", async () => {
+  test("WebSockets are forwarded", async () => {
     const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
     echo.on("connection", (socket) => socket.on("message", (data) => socket.send(data)));
     await once(echo, "listening");
@@ -119,7 +119,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     }
   });
 
-  test("the file that a killed process has left is replaced", async () => {
+  test("the socket file of a killed process is replaced", async () => {
     const path = newPath();
     const line = `${upstream.url} --log off --host unix:${path}`;
     const killed = new Command(line, [], programs[runtime]);
@@ -141,14 +141,14 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
-// Other systems have no names that a process can claim.
+// Only Linux has abstract socket names, by which a process claims the file.
 test.skipIf(process.platform !== "linux")(
-  "of two commands that find a left file at the same time, the second does not remove the file of the first",
+  "of two commands that find a stale socket file at the same time, the second does not remove the new file of the first",
   async () => {
     const [path, made] = [newPath(), newPath()];
     const left = createServer().listen(made);
     await once(left, "listening");
-    // The file keeps its new name when the server removes the old one.
+    // The server removes only the old name, so the file keeps its new one.
     renameSync(made, path);
     left.close();
     await once(left, "close");
@@ -165,7 +165,7 @@ test.skipIf(process.platform !== "linux")(
   },
 );
 
-test("what cannot be listened on is said at the start", async () => {
+test("a socket path on which the command cannot listen is reported at the start", async () => {
   const file = newPath();
   writeFileSync(file, "precious");
   const missing = join(folder, "no/such.sock");
@@ -196,7 +196,7 @@ test("what cannot be listened on is said at the start", async () => {
   expect(await command(`unix:${long}`).refusal()).toMatch(/use a shorter path/);
 });
 
-test("a client is trusted where the loopback interface is", async () => {
+test("clients of a socket are trusted if the loopback interface is", async () => {
   const [none, other, loopback] = [newPath(), newPath(), newPath()];
   const line = `${upstream.url} --log off --host`;
   await Promise.all([
@@ -213,7 +213,7 @@ test("a client is trusted where the loopback interface is", async () => {
   });
 });
 
-test("the limit for each address does not count clients without one", async () => {
+test("the limit for each address does not count clients without an address", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --max-per-address 1 --host unix:${path}`);
   let release: () => void;
@@ -228,7 +228,7 @@ test("the limit for each address does not count clients without one", async () =
   expect(await Promise.all(answers)).toEqual(Array(4).fill("200 served"));
 });
 
-test("a client sees that a response was broken off", async () => {
+test("a client detects a truncated response", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --host unix:${path}`);
   upstream.handler = (_, res) => {
@@ -238,7 +238,7 @@ test("a client sees that a response was broken off", async () => {
   await expect(ask(path)).rejects.toThrow(/aborted|ECONNRESET/);
 });
 
-test("the config file has it, and a change of it is told", async () => {
+test("the config file can name a socket, and a change of it is reported", async () => {
   const path = newPath();
   const file = join(folder, "config.json");
   const config = (host: string): string =>
@@ -246,7 +246,7 @@ test("the config file has it, and a change of it is told", async () => {
   writeFileSync(file, config(`unix:${path}`));
   const proxy = await starts(`--config ${file}`);
   expect([modeOf(path), await ask(path)]).toEqual(["600", SEEN]);
-  // The new file takes the place of the old one in one step, as editors do it.
+  // The new file replaces the old one atomically, as editors do it.
   writeFileSync(`${file}.new`, config(`unix:${newPath()}`));
   renameSync(`${file}.new`, file);
   await until(
@@ -256,7 +256,7 @@ test("the config file has it, and a change of it is told", async () => {
   expect(await ask(path)).toBe(SEEN);
 });
 
-test("--workers share the socket, also those that replace others, and the last removes the file", async () => {
+test("all workers share the socket, replacements included, and the last one removes the file", async () => {
   const path = newPath();
   const line = `${upstream.url} --log off --workers 2 --host unix:${path} --socket-mode 666`;
   await (await starts(line)).kill();
@@ -277,8 +277,8 @@ test("--workers share the socket, also those that replace others, and the last r
   expect([proxy.stderr, existsSync(path)]).toEqual(["", false]);
 });
 
-test("a named pipe of Windows is listened on", async () => {
-  // On other systems, the name of a pipe is one of a file in the working directory.
+test("the command listens on a named pipe of Windows", async () => {
+  // On other systems, the name of a pipe is a file name in the working directory.
   const pipe = "\\\\.\\pipe\\app";
   const args = [COMMAND, upstream.url, "--log", "off", "--host", `unix:${pipe}`];
   await using program = startProgram("node", args, {}, folder);

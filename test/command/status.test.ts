@@ -30,7 +30,7 @@ function createMetrics(): Metrics {
 const took = (ms: number): object => ({ timings: { firstByte: ms, total: ms } });
 
 describe("the counters", () => {
-  test("tell requests and failures of each second of the last minute", () => {
+  test("have the requests and failures of each second of the last minute", () => {
     const metrics = createMetrics();
     metrics.record(endOf(), 100);
     metrics.record(endOf({ status: 502, error: new ProxyError("connection_refused") }), 101);
@@ -57,7 +57,7 @@ describe("the counters", () => {
     expect(again.snapshot(159).recent.requests[0]).toBe(1);
   });
 
-  test("tell percentiles with an error of 2 % at most, and the exact maximum", () => {
+  test("have percentiles with an error of at most 2 %, and the exact maximum", () => {
     const metrics = createMetrics();
     for (let ms = 1; ms <= 1000; ms++) metrics.record(endOf(took(ms)), 100);
     const { p50 = 0, p90 = 0, p99 = 0, max = 0 } = metrics.snapshot(100).recent.percentiles ?? {};
@@ -73,7 +73,7 @@ describe("the counters", () => {
     expect(latencies.reduce((sum, [, count]) => sum + count, 0)).toBe(1000);
   });
 
-  test("tell p90, p99 and the maximum apart where they are close", () => {
+  test("distinguish p90, p99 and the maximum where they are close", () => {
     const metrics = createMetrics();
     for (let n = 900; n <= 940; n++) metrics.record(endOf(took(n / 100)), 100);
     const { p50 = 0, p90 = 0, p99 = 0, max = 0 } = metrics.snapshot(100).recent.percentiles ?? {};
@@ -83,7 +83,7 @@ describe("the counters", () => {
     expect(metrics.snapshot(160).recent.percentiles).toEqual({ p50: 1, p90: 1, p99: 1, max: 1 });
   });
 
-  test("count a tunnel apart, because it lasts as long as its client likes", () => {
+  test("count a tunnel separately, because its duration depends on its client", () => {
     const metrics = createMetrics();
     metrics.record(
       endOf({ status: 101, protocol: "websocket", timings: { total: 1e6 } as never }),
@@ -96,7 +96,7 @@ describe("the counters", () => {
     expect(metrics.series.size).toBe(0);
   });
 
-  test("tell each upstream with its connections", () => {
+  test("list each upstream with its connections", () => {
     const metrics = createMetrics();
     metrics.record(endOf(took(10)), 100);
     metrics.record(endOf({ ...took(30), status: 503 }), 100);
@@ -116,7 +116,7 @@ describe("the counters", () => {
     expect(metrics.snapshot(101).connections).toMatchObject({ created: 7, inUse: 2, open: 1 });
   });
 
-  test("tell of one of several upstreams what its target has counted", () => {
+  test("include, for one of several upstreams, the counts of its target", () => {
     const name = "http://127.0.0.1:4000";
     let counted = { requests: 0, failures: 0 };
     const state = { name, weight: 1, active: 0, waiting: 0, state: "up" } as const;
@@ -143,12 +143,12 @@ describe("the counters", () => {
     // What was counted a minute ago is no longer recent.
     expect(show(162)).toEqual({ requests: 6, failed: 3, recentFailed: 0, recent: [0, 0, 0] });
     expect(averages).toEqual([undefined, 10, undefined]);
-    // The route was made anew.
+    // The route was created anew, so its target counts from 0.
     counted = { requests: 2, failures: 1 };
     expect(show(162)).toMatchObject({ requests: 2, failed: 1, recentFailed: 1 });
   });
 
-  test("tell how many requests wait for one of several upstreams, and for any of them", () => {
+  test("include how many requests wait for one of several upstreams, and for any of them", () => {
     const name = "http://127.0.0.1:4000";
     const counted = { weight: 1, active: 1, requests: 9, failures: 0, state: "up" } as const;
     const upstreams = [
@@ -261,7 +261,7 @@ describe("the counters of several processes", () => {
     expect(sum.requests).toBe(60);
   });
 
-  test("are about the same times after the clock of the system has been set back", () => {
+  test("stay assigned to the right seconds after the system clock has been set back", () => {
     const hour = 3_600_000;
     const start = Date.UTC(2026, 0, 1);
     vi.useFakeTimers({ toFake: ["Date", "hrtime"], now: start });
@@ -338,7 +338,7 @@ function parseMetrics(text: string): Map<string, { type: string; samples: Map<st
   return families;
 }
 
-describe("Prometheus's text", () => {
+describe("the text for Prometheus", () => {
   test("has a histogram whose buckets are cumulative", () => {
     const metrics = createMetrics();
     for (const ms of [1, 5, 6, 60, 20_000])
@@ -394,7 +394,7 @@ describe("the status server", () => {
   const ask = (path: string, host = "127.0.0.1:9100", method = "GET"): Response =>
     pages.answer(new Request(`http://x${path}`, { method, headers: { host } }));
 
-  test("is alive while it runs, and ready until it stops", async () => {
+  test("reports that the command is alive while it runs, and ready until it stops", async () => {
     expect([ask("/healthz").status, await ask("/healthz").text()]).toEqual([200, "ok\n"]);
     expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([200, "ready\n"]);
     isReady = false;
@@ -403,7 +403,7 @@ describe("the status server", () => {
     isReady = true;
   });
 
-  test("has JSON, Prometheus's text, and nothing else", async () => {
+  test("serves JSON and the text for Prometheus, and nothing else", async () => {
     expect(await ask("/stats").json()).toMatchObject({ version: "1.2.3", total: { requests: 0 } });
     expect(ask("/metrics").headers.get("content-type")).toBe(
       "text/plain; version=0.0.4; charset=utf-8",
@@ -414,7 +414,7 @@ describe("the status server", () => {
     expect(ask("/events", undefined, "HEAD").body).toBeNull();
   });
 
-  test("answers no page whose name was made to resolve to it", () => {
+  test("does not answer a page whose host name was made to resolve to it (DNS rebinding)", () => {
     advisory("CVE-2025-24010");
     for (const path of ["/", "/stats", "/metrics", "/events"]) {
       expect(ask(path, "evil.example").status).toBe(421);
@@ -424,7 +424,7 @@ describe("the status server", () => {
     expect(ask("/healthz", "evil.example").status).toBe(200);
   });
 
-  test("the page of another site cannot keep the places of pages taken", async () => {
+  test("a page of another site cannot use up the connections for status pages", async () => {
     advisory("CVE-2025-24010");
     const from = (site: string, path: string): Response => {
       const headers = { host: "127.0.0.1:9100", "sec-fetch-site": site };
@@ -461,7 +461,7 @@ describe("the status server", () => {
     expect(isOwnAuthority(authority, "status.example")).toBe(expected),
   );
 
-  test("sends an event a second to each page, and stops when the last one is closed", async () => {
+  test("sends one event a second to each page, and stops when the last one is closed", async () => {
     const readers = [ask("/events"), ask("/events")].map(({ body }) => body?.getReader());
     for (const reader of readers) {
       for (let i = 0; i < 2; i++) {
@@ -485,7 +485,7 @@ describe("the status server", () => {
     await until(() => pages.openPages === 0, "all pages closed");
   });
 
-  test("the page needs no network, and its policy allows its own script only", async () => {
+  test("the page loads nothing from the network, and its policy allows only its own script", async () => {
     const response = ask("/");
     const policy = response.headers.get("content-security-policy") ?? "";
     const page = await response.text();
@@ -500,7 +500,7 @@ describe("the status server", () => {
       const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(content));
       expect(policy).toContain(Buffer.from(digest).toString("base64"));
     }
-    // Two namespaces of SVG are the only URLs of other servers, and are not fetched.
+    // The only URLs of other servers are two SVG namespaces, which are not fetched.
     expect(page.match(/https?:\/\/[\w.]+/g)?.filter((url) => url !== "http://www.w3.org")).toEqual(
       [],
     );

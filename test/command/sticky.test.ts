@@ -1,4 +1,4 @@
-/** Sticky clients of the command: over restarts, workers, routes and changes of the config file. */
+/** Sticky clients keep their upstream across restarts, workers, routes and changes of the config file. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ async function ask(url: string, cookie?: string): Promise<{ index: string; cooki
   return { index: await response.text(), cookie: set.split(";", 1)[0] as string };
 }
 
-/** Gets cookies of several clients, and looks whether each of them leads to the upstream that has set it. */
+/** Gets cookies for several clients, and expects that each leads to the upstream that set it. */
 async function expectKept(
   origin: string,
   clients: { index: string; cookie: string }[],
@@ -158,7 +158,7 @@ test.each([
   }
 });
 
-test("a route's cookie has a name and a secret of its own only where the config does not say", () => {
+test("a route's cookie gets its own name and secret only if the config sets none", () => {
   const cookie = { name: "route", secret: "x".repeat(32) };
   const settings = toSettings(
     {

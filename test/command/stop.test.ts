@@ -68,7 +68,7 @@ describe("on a signal", () => {
     );
   });
 
-  test("a second signal ends the process at once", async () => {
+  test("a second signal ends the process immediately", async () => {
     upstream.handler = (_, res) => res.write("begun");
     const { proxy, origin } = await listening(`${upstream.url} --stop-timeout=60000`);
     const response = await fetch(origin);

@@ -1,4 +1,4 @@
-/** SIGTERM while much is running: nothing is lost within the deadline, and what is cut at the deadline is counted. */
+/** SIGTERM while many requests run: none is lost before the deadline, and those that are cut at the deadline are counted. */
 import { once } from "node:events";
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
@@ -14,7 +14,7 @@ import { Command, programs } from "./_command.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 
-/** The responses that the upstream holds back. */
+/** The responses that the upstream has begun and not ended. */
 const held: ServerResponse[] = [];
 const server = createServer((req, res) => {
   const path = req.url ?? "";
@@ -49,7 +49,7 @@ async function start(
   return { origin, port: Number(new URL(origin).port) };
 }
 
-/** Requests a path on a connection of its own, and resolves to the status and the whole body. */
+/** Requests a path on a new connection, and resolves to the status and the whole body. */
 async function ask(port: number, path: string, agent?: Agent): Promise<string> {
   const request = get({ port, path, agent: agent ?? false });
   const [response] = (await once(request, "response")) as [IncomingMessage];
@@ -87,7 +87,7 @@ async function isRefused(port: number): Promise<boolean> {
 }
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("200 requests, WebSockets and event streams end as if nothing had happened", async () => {
+  test("200 requests, WebSockets and event streams end normally", async () => {
     const { port } = await start("", runtime);
     const paths = Array.from({ length: 200 }, (_, n) => ["/head", "/body", "/events"][n % 3]);
     const answers = Promise.all(paths.map((path) => ask(port, path as string)));
@@ -118,7 +118,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     expect(proxy.stderr.replace(/^Deno\.serve: .+\n/, "")).toBe("");
   });
 
-  test("what is left at the deadline is cut and counted", async () => {
+  test("requests and tunnels that still run at the deadline are cut and counted", async () => {
     const { port } = await start("--stop-timeout 300", runtime);
     const socket = await open(port);
     const closed = once(socket, "close");
@@ -132,7 +132,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     const [head, body] = await answers;
     expect(head).toMatchObject({ value: expect.stringMatching(/^503 /) as string });
     expect(body?.status).toBe("rejected");
-    // Node's tunnels carry bytes, in which a close frame might meet half a frame of the upstream.
+    // Node's tunnels pass bytes on, so the command sends no close frame, which might follow half a frame of the upstream.
     expect((await within(closed, "the end"))[0]).toBe(runtime === "node" ? 1006 : 1001);
   });
 });
@@ -172,7 +172,7 @@ test("HTTP/2 clients get GOAWAY, and their running requests are answered", async
   const away = once(session, "goaway");
   proxy.child.kill("SIGTERM");
   const [code, lastStream] = (await within(away, "GOAWAY")) as [number, number];
-  // The first GOAWAY refuses no request: one may be on its way.
+  // The first GOAWAY refuses no request, because one may be in transit.
   expect([code, lastStream]).toEqual([0, 2 ** 31 - 1]);
   held[0]?.end("whole");
   expect(await within(running, "the answer")).toBe("begun, whole");

@@ -1,4 +1,4 @@
-/** SIGHUP: the end of a terminal stops the command, an order to read its files again does not. */
+/** SIGHUP stops the command if its terminal has closed; otherwise the command reads its files again. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const programs: Program[] = [];
-// The command is in a session of its own, in which it may outlive the program that has the terminal.
+// The command runs in its own session, so it may outlive the program that owns the terminal.
 afterEach(() => {
   for (const program of programs.splice(0)) {
     const [, pid] = /^process (\d+)$/m.exec(program.output()) ?? [];
@@ -25,7 +25,7 @@ afterEach(() => {
     try {
       process.kill(Number(pid), "SIGKILL");
     } catch {
-      // It has ended.
+      // The process has ended already.
     }
   }
 });
@@ -88,7 +88,7 @@ test("a terminal that closes ends the workers as well", async () => {
   expect(await isServing(origin)).toBe(false);
 });
 
-test("in a terminal that stays open, SIGHUP reads the files again", async () => {
+test("in a terminal that stays open, SIGHUP makes the command read its files again", async () => {
   await using program = start("node", `--config=${saveConfig()}`);
   const [, origin = ""] = await program.printed(listens);
   program.signal("SIGUSR1");
@@ -96,9 +96,9 @@ test("in a terminal that stays open, SIGHUP reads the files again", async () => 
   expect(await isServing(origin)).toBe(true);
 });
 
-test("a command that uses no terminal outlives the one that it was started in", async () => {
+test("a command that does not use its terminal outlives it", async () => {
   const output = join(folder, "output");
-  // As with nohup: Node no longer ignores the signal that its parent has ignored.
+  // As with nohup, SIGHUP was ignored by the parent; Node resets that, so the command gets it.
   const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
   const command = [...runs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
   await using program = startInTerminal("sh", "-c", line, ...command);
@@ -140,7 +140,7 @@ describe("SIGHUP", () => {
     );
   }
 
-  test("that a shell passes on before its terminal closes stops the command", () => {
+  test("that a shell passes on before the terminal closes stops the command", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");
@@ -150,7 +150,7 @@ describe("SIGHUP", () => {
     expect(orders).toEqual(["stop"]);
   });
 
-  test("is no second signal, and no order for a command that stops", () => {
+  test("does not count as a second signal, and a command that is stopping ignores it", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");

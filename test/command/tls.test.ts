@@ -27,16 +27,16 @@ function save(name: string, content: string): string {
   return path;
 }
 
-/** The origin of a page. */
+/** The origin of a web page. */
 const app = "https://app.example";
-// The byte order marks are those of editors on Windows.
+// Editors on Windows write byte order marks.
 const [cert, key] = [save("cert.pem", `\uFEFF${own.cert}`), save("key.pem", `\uFEFF${own.key}`)];
 const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
 echo.on("connection", (socket) =>
   socket.on("message", (data) => socket.send(data, { binary: false })),
 );
 
-/** An upstream with a certificate of its own. */
+/** An upstream with a self-signed certificate. */
 const secure = createServer(own, (_, res) => res.end("from the upstream"));
 let secureTarget = "";
 
@@ -91,7 +91,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     await expect(post(origin, other.cert)).rejects.toThrow(/self-signed certificate/);
   });
 
-  // Bun's server speaks HTTP/1.1 only.
+  // Bun's server supports only HTTP/1.1.
   test.skipIf(runtime === "bun")("to HTTP/2 clients", async () => {
     const session = connectHttp2(origin, { ca: own.cert });
     const stream = session.request({ ":method": "POST", ":path": "/a?b" });
@@ -105,7 +105,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     session.destroy();
   });
 
-  test("and answers the pages of another origin", async () => {
+  test("and answers web pages of another origin", async () => {
     const asked = { origin: app, "access-control-request-method": "PUT" };
     const options = { ca: own.cert, agent: false } as const;
     const sent = [
@@ -168,7 +168,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
 
 describe("a certificate whose files change", () => {
   let count = 0;
-  /** Writes a pair into a folder of its own, to which a link points then, as Kubernetes does with a Secret. */
+  /** Writes a certificate and key into a new folder, and lets a link point to it, as Kubernetes does with a Secret. */
   function mount(pair: { cert: string; key: string }): void {
     const name = `secret${++count}`;
     mkdirSync(join(folder, name));
@@ -181,7 +181,7 @@ describe("a certificate whose files change", () => {
   const countReads = ({ stdout }: Command): number =>
     stdout.match(/the certificate has been read again\n/g)?.length ?? 0;
 
-  test("is read again without a signal, and a broken pair leaves the one that works", async () => {
+  test("is read again without a signal, and an invalid pair does not replace the valid one", async () => {
     mount(own);
     const { proxy, origin } = await listening(`${upstream.url} ${paths} --admin 0`);
     const before = await fingerprintOf(origin, own.cert);
@@ -199,7 +199,7 @@ describe("a certificate whose files change", () => {
     expect(proxy.stderr.split("\n")).toHaveLength(2);
   });
 
-  test("is read again when the second file follows, and nothing is said about the first", async () => {
+  test("is read again when the second file has changed too, and no message follows the first change", async () => {
     const [crt, pem] = [save("renewed.crt", own.cert), save("renewed.key", own.key)];
     const config = save(
       "config.json",
@@ -231,7 +231,7 @@ describe("a certificate whose files change", () => {
   });
 });
 
-describe("an upstream with a certificate of its own", () => {
+describe("an upstream with a self-signed certificate", () => {
   async function ask(flags: string): Promise<{ answer: string; stderr: string }> {
     const proxy = new Command(`${secureTarget} --port 0 ${flags}`);
     const response = await fetch(await proxy.origin());
@@ -240,7 +240,7 @@ describe("an upstream with a certificate of its own", () => {
     return { answer, stderr: proxy.stderr };
   }
 
-  test("is refused, unless --insecure accepts all", async () => {
+  test("is refused, unless --insecure accepts any certificate", async () => {
     const [refused, accepted] = await Promise.all([ask(""), ask("--insecure")]);
     expect(refused.answer).toMatch(/^502 /);
     expect(accepted.answer).toBe("200 from the upstream");
@@ -289,7 +289,7 @@ describe("a wrong file is refused with a message that names it and the fix", () 
   });
 });
 
-test("a certificate with a text in front is served", () => {
+test("a certificate file that begins with other text is accepted", () => {
   const annotated = save("annotated.pem", `Bag Attributes\n${own.cert}`);
   expect(readCertificate({ cert: annotated, key })?.cert).toContain("Bag Attributes");
 });

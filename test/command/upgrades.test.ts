@@ -22,7 +22,7 @@ echo.on("connection", (socket) => {
   socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
 });
 
-/** Starts an upstream that accepts a WebSocket, and then does not read. */
+/** Starts an upstream that accepts a WebSocket and never reads from it. */
 async function listenHung(): Promise<AsyncDisposable & { port: number }> {
   const server = createServer();
   const sockets: Duplex[] = [];
@@ -45,7 +45,7 @@ async function listenHung(): Promise<AsyncDisposable & { port: number }> {
   };
 }
 
-test("the command carries WebSockets, and ends them when it stops", async () => {
+test("the command forwards WebSockets, and ends them when it stops", async () => {
   const { proxy, origin } = await listening(`${target} --stop-timeout 300`);
   const url = origin.replace("http:", "ws:");
   expect(await sayHello(url)).toBe("hello");
@@ -59,7 +59,7 @@ test("the command carries WebSockets, and ends them when it stops", async () => 
   expect(proxy.stderr).toMatch(/: 1 tunnel cut off; /);
 });
 
-test("--upgrades and --tunnel-timeout set what is carried, and for how long", async () => {
+test("--upgrades and --tunnel-timeout set which upgrades are forwarded, and for how long", async () => {
   const { origin } = await listening(`${target} --upgrades websocket --tunnel-timeout 200`);
   const socket = new WebSocket(origin.replace("http:", "ws:"));
   socket.on("error", () => {});
@@ -85,7 +85,7 @@ test("the log says how a tunnel ended whose upstream does not read", async () =>
   );
 });
 
-test("an upgrade without a route gets 404, and one that may belong to two routes 400", async () => {
+test("an upgrade without a route gets 404, and one whose path may be read as one of two routes gets 400", async () => {
   const { origin } = await listening(`--route /api=${target}`);
   const answer = async (path: string): Promise<[number | undefined, string]> => {
     const socket = new WebSocket(origin.replace("http:", "ws:") + path);

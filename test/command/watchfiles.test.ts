@@ -1,4 +1,4 @@
-/** Files that change in ways of which the system reports no event. */
+/** Changes of files are noticed, also those for which the system reports no event. */
 import { spawnSync } from "node:child_process";
 import {
   appendFileSync,
@@ -64,7 +64,7 @@ describe("a change is noticed", () => {
     await changed(3);
   });
 
-  test("of a folder that a link exchanges: a release, and a ConfigMap of Kubernetes", async () => {
+  test("of a folder that is replaced through a link: a release, and a ConfigMap of Kubernetes", async () => {
     for (const version of ["1", "2", "3"]) save(`releases/${version}/config.json`, version);
     link("current", "releases/1");
     link("..data", "releases/1");
@@ -76,13 +76,13 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a file that is mounted alone, and one that is replaced under the mount is reported", async () => {
+  test("of a file that is a mount of its own; a file that is replaced under the mount is reported", async () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     const outside = save("outside/config.json", "1");
     const mounted = save("inside/config.json", "");
     const { status } = spawnSync("mount", ["--bind", outside, mounted]);
     try {
-      // Without the right to mount, use a link: its target has no events of the link's folder either.
+      // Without permission to mount, use a link: the link's folder has no events about its target either.
       if (status !== 0) link("inside/config.json", "../outside/config.json");
       follow([mounted]);
       save("outside/config.json", "2");
@@ -100,7 +100,7 @@ describe("a change is noticed", () => {
     }
   });
 
-  test("without a look at the file, where the folder has events", async () => {
+  test("without polling the file, if its folder has events", async () => {
     const path = save("config.json", "1");
     follow([path], 1_000_000);
     save("config.json", "2");
@@ -109,7 +109,7 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a folder that cannot be watched", async () => {
+  test("of a file in a folder that cannot be watched", async () => {
     const path = save("later/config.json", "1");
     rmSync(join(folder, "later"), { recursive: true });
     follow([path]);
@@ -117,7 +117,7 @@ describe("a change is noticed", () => {
     await changed(1);
   });
 
-  test("also while other files of the folder change all the time", async () => {
+  test("while other files of the folder change continuously", async () => {
     const path = save("config.json", "1");
     follow([path]);
     const busy = setInterval(() => save("log", String(performance.now())), 5);
@@ -148,7 +148,7 @@ test("a file that is missing or empty is not read before it is whole", async () 
   writeFileSync(cert, "");
   await settled(() => changes);
   expect(changes).toBe(0);
-  // The same text again is no change.
+  // Writing the same text again is not a change.
   writeFileSync(cert, "1");
   await settled(() => changes);
   expect(changes).toBe(0);

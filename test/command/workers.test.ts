@@ -116,7 +116,7 @@ test("new connections go to the workers in turn, and the counters are added up",
   expect(workers).toMatchObject({ running: 3, retired: 0, restarts: 0 });
   expect(new Set(workers.pids).size).toBe(3);
   expect(workers.pids).not.toContain(proxy.child.pid);
-  // Each worker has connections of its own to the upstream.
+  // Each worker has its own connections to the upstream.
   expect(connections.created).toBeGreaterThanOrEqual(3);
 
   const metrics = await (await fetch(`${admin}/metrics`)).text();
@@ -140,7 +140,7 @@ test("no request fails while the workers are replaced", async () => {
   const answers = new Map<string, number>();
   let sent = 0;
   let isDone = false;
-  /** Sends one request after the other. @param wait returns for how long to wait between two */
+  /** Sends one request after the other. @param wait returns the milliseconds to wait before the next one */
   async function send(agent: Agent | undefined, method: string, wait: () => number): Promise<void> {
     while (!isDone) {
       sent++;
@@ -154,9 +154,9 @@ test("no request fails while the workers are replaced", async () => {
   const agents = Array.from({ length: 6 }, keepAlive);
   const never = (): number => 0;
   const clients = [
-    // On a new connection each.
+    // Each request on a new connection.
     ...["GET", "POST", "GET"].map((method) => send(undefined, method, () => 1)),
-    // On kept connections, without a pause, and with pauses in which the connection is idle.
+    // Requests on kept connections, without pauses, and with pauses in which the connection is idle.
     ...["GET", "POST"].map((method, i) => send(agents[i], method, never)),
     ...["GET", "POST", "GET", "POST"].map((method, i) =>
       send(agents[i + 2], method, () => Math.random() * (isLarge ? 1500 : 300)),
@@ -180,7 +180,7 @@ test("no request fails while the workers are replaced", async () => {
   expect(proxy.stderr).toBe("");
 }, 180_000);
 
-test("the health of upstreams is that of the workers that run", async () => {
+test("the health of upstreams comes from the running workers only", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const targets = `${upstream.url} http://127.0.0.1:1 --policy round_robin --log off`;
   const { origin, replace, stats } = await startWorkers(targets);
@@ -188,7 +188,7 @@ test("the health of upstreams is that of the workers that run", async () => {
     const { upstreams } = await stats();
     return upstreams.toSorted((a, b) => a.name.length - b.name.length).map(({ health }) => health);
   };
-  // Each worker learns for itself that one upstream is dead.
+  // Each worker detects by itself that one upstream is dead.
   for (let sent = 0; sent < 60 && (await healthOf())[0] !== "ejected"; sent++) {
     expect(await ask(`${origin}/`)).toBe("200 whole close");
   }
@@ -201,7 +201,7 @@ test("the health of upstreams is that of the workers that run", async () => {
     );
   const before = await attemptsOf();
   const [, requests = 0, failed] = before.find(([name]) => name === "http://127.0.0.1:1") ?? [];
-  // One of the workers has sent it five requests, and all of them went to the other upstream then.
+  // One of the workers has sent five requests to the dead upstream, and then all of them to the other one.
   expect(requests).toBeGreaterThanOrEqual(5);
   expect(failed).toBe(requests);
   await replace();
@@ -215,19 +215,19 @@ test("a connection that is idle while its worker retires gets one more answer", 
   const { proxy, origin, port, replace, stats } = await startWorkers(`${upstream.url} --log off`);
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true }));
   for (const agent of agents) expect(await ask(origin, agent)).toBe("200 whole keep-alive");
-  // A connection that has been accepted, and on which nothing has arrived.
+  // A connection that has been accepted, and on which no byte has arrived.
   const silent = connect(port, "127.0.0.1");
   await once(silent, "connect");
   await replace();
   expect((await stats()).workers).toMatchObject({ running: 2, retired: 2 });
-  // Longer than what an idle connection gets when the whole command stops.
+  // Longer than an idle connection stays open when the whole command stops.
   await pause(700);
   for (const agent of agents) expect(await ask(origin, agent)).toBe("200 whole close");
   silent.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   expect(await within(text(silent), "the answer")).toMatch(
     /^HTTP\/1\.1 200 [^]*\r\nconnection: close/i,
   );
-  // With the last connection, the process ends.
+  // The process ends with its last connection.
   while ((await stats()).workers.retired > 0);
   for (const agent of agents) agent.destroy();
   expect(proxy.stderr).toBe("");
@@ -267,7 +267,7 @@ test("a slow response and a WebSocket survive replacements, and the end of the c
   sockets.close();
 });
 
-test("what is cut at the deadline is added up, and the exit code tells it", async () => {
+test("the requests that are cut at the deadline are added up, and change the exit code", async () => {
   let running = 0;
   upstream.handler = (_, res) => res.write(`${++running}`);
   const { proxy, origin } = await startWorkers(`${upstream.url} --log off --stop-timeout 300`);
@@ -281,7 +281,7 @@ test("what is cut at the deadline is added up, and the exit code tells it", asyn
   expect((await answers).map(({ status }) => status)).toEqual(Array(4).fill("rejected"));
 });
 
-test("a second signal ends all workers at once", async () => {
+test("a second signal ends all workers immediately", async () => {
   let running = 0;
   upstream.handler = (_, res) => res.write(`${++running}`);
   const { proxy, origin, pids } = await startWorkers(
@@ -334,7 +334,7 @@ test("without their parent, the workers end", async () => {
   await until(() => workers.filter(isAlive).length === 0, "the end of the workers");
 });
 
-test("of too many retired workers, the oldest get --stop-timeout", async () => {
+test("if too many workers have retired, --stop-timeout applies to the oldest", async () => {
   let running = 0;
   upstream.handler = (_, res) => res.write(`${++running}`);
   const { proxy, origin, replace, stats } = await startWorkers(
@@ -342,7 +342,7 @@ test("of too many retired workers, the oldest get --stop-timeout", async () => {
   );
   const ends: string[] = [];
   for (let round = 1; round <= 3; round++) {
-    // A response that does not end, for each of the two workers.
+    // One response that does not end for each of the two workers.
     for (let i = 0; i < 2; i++) {
       void ask(origin).then(
         () => ends.push("complete"),
@@ -364,7 +364,7 @@ test("of too many retired workers, the oldest get --stop-timeout", async () => {
   expect((await stats()).workers).toMatchObject({ running: 2, retired: 4 });
 });
 
-test("a worker that is killed comes back, and the others serve meanwhile", async () => {
+test("a killed worker is replaced, and the others serve meanwhile", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin, stats, pids } = await startWorkers(`${upstream.url} --log off`);
   const [first = 0, second = 0] = await pids();
@@ -385,11 +385,11 @@ test("a worker that is killed comes back, and the others serve meanwhile", async
   expect(workers).toMatchObject({ running: 2, restarts: 2 });
   expect(new Set([...workers.pids, first, second]).size).toBe(4);
   expect(total.requests).toBeGreaterThanOrEqual(10);
-  // Two deaths at two places: no wait, or the first, short one.
+  // Each of the two workers died once, so its replacement starts immediately or after the first, shortest delay.
   expect(proxy.stderr.match(/another one starts (?:now|in 100 ms)\n/g)).toHaveLength(2);
 });
 
-test("a worker that dies again and again waits for longer each time, also if it does not start", async () => {
+test("a worker that dies repeatedly is restarted after growing delays, also if it does not start", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const flag = join(folder, "flag");
   const file = join(folder, "dies.mjs");
@@ -433,7 +433,7 @@ describe("a config file", () => {
     return file;
   };
 
-  test("is read by new workers when it changes; a wrong one leaves the workers as they are", async () => {
+  test("is read by new workers when it changes; an invalid one leaves the workers as they are", async () => {
     upstream.handler = (req, res) => res.end(req.headers["x-revision"]);
     const file = write("reload.mjs", "1");
     const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
@@ -465,13 +465,13 @@ describe("a config file", () => {
     expect(await ask(await proxy.origin())).toBe("200 whole close");
   });
 
-  test("that is wrong ends the command with one error", async () => {
+  test("that is invalid ends the command with one error", async () => {
     const file = write("wrong.mjs", "1", "import.meta.nothing.at.all");
     const stderr = await command(`--config ${file} --workers 2`).refusal();
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
   });
 
-  test("that only fails in a worker ends the command", async () => {
+  test("that fails only in a worker ends the command", async () => {
     const file = join(folder, "inworker.mjs");
     writeFileSync(
       file,
@@ -485,7 +485,7 @@ describe("a config file", () => {
   });
 });
 
-test("what the code of a config file sends to its parent process ends no worker, and not the parent", async () => {
+test("messages that the code of a config file sends to the parent process end neither a worker nor the parent", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const file = join(folder, "sends.mjs");
   const sent = [null, "ready", 1, { type: "report" }, { type: "cut" }, { type: "closed" }];
@@ -502,9 +502,9 @@ test("what the code of a config file sends to its parent process ends no worker,
   expect(proxy.stderr).toBe("");
 });
 
-test("a worker that has just ended does not break the end of the command", async () => {
+test("a worker that has just ended does not prevent the end of the command", async () => {
   const file = join(folder, "ends.mjs");
-  // In the parent, before its own listener: the workers are dead, and the parent has not noticed.
+  // This listener of the parent is called before its own: the workers are dead, and the parent has not noticed.
   writeFileSync(
     file,
     `import cluster from "node:cluster";
@@ -538,7 +538,7 @@ test("a replaced worker that does not answer is killed", async () => {
     .toMatchObject({ running: 2, retired: 0, restarts: 0 });
 });
 
-test("a worker that hangs is replaced, and killed if it goes on hanging", async () => {
+test("a worker that hangs is replaced, and killed if it still hangs later", async () => {
   const file = join(folder, "hangs.mjs");
   const hook = 'onRequest({ path }) { if (path === "/hang") for (;;); }';
   writeFileSync(file, `export default { target: "${upstream.url}", ${hook} };`);
@@ -570,7 +570,7 @@ test("a worker that hangs ends soon after its parent", async () => {
   await until(() => workers.filter(isRunning).length === 0, "the end of the workers");
 });
 
-test("a silence counts only while the parent runs in time", () => {
+test("a worker's silence counts only while the parent's event loop runs on time", () => {
   const silent: string[] = [];
   const heartbeat = new Heartbeat<string>(3000, (key) => silent.push(key));
   heartbeat.beat("hung");
@@ -580,7 +580,7 @@ test("a silence counts only while the parent runs in time", () => {
   look(1000);
   look(1000);
   look(1000);
-  // The machine was asleep.
+  // The machine was suspended.
   look(60_000);
   for (let i = 0; i < 2; i++) look(1000);
   heartbeat.beat("busy");
@@ -639,7 +639,7 @@ test.each([
   },
 );
 
-test("HTTPS and HTTP/2 work, a session is resumed by another worker, and SIGHUP brings a new certificate", async () => {
+test("HTTPS and HTTP/2 work, another worker resumes a session, and SIGHUP loads a new certificate", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const write = async (): Promise<string> => {
     const { cert, key } = await makeCertificate();
@@ -675,13 +675,13 @@ test("HTTPS and HTTP/2 work, a session is resumed by another worker, and SIGHUP 
   // New connections go to the two workers in turn.
   expect([await resume(), await resume(), await resume()]).toEqual([false, true, true]);
 
-  // A new certificate, by which alone the client would accept the server.
+  // From here, the client accepts only the new certificate.
   ca = await write();
   await replace();
   expect(await askSecure()).toBe("whole");
 });
 
-test("a certificate whose files change reaches all workers, also one that the config file names anew", async () => {
+test("a changed certificate reaches all workers, and so does another one that the config file names", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const [first, second, third] = await Promise.all([1, 2, 3].map(() => makeCertificate()));
   const save = (name: string, content = ""): string => {
@@ -706,7 +706,7 @@ test("a certificate whose files change reaches all workers, also one that the co
   }
   await expectAll(first);
 
-  // The pair is not replaced before it is whole.
+  // The certificate is not replaced before the new key is there, too.
   save("one.crt", second?.cert);
   await until(() => proxy.stderr !== "", "the message");
   expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: --key .+\n$/);
@@ -731,7 +731,7 @@ test("a certificate whose files change reaches all workers, also one that the co
   expect(proxy.stderr.split("\n")).toHaveLength(2);
 });
 
-test("a config file that a link exchanges reaches all workers, and a stop meanwhile ends them", async () => {
+test("a config file that is replaced through a link reaches all workers, and a stop meanwhile ends them", async () => {
   const answers = new Set<string | undefined>();
   upstream.handler = (req, res) => {
     answers.add(req.headers["x-revision"]?.toString());
@@ -760,7 +760,7 @@ test("a config file that a link exchanges reaches all workers, and a stop meanwh
 test("the lines of all workers reach stdout whole", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin } = await startWorkers(`${upstream.url} --log common`);
-  // Longer than what a pipe takes at once.
+  // Longer than one write to a pipe.
   const path = "x".repeat(6000);
   const count = 300;
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });

@@ -17,7 +17,7 @@ test("the number of unsent bytes decreases while the client reads one large chun
   socket.write(chunk, () => (isWritten = true));
   const before = countUnsent(socket);
   expect(before).toBeGreaterThan(0);
-  // Node itself counts the chunk as a whole.
+  // Node's own counter changes only when the whole chunk is sent.
   expect(socket.writableLength).toBe(chunk.length);
   client.resume();
   await until(() => countUnsent(socket) < before || isWritten, "progress");
@@ -28,7 +28,7 @@ test("the number of unsent bytes decreases while the client reads one large chun
   server.close();
 });
 
-test("a socket that does not show its queue has none", () => {
+test("a socket that does not expose its queue counts as having no unsent bytes", () => {
   expect(countUnsent({} as Socket)).toBe(0);
   expect(countUnsent({ _handle: null } as unknown as Socket)).toBe(0);
 });
