@@ -113,19 +113,22 @@ describe.each(lines.filter(isRunnable))("%s", (line) => {
 test("each code block of the page is run", () => expectAllRun("command/permissions.test.ts"));
 
 const SCRIPT = "/usr/bin/script";
-test.skipIf(!existsSync(SCRIPT))("on a terminal, Deno needs no further environment variables", async () => {
-  const program = `${programs.deno[0]} run --no-prompt --allow-net --allow-env=TERM ${join(folder, "deno.mjs")}`;
-  const line = `${program} ${upstream.url} --port 0`;
-  const child = spawn(SCRIPT, ["-qec", line, "/dev/null"], {
-    env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, TERM: "xterm" },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  let said = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
-  await until(() => said.includes("\n") || child.exitCode !== null, "the banner");
-  expect(said).toMatch(/^fetchway listens on /);
-  child.kill();
-});
+test.skipIf(!existsSync(SCRIPT))(
+  "on a terminal, Deno needs no further environment variables",
+  async () => {
+    const program = `${programs.deno[0]} run --no-prompt --allow-net --allow-env=TERM ${join(folder, "deno.mjs")}`;
+    const line = `${program} ${upstream.url} --port 0`;
+    const child = spawn(SCRIPT, ["-qec", line, "/dev/null"], {
+      env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, TERM: "xterm" },
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    let said = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
+    await until(() => said.includes("\n") || child.exitCode !== null, "the banner");
+    expect(said).toMatch(/^fetchway listens on /);
+    child.kill();
+  },
+);
 
 describe("a feature that needs further permissions:", () => {
   const deno = lines.find((line) => line.startsWith("deno")) as string;
