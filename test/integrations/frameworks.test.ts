@@ -1,4 +1,4 @@
-/** The blocks of docs/frameworks.md, with the frameworks that are small, and the handlers that need none. */
+/** The code blocks of docs/frameworks.md, run with the small frameworks. Handlers that need no framework are called directly. */
 import { type AddressInfo, createServer, type Server } from "node:net";
 import type { H3 } from "h3";
 import { routeRules } from "h3/rules";
@@ -87,7 +87,7 @@ type Handler = (context: {
   getClientAddress(): string;
 }) => Promise<Response>;
 
-describe("a file of a framework that gives a web request", () => {
+describe("a route file of a framework that passes a web request", () => {
   /** Calls a handler as its framework does. */
   function caller(
     handler: Handler | undefined,
@@ -100,7 +100,7 @@ describe("a file of a framework that gives a web request", () => {
     };
   }
 
-  test("Next, with a function for each method, and without compressed bodies", async () => {
+  test("Next has a function for each method, and gets no compressed bodies", async () => {
     type Route = Record<string, (request: Request) => Promise<Response>>;
     const route = await importBlock<Route>("docs/frameworks.md: Next", toUpstream());
     const methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
@@ -121,7 +121,7 @@ describe("a file of a framework that gives a web request", () => {
     expect(upstream.calls.at(-1)?.get("x-forwarded-for")).toBe("192.0.2.7");
   });
 
-  test("React Router, for GET and for all other methods", async () => {
+  test("React Router has a function for GET and one for all other methods", async () => {
     const place = "docs/frameworks.md: React Router";
     const { loader, action } = await importBlock<Record<"loader" | "action", Handler>>(
       place,
@@ -132,13 +132,13 @@ describe("a file of a framework that gives a web request", () => {
     );
   });
 
-  test("TanStack Start, for any method", async () => {
+  test("TanStack Start has a function for all methods", async () => {
     interface File {
       Route: { path: string; server: { handlers: { ANY: Handler } } };
     }
     const { Route } = await importBlock<File>("docs/frameworks.md: TanStack Start", {
       ...toUpstream(),
-      // The framework is too large to be installed for this.
+      // Nitro is too large to be installed for this test.
       'import { createFileRoute } from "@tanstack/react-router";':
         "const createFileRoute = (path: string) => (route: object) => ({ path, ...route });",
     });
@@ -147,7 +147,7 @@ describe("a file of a framework that gives a web request", () => {
   });
 });
 
-test("Nitro: the rules forward with the handler that takes the place of h3's", async () => {
+test("Nitro: the rules forward with the handler that replaces h3's", async () => {
   type Rules = Parameters<typeof routeRules>[0];
   const { default: config } = await importBlock<{
     default: { alias: Record<string, string>; routeRules: Rules };
@@ -179,7 +179,7 @@ test("h3: the handler of rules", async () => {
 describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.proxy`"])(
   "%s",
   (place) => {
-    test("requests and WebSockets go to the upstream, and updates of the page to Vite", async () => {
+    test("requests and WebSockets are forwarded to the upstream, and the page's updates come from Vite", async () => {
       const { default: config } = await importBlock<{ default: UserConfig }>(place, {
         ...toUpstream(),
         "http://127.0.0.1:5000": upstream.url,

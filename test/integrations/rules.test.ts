@@ -1,4 +1,4 @@
-/** The handler for route rules, in real apps of h3: rules of the app, and rules that are compiled as Nitro does. */
+/** The handler for route rules, in real h3 apps: rules of the app, and rules that are compiled as in Nitro. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createProxy } from "#fetchway";
@@ -38,7 +38,7 @@ function rulesOf(rules: Rules, handler: RuleHandler = createRuleHandler()): Midd
   return routeRules(rules, { handlers: { proxy: handler } });
 }
 
-/** Sends a request, and returns the request line's target at the upstream. */
+/** Sends a request, and returns the request target that the upstream received. */
 async function targetOf(url: string): Promise<string | undefined> {
   const before = upstream.calls.length;
   await (await fetch(url)).text();
@@ -52,7 +52,7 @@ describe("a rule with /** at its end", () => {
       "/:tenant/files/**": { proxy: { to: `${upstream.url}/**` } },
     });
 
-  test("forwards what is below it, with bodies, queries and fields", async () => {
+  test("forwards the requests below its path, with bodies, queries and fields", async () => {
     await withApp(rules(), async (origin) => {
       const response = await fetch(`${origin}/api/a%2Fb?c=%20`, {
         method: "POST",
@@ -68,7 +68,7 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("takes its own path off, however it is written, and the values of its parameters", async () => {
+  test("removes its own path, however the request spells it, and the values of its parameters", async () => {
     await withApp(rules(), async (origin) => {
       expect(await targetOf(`${origin}/%61pi/x`)).toBe("/v1/x");
       expect(await targetOf(`${origin}/one/files/x`)).toBe("/x");
@@ -139,7 +139,7 @@ test("options of the rule take precedence over those of the handler", async () =
   });
 });
 
-test("onRequestEnd tells the pattern of the rule, or the option route of the rule", async () => {
+test("onRequestEnd reports the pattern of the rule, or the option route of the rule", async () => {
   const routes: unknown[] = [];
   const handler = createRuleHandler({ onRequestEnd: ({ route }) => void routes.push(route) });
   const rules = {
@@ -154,7 +154,7 @@ test("onRequestEnd tells the pattern of the rule, or the option route of the rul
   });
 });
 
-test("a rule is compiled once, not with each path", async () => {
+test("a rule is compiled once, not for each path", async () => {
   const handler = createRuleHandler();
   const made = new Set<unknown>();
   let count = 0;
@@ -175,7 +175,7 @@ test("a rule is compiled once, not with each path", async () => {
   });
 });
 
-test("failures are 502", async () => {
+test("failures become 502", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;
@@ -193,7 +193,7 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s is refused",
   );
 });
 
-test("rules that are compiled to a module, as Nitro's, import the handler by name", async () => {
+test("rules that are compiled to a module, as in Nitro, import the handler by name", async () => {
   const rules = { "/api/**": { proxy: `${upstream.url}/v1/**` } };
   const source = new URL("../../integrations/rules.ts", import.meta.url).href;
   const { code } = compileRouteRules(rules, { runtimeRules: { proxy: { source } } });
@@ -218,7 +218,7 @@ test("rules that are compiled to a module, as Nitro's, import the handler by nam
   }
 });
 
-test("WebSockets pass an attached proxy, beside the rules", async () => {
+test("an attached proxy forwards WebSockets beside the rules", async () => {
   const rules = rulesOf({ "/api/**": { proxy: `${upstream.url}/v1/**` } });
   await withApp(rules, async (origin, server) => {
     const sockets = createProxy({ target: `${upstream.url}/v1`, stripPrefix: "/api" });

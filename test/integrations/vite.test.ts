@@ -1,4 +1,4 @@
-/** The plugin for Vite, in real servers of Vite's: development, preview and middleware mode. */
+/** The plugin for Vite, in real Vite servers: development, preview and middleware mode. */
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer as createNodeServer, type IncomingMessage, type Server } from "node:http";
@@ -44,7 +44,7 @@ afterAll(async () => {
 interface Running {
   readonly origin: string;
   readonly logged: string[];
-  /** The token that Vite's own WebSocket asks for. */
+  /** The token that Vite's own WebSocket requires. */
   readonly token: string;
   close(): Promise<unknown>;
 }
@@ -55,7 +55,7 @@ function originOf(server: { address(): unknown } | null): string {
 }
 
 function tokenOf({ config }: ViteDevServer): string {
-  // It is deprecated because Vite's client needs no such access; this test is a client, too.
+  // The property is deprecated because apps do not need it. This test does, because it acts as Vite's client.
   // oxlint-disable-next-line typescript/no-deprecated
   return config.webSocketToken;
 }
@@ -163,11 +163,11 @@ describe.each([
     expect(upstream.calls).toEqual([]);
   });
 
-  test("CVE-2025-24010: a page of another site gets neither Vite's answers nor the upstream's to read", async () => {
+  test("CVE-2025-24010: a page of another site can read neither Vite's responses nor the upstream's", async () => {
     const { port } = new URL(running.origin);
     for (const path of ["/api/a", "/api/v2/a", "/"]) {
       const client = await connect(Number(port));
-      // A name that was made to resolve to this machine.
+      // A host name that an attacker made to resolve to this machine.
       client.send(request("GET", path, [["Host", `evil.test:${port}`]]));
       expect((await client.read()).status, path).toBe(403);
       expect(upstream.calls).toEqual([]);
@@ -194,37 +194,43 @@ describe.each([
   ["the dev server", startDev],
   ["middleware mode", startMiddleware],
 ])("hot updates of %s", (_, start) => {
-  // With this prefix, the path of Vite's own WebSocket is below it, too.
-  test.each(["/api", "/"])("arrive beside WebSockets of the upstream below %s", async (prefix) => {
-    const running = await start({ [prefix]: upstream.url });
-    try {
-      const socket = await expectEcho(`${running.origin}/api/socket`);
-      const own = `${running.origin}/?token=${running.token}`;
-      const [updates, messages] = await open(own, "vite-hmr");
-      await until(() => messages.length > 0, "Vite's greeting");
-      expect(messages[0]).toBe('{"type":"connected"}');
-      if (prefix === "/api") {
-        // Vite sends updates of the modules that it has served.
-        expect(await (await fetch(`${running.origin}/main.js`)).text()).toContain("n = ");
+  // The path of Vite's own WebSocket is below the prefix "/", too.
+  test.each(["/api", "/"])(
+    "arrive although WebSockets of the upstream are forwarded below %s",
+    async (prefix) => {
+      const running = await start({ [prefix]: upstream.url });
+      try {
+        const socket = await expectEcho(`${running.origin}/api/socket`);
+        const own = `${running.origin}/?token=${running.token}`;
+        const [updates, messages] = await open(own, "vite-hmr");
+        await until(() => messages.length > 0, "Vite's greeting");
+        expect(messages[0]).toBe('{"type":"connected"}');
+        if (prefix === "/api") {
+          // Vite sends updates only for modules that it has served.
+          expect(await (await fetch(`${running.origin}/main.js`)).text()).toContain("n = ");
+        }
+        // Change the files until the watcher, which may not be ready yet, has seen a change.
+        for (let n = 0; messages.length < 2 && n < 300; n++) {
+          await writeFile(
+            join(root, "main.js"),
+            `import.meta.hot?.accept(); export const n = ${n};`,
+          );
+          await writeFile(join(root, "index.html"), `page of Vite ${n}`);
+          await pause(50);
+        }
+        expect(messages[1]).toMatch(/"type":"(?:update|full-reload)"/);
+        expect(upstream.calls).toHaveLength(1);
+        expect(socket.readyState).toBe(WebSocket.OPEN);
+        socket.close();
+        updates.close();
+      } finally {
+        await running.close();
       }
-      // Change the files until the watcher, which may not be ready yet, has seen a change.
-      for (let n = 0; messages.length < 2 && n < 300; n++) {
-        await writeFile(join(root, "main.js"), `import.meta.hot?.accept(); export const n = ${n};`);
-        await writeFile(join(root, "index.html"), `page of Vite ${n}`);
-        await pause(50);
-      }
-      expect(messages[1]).toMatch(/"type":"(?:update|full-reload)"/);
-      expect(upstream.calls).toHaveLength(1);
-      expect(socket.readyState).toBe(WebSocket.OPEN);
-      socket.close();
-      updates.close();
-    } finally {
-      await running.close();
-    }
-  });
+    },
+  );
 });
 
-test("a WebSocket that is neither the upstream's nor Vite's is left to other listeners", async () => {
+test("a WebSocket for neither the upstream nor Vite is left to other listeners", async () => {
   const logged: string[] = [];
   const server = await createServer(configure(viteProxy({ "/api": upstream.url }), logged));
   try {
@@ -244,7 +250,7 @@ test("a WebSocket that is neither the upstream's nor Vite's is left to other lis
   }
 });
 
-test("failures are 502, and Vite's logger tells them unless the route has onError", async () => {
+test("failures become 502, and Vite's logger reports them unless the route has onError", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;
