@@ -9,7 +9,7 @@ export interface Block {
   readonly place: string;
   readonly language: string;
   readonly code: string;
-  /** The name of a file for it, with the number of its first line. */
+  /** A file name for the block, with the number of its first line. */
   readonly file: string;
 }
 
@@ -43,7 +43,7 @@ function readBlocks(page: string): Block[] {
 
 export const blocks: readonly Block[] = pages.flatMap(readBlocks);
 
-/** What an import of the package is in the sources. */
+/** The source file that replaces each import of the package. */
 const SOURCES: Readonly<Record<string, string>> = {
   '"fetchway"': '"../runtimes/node.ts"',
   '"fetchway/transport"': '"../src/transport.ts"',
@@ -58,7 +58,7 @@ const SOURCES: Readonly<Record<string, string>> = {
   '"fetchway/bun"': '"../runtimes/bun.ts"',
 };
 
-/** The places of the blocks that the tests of this file have read. */
+/** The places of the blocks that the current test file has read. */
 const used = new Set<string>();
 
 /** Returns the code of a block, and notes that this test file runs it. */
@@ -86,7 +86,7 @@ export async function withCopy<T>(
     code = code.replaceAll(text, other);
   }
   for (const [text, source] of Object.entries(SOURCES)) code = code.replaceAll(text, source);
-  // Each copy has a name of its own, because modules are imported once. It is in a folder from which packages are found.
+  // Each copy has its own name, because a module is imported only once. Its folder is one from which packages are found.
   const name = `_block-${basename(import.meta.filename, ".ts")}-${process.pid}-${++copies}.ts`;
   const copy = new URL(`../../examples/${name}`, import.meta.url);
   writeFileSync(copy, code);
@@ -105,7 +105,7 @@ export function importBlock<T>(
   return withCopy(place, replaced, async ({ href }) => (await import(href)) as T);
 }
 
-/** Expects that the tests of a file have read exactly those blocks of which the ledger says so. */
+/** Expects that the tests of a file have read exactly the blocks that the ledger lists for it. */
 export function expectAllRun(testFile: string): void {
   expect([...used].toSorted()).toEqual(blocksOf(testFile).toSorted());
 }
@@ -116,7 +116,7 @@ export function blocksOf(testFile: string): string[] {
   return blocks.map(({ place }) => place).filter((place) => matches(patterns, place));
 }
 
-/** Whether a place is among some places, of which one with a star stands for all blocks of its page. */
+/** Whether a list of places contains a place. An entry with a star matches all blocks of its page. */
 export function matches(patterns: readonly string[], place: string): boolean {
   return patterns.some((each) =>
     each.endsWith("*") ? place.startsWith(each.slice(0, -1)) : each === place,
@@ -174,7 +174,7 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
 
 const IN_MATRIX = "npm run test:frameworks runs it with the framework, which is not installed here";
 
-/** The blocks that no test runs as they stand, each with the reason. Those in TypeScript are type-checked. */
+/** The blocks that no test runs unchanged, each with the reason. Those in TypeScript are type-checked. */
 export const NOT_RUN: Readonly<Record<string, string>> = {
   "README.md: In a clone": "it installs a clone, as CI does",
   "docs/quickstart.md: In a clone": "it installs a clone; test/command/demo.test.ts runs the demo",

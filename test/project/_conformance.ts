@@ -39,7 +39,7 @@ const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 /** The hosts that read the frames of a WebSocket. On the others, a tunnel passes the bytes of the endpoints. */
 const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
 
-/** The hosts for which a file of tests counts, by the file's path. The first matching pattern decides. */
+/** The hosts on which a test file is evidence, by the file's path. The first matching pattern decides. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
   [/^suite\/frames\./, READING_FRAMES],
   [/^unit\/websocket\//, OWN_ELSEWHERE],

@@ -28,7 +28,7 @@ interface Property {
   name: string;
   jsDoc?: { doc?: string; tags?: Tag[] };
 }
-/** A tag that Deno does not know is `unsupported`, and has its name and text in `value`. */
+/** A tag that Deno does not know has the kind `unsupported`, and its name and text in `value`. */
 interface Tag {
   kind: string;
   value?: string;
@@ -79,6 +79,6 @@ function toDoc({ name, jsDoc = {} }: Property): OptionDoc {
 function toNamed({ kind, value = "" }: Tag): [name: string, text: string] {
   const unsupported = /^@(\S+) ?(.*)$/s.exec(value);
   if (kind === "unsupported" && unsupported) return [unsupported[1] ?? "", unsupported[2] ?? ""];
-  // Deno takes an object for a type, and leaves out its braces.
+  // Deno parses an object literal as a type, and omits its braces.
   return [kind, kind === "default" ? `{${value}}` : value];
 }

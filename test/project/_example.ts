@@ -1,4 +1,4 @@
-/** The examples import the installed package. Tests run them with the sources of this project. */
+/** Copies of the examples, in which imports of the installed package are replaced by this project's sources. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 

@@ -19,7 +19,7 @@ export interface Bundle {
   readonly files: Readonly<Record<string, number>>;
 }
 
-/** Leaves out what is loaded when it is first needed, such as the code for HTTP/2. */
+/** Leaves out modules that are imported when they are first needed, such as the code for HTTP/2. */
 const leaveOutLoadedLater: Plugin = {
   name: "leave-out-loaded-later",
   setup(bundler) {

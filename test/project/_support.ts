@@ -13,7 +13,7 @@ type Runtime = keyof typeof RUNTIMES;
 
 interface Feature {
   name: string;
-  /** What the table says about a runtime instead of "yes". */
+  /** The text of a runtime's cell if it is not "yes". */
   says: Partial<Record<Runtime, string>>;
   /** The reasons of the gaps that limit the feature. A runtime that has one of them may not have a "yes". */
   gaps: string[];

@@ -35,7 +35,7 @@ describe("arithmetic", () => {
     expect([0, 1, 5000, 7500].map((i) => dueAt(i, 5000))).toEqual([0, 0.2, 1000, 1500]);
   });
 
-  test("a percentile is the smallest value that is not exceeded by its part of all values", () => {
+  test("a percentile is the smallest value that its share of all values does not exceed", () => {
     const thousand = Array.from({ length: 1000 }, (_, i) => i + 1);
     expect([0.5, 0.99, 0.999, 1].map((part) => percentile(thousand, part))).toEqual([
       500, 990, 999, 1000,
@@ -138,7 +138,7 @@ describe("report", () => {
   };
   const text = toTailDocument(summarizeTail(report));
 
-  test("ratios are of rounds that ran one after the other", () => {
+  test("ratios compare rounds that ran one after the other", () => {
     // The machine is ten times slower in the second round.
     expect(compareRounds(withP99([1, 10, 1]), withP99([2, 20, 2]), "p99")).toEqual([0.5, 0]);
   });
@@ -156,7 +156,7 @@ describe("report", () => {
     expect(text).toContain(`| **Fetchway, ${row}`);
   });
 
-  test("a contestant that does not keep a rate has no latency, and is no base of a ratio", () => {
+  test("a contestant that does not keep a rate has no latency, and no ratio compares with it", () => {
     expect(text).toContain(
       "- httpxy server: **no figures**, does not keep the rate: 50 % answered",
     );
@@ -168,7 +168,7 @@ describe("report", () => {
     expect(text).not.toMatch(/NaN|undefined/);
   });
 
-  test("a run says that the machine was busy if the timer was late without a proxy", () => {
+  test("a run reports that the machine was busy if the timer was late without a proxy", () => {
     expect(text).not.toContain("The machine was busy");
     const direct = withP99([1, 1, 1]).map((each) => Object.assign(each, { hiccup: 7 }));
     const busy = { ...report, samples: { 2000: { ...report.samples[2000], direct } } };
@@ -238,7 +238,7 @@ describe.runIf(hasCommand("go"))("load generator", () => {
   const PAUSE = 100;
   const RATE = 2000;
 
-  /** Serves `/`. The server stops its thread once, for 100 ms, when it gets the 500th request. */
+  /** Starts a server that blocks its thread once, for 100 ms, when it gets the 500th request. */
   async function servePausing(): Promise<{ port: number; close: () => void }> {
     let requests = 0;
     const server = createServer((_, response) => {
@@ -270,7 +270,7 @@ describe.runIf(hasCommand("go"))("load generator", () => {
       close();
       expect([pace.latencies.length, pace.unanswered, pace.failure]).toEqual([1000, 0, ""]);
       expect(pace.hiccups.length).toBeGreaterThan(10);
-      // 200 requests were due in the pause, and waited for what was left of it: half of them for 50 ms and longer.
+      // 200 requests were due in the pause, and waited until its end: half of them for 50 ms or longer.
       const waited = (ms: number): number =>
         pace.latencies.filter((each) => each >= ms * 1000).length;
       expect(waited(50)).toBeGreaterThanOrEqual(RATE * 0.05 - 2);

@@ -54,7 +54,7 @@ describe("flags", () => {
     expect(readFlags(["-h"], flags)).toBeUndefined();
   });
 
-  test("only rounds and their length leave a run complete, which writes documents", () => {
+  test("--rounds and --seconds leave a run complete, so that it writes documents; other flags do not", () => {
     const isComplete = (...args: string[]): boolean | undefined =>
       readFlags(args, flags)?.isComplete;
     expect(isComplete()).toBe(true);
@@ -94,7 +94,7 @@ describe("flags", () => {
     else expect(() => readFlags(["--quick"], own)).toThrow(/--quick/);
   });
 
-  test("cpu takes all contestants and workloads, and its quick run only the small requests", () => {
+  test("cpu measures all contestants and workloads, and its quick run only the small requests", () => {
     const cpu = benches.find(({ name }) => name === "cpu");
     expect(readFlags([], cpu?.flags ?? {})?.values).toEqual({
       only: contestants,
@@ -110,7 +110,7 @@ describe("flags", () => {
 });
 
 describe("figures", () => {
-  test("median, spread, and the ratio of neighbouring rounds", () => {
+  test("median, spread and the ratio of neighbouring rounds are computed", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();
@@ -267,7 +267,7 @@ describe("figures", () => {
     expect(toChart(summary, "runtimes")).not.toContain(">Fetchway</text>");
   });
 
-  test("the tables say whether the code has changed since the run", () => {
+  test("the tables say if the code has changed since the run", () => {
     const run = { ...machine, code: "0123456789ab", rounds: 1, seconds: 1, results: [] };
     const summary = summarize(run);
     expect(toOverview(summary, "0123456789ab")).toContain("which is the code beside this document");
@@ -285,7 +285,7 @@ describe("figures", () => {
   });
 });
 
-test("of the bench, only its documents are published", () => {
+test("the package contains only the documents of the bench", () => {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
     files: string[];
   };

@@ -1,4 +1,4 @@
-/** docs/coming-from.md against the types of the other libraries, the options, and the errors. */
+/** docs/coming-from.md agrees with the types of the other libraries, and with this library's options and errors. */
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import * as node from "../../runtimes/node.ts";
@@ -19,7 +19,7 @@ function nameIn(code: string): string {
   return /^[\w.]+/.exec(code)?.[0] ?? "";
 }
 
-/** The rows of each section: the name there, and the code in the cell of what to write here. */
+/** The rows of each section: the option of the other library, and the code that replaces it here. */
 const sections = new Map(
   Array.from(page.matchAll(/^## (.+)\n([^]*?)(?=^## |(?![^]))/gm), ([, title = "", text = ""]) => {
     const rows = Array.from(
@@ -34,7 +34,7 @@ const SHARED = "http-proxy";
 /** The libraries that also have the options of http-proxy. */
 const HEIRS = new Set(["http-proxy-middleware", "httpxy", "Vite's `server.proxy`"]);
 
-/** The libraries whose names Workers know. */
+/** The libraries whose option names the errors on Workers explain. */
 const ON_WORKERS = new Set(["h3's `proxyRequest`", "`hono/proxy`"]);
 
 /** Returns what the error for an option of another library advises. */
@@ -46,7 +46,7 @@ async function errorFor(runtime: Pick<typeof node, "proxyFetch">, name: string):
   return message.slice(start.length);
 }
 
-test("there is a section for each library", () => {
+test("each library has a section", () => {
   expect([...sections.keys()].toSorted()).toEqual([...otherLibraries.keys()].toSorted());
 });
 
@@ -56,8 +56,8 @@ describe.each([...otherLibraries])("%s", (library, names) => {
 
   test("every option of the library has a row", () => {
     expect(names.length).toBeGreaterThan(3);
-    const told = new Set(rows.map(({ theirs }) => theirs));
-    expect(names.filter((name) => !told.has(name))).toEqual([]);
+    const listed = new Set(rows.map(({ theirs }) => theirs));
+    expect(names.filter((name) => !listed.has(name))).toEqual([]);
   });
 
   test("every row is an option of the library", () => {
@@ -66,7 +66,7 @@ describe.each([...otherLibraries])("%s", (library, names) => {
     expect(new Set(own.map(({ theirs }) => theirs)).size).toBe(own.length);
   });
 
-  test("every option that is named here exists", () => {
+  test("every option of Fetchway that the section names exists", () => {
     const options = new Set([
       ...Object.keys(proxySchema),
       ...Object.keys(poolSchema),
@@ -82,7 +82,7 @@ describe.each([...otherLibraries])("%s", (library, names) => {
     }
   });
 
-  test("an option without a row of the same name is refused, and the error says what the row says", async () => {
+  test("an option that Fetchway does not have is refused, and the error gives the same advice as its row", async () => {
     for (const { theirs, here, why, ours } of own) {
       if (Object.hasOwn(proxySchema, theirs) || theirs === "target") continue;
       const message = await errorFor(node, theirs);
@@ -94,12 +94,12 @@ describe.each([...otherLibraries])("%s", (library, names) => {
         ).not.toEqual([]);
         continue;
       }
-      const told = new Set(codeIn(why).map((code) => nameIn(code)));
+      const listed = new Set(codeIn(why).map((code) => nameIn(code)));
       const onWorkers = ON_WORKERS.has(library) ? [await errorFor(workerd, theirs)] : [];
       for (const fix of [message, ...onWorkers]) {
         const advised = codeIn(fix).map((code) => nameIn(code));
         expect(
-          advised.filter((name) => !told.has(name)),
+          advised.filter((name) => !listed.has(name)),
           `${theirs}: ${fix}`,
         ).toEqual([]);
         if (advised.length === 0) expect(fix, theirs).toMatch(/leave it out|call the proxy/);

@@ -15,7 +15,7 @@ test("each requirement has a test, or a reason why it has none", () => {
   expect(findUntested(markers)).toEqual([]);
 });
 
-test("a requirement that is not ours has no test", () => {
+test("a requirement that does not concern a proxy has no test", () => {
   const marked = new Set(markers.map(({ id }) => id));
   expect([...marked].filter((id) => requirements[id].foreign)).toEqual([]);
 });

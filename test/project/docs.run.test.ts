@@ -1,4 +1,4 @@
-/** The blocks of docs/ that are parts of an app, each run in an app that has the names that its page takes for granted. */
+/** The blocks of docs/ that are parts of an app. Each runs in an app that defines the names which its page presupposes. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -40,7 +40,7 @@ interface Names {
   server: Server;
 }
 let names: Names;
-/** What the block has created and printed. */
+/** What the current block has created and printed. */
 let proxies: NodeProxy[] = [];
 let responses: Promise<Response>[] = [];
 let logged: unknown[][] = [];
@@ -110,7 +110,7 @@ async function ask(init?: RequestInit, path = "/a?b"): Promise<Response> {
   return handle(new Request(`http://proxy.test${path}`, init));
 }
 
-/** Serves a handler of Node's, and returns its origin. */
+/** Serves a Node handler, and returns its origin. */
 async function start(handler: NodeProxy["nodeHandler"]): Promise<string> {
   const { port, close } = await serveOn("node", handler);
   ending.push(close);
@@ -139,7 +139,7 @@ test.each(["docs/quickstart.md: Changing a body", "docs/bodies.md: Changing bodi
 );
 
 test("quickstart: options that do not change", async () => {
-  // The block ends with `close()`: the apps below have connections of another proxy for the same target.
+  // The block ends with `close()`. The apps below use another proxy for the same target, and so other connections.
   vi.stubGlobal("serve", (app: object) => void served.push(app));
   await importBlock("docs/quickstart.md: Options that do not change", {
     ...toUpstream(),
@@ -166,7 +166,7 @@ test("bodies: HTML gets a banner, and JSON loses a field", async () => {
   expect(await (await ask()).json()).toEqual({ name: "b" });
 });
 
-test("clients: a forward proxy gets the request, and the runtime's fetch sends it", async () => {
+test("clients: a forward proxy gets the request, and the runtime's fetch can send it", async () => {
   await importBlock("docs/clients.md: Other clients", {
     "http://proxy.internal:3128": upstream.url,
   });
@@ -200,7 +200,7 @@ test("clients: a server whose requests and WebSockets go through undici", async 
 
 const execute = promisify(execFile);
 
-/** Runs a line of a shell, in which `npx fetchway` is the command of the sources. */
+/** Runs a line in a shell, in which `npx fetchway` starts the command from the sources. */
 async function runLine(line: string): Promise<string> {
   const command = `"${process.execPath}" "${root}/command/main.ts"`;
   const script = line.replace("npx fetchway", command);
@@ -217,7 +217,7 @@ function linesOf(place: string): string[] {
     .filter((line) => line.startsWith("npx fetchway"));
 }
 
-test("command: each line starts", async () => {
+test("command: each line starts the command", async () => {
   const { cert, key } = certificate;
   writeFileSync(join(folder, "cert.pem"), cert);
   writeFileSync(join(folder, "key.pem"), key);
@@ -239,7 +239,7 @@ test("command: each line starts", async () => {
   expect(outputs[5]).toMatch(/:4001\b/);
 });
 
-test("command: the config file has the routes that it says", async () => {
+test("command: the config file has the routes that the page describes", async () => {
   const place = "docs/command.md: Routes and config files (2)";
   await withCopy(place, {}, async (copy) => {
     const inspect = (url: string): Promise<string> =>
@@ -253,7 +253,7 @@ test("command: the config file has the routes that it says", async () => {
   });
 });
 
-test("command: the config file with several upstreams has the routes that it says", async () => {
+test("command: the config file with several upstreams has the routes that the page describes", async () => {
   await withCopy("docs/command.md: Several upstreams (2)", {}, async (copy) => {
     const inspect = (url: string): Promise<string> =>
       runLine(`npx fetchway --config "${fileURLToPath(copy)}" --inspect ${url}`);
@@ -263,7 +263,7 @@ test("command: the config file with several upstreams has the routes that it say
   });
 });
 
-test("command: --inspect prints what the page shows", async () => {
+test("command: --inspect prints the output that the page shows", async () => {
   const place = "docs/command.md: What a request becomes";
   const [line = ""] = linesOf(place);
   const printed = (await runLine(line)).replaceAll(/ +/g, " ");
@@ -273,13 +273,13 @@ test("command: --inspect prints what the page shows", async () => {
   expect(expected.length).toBeGreaterThan(10);
 });
 
-test("connections: options of the pool, and a graceful end", async () => {
+test("connections: a proxy has its pool options, and closes gracefully", async () => {
   await importBlock("docs/connections.md: Connections");
   expect((await ask()).status).toBe(503);
   expect(proxies[0]?.stats()).toMatchObject({ created: 0 });
 });
 
-test("hooks: each is called", async () => {
+test("hooks: each hook is called", async () => {
   await importBlock("docs/hooks.md: Hooks");
   upstream.script = (call) => {
     call.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
@@ -303,7 +303,7 @@ test("hooks: the end of a request is printed", async () => {
   expect(print.mock.calls[0]?.slice(0, 4)).toEqual(["GET", "/a?b", upstream.url, 200]);
 });
 
-test("hooks: what a request would become is printed, and nothing is sent", async () => {
+test("hooks: the upstream request is explained, and nothing is sent", async () => {
   const print = vi.spyOn(console, "log").mockImplementation(() => {});
   await importBlock("docs/hooks.md: What a request would become");
   expect(upstream.calls).toEqual([]);
@@ -349,7 +349,7 @@ test("hooks: an interceptor uses a second upstream", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/x"]);
 });
 
-test("http2: each way to ask for it", async () => {
+test("http2: each way to request it works", async () => {
   const { createServer: createHttp2 } = await import("node:http2");
   const grpc = createHttp2((req, res) => void res.end(`HTTP/${req.httpVersion}`));
   const port = await listen(grpc);
@@ -367,7 +367,7 @@ test("http2: each way to ask for it", async () => {
   ending.unshift(() => Promise.all(proxies.map((proxy) => proxy.close(1))));
 });
 
-test("redirects: they are followed, and those of other hosts as the predicate says", async () => {
+test("redirects: they are followed, those to other hosts if the predicate allows it", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts");
   upstream.script = (call) =>
     call.target === "/a?b" ? call.reply(302, [["Location", "/there"]]) : call.reply(200, [], "x");
@@ -377,7 +377,7 @@ test("redirects: they are followed, and those of other hosts as the predicate sa
   expect((await byPredicate.fetch(request())).status).toBe(302);
 });
 
-test("redirects: second attempts after a status, and none", async () => {
+test("redirects: a listed status causes a second attempt, and a proxy without retries makes none", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts (2)");
   let count = 0;
   upstream.script = (call) => call.reply(++count % 3 === 0 ? 200 : 503);
@@ -404,7 +404,7 @@ test("redirects: Location is rewritten as the comments say", async () => {
   }
 });
 
-test("redirects: domain and path of cookies", async () => {
+test("redirects: domain and path of cookies are rewritten", async () => {
   await importBlock("docs/redirects.md: Rewriting (2)");
   const cookies = ["a=1; Domain=internal.example; Path=/v2", "b=2; Domain=x.example; Path=/v2/c"];
   upstream.script = (call) =>
@@ -425,7 +425,7 @@ test("security: a peer in the list is trusted", async () => {
   expect(upstream.calls.at(-1)?.all("x-forwarded-for")).toEqual(["203.0.113.7, 127.0.0.1"]);
 });
 
-test("targets: a URL, one with TLS options, and a function", async () => {
+test("targets: a URL, a URL with TLS options, and a function work", async () => {
   await importBlock("docs/targets.md: Targets", {
     "https://api.example": upstream.url,
     "https://10.0.0.5": "https://127.0.0.1:1",
@@ -436,7 +436,7 @@ test("targets: a URL, one with TLS options, and a function", async () => {
   expect(asked).toEqual(["/tenant/a?b", "/v1/a?key=k&b"]);
 });
 
-test("targets: apps in this process", async () => {
+test("targets: apps in this process answer requests", async () => {
   names.app.get("/x", () => "the shop");
   await importBlock("docs/targets.md: Apps in this process");
   expect(await (await ask({}, "/shop/x")).text()).toBe("the shop");
@@ -444,7 +444,7 @@ test("targets: apps in this process", async () => {
   expect(texts).toEqual(["service", "room one", "service"]);
 });
 
-test("upstreams: several are one target, and are checked", async () => {
+test("upstreams: several upstreams are one target, and are checked", async () => {
   upstream.script = (call) => call.reply(200);
   await importBlock("docs/upstreams.md: Several upstreams", {
     "http://10.0.0.1:4000": upstream.url,
@@ -477,7 +477,7 @@ test("upstreams: a mirror gets a copy", async () => {
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
 });
 
-test("websockets: one line makes a proxy take them", async () => {
+test("websockets: one line makes a proxy accept them", async () => {
   await importBlock("docs/websockets.md: WebSockets", {
     'createProxy({ target: "http://127.0.0.1:4000" })': `createProxy({ target: "${upstream.url}" })`,
   });
@@ -493,7 +493,7 @@ test("websockets: one line makes a proxy take them", async () => {
   expect(await (await fetch(`http://127.0.0.1:${same}/`)).text()).toBe("the app itself");
 });
 
-test("websockets: the servers of Bun accept the handlers", async () => {
+test("websockets: Bun's servers accept the handlers", async () => {
   const preload = join(folder, "preload.ts");
   writeFileSync(
     preload,
@@ -509,7 +509,7 @@ test("websockets: the servers of Bun accept the handlers", async () => {
   });
 });
 
-test("websockets: an app on Bun has WebSockets of its own beside the proxy's", async () => {
+test("websockets: an app on Bun has its own WebSockets beside the proxy's", async () => {
   const preload = join(folder, "preload.own.ts");
   writeFileSync(
     preload,

@@ -1,4 +1,4 @@
-/** The patches of docs/upstream/, each applied to a copy of the package, do what Fetchway's own way around does today. */
+/** Each patch of docs/upstream/, applied to a copy of the package, makes Fetchway's own workaround unnecessary. */
 import { execFileSync } from "node:child_process";
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import type { RequestListener, Server } from "node:http";
@@ -33,7 +33,7 @@ async function importCopy<Module>(name: string, entry: string, patch?: string): 
   return (await import(/* @vite-ignore */ pathToFileURL(join(copy, entry)).href)) as Module;
 }
 
-/** The header lines with which the tests' upstream answers. */
+/** The header lines of the upstream's response. */
 const LINES: Header[] = [
   ["X-Name", "a"],
   ["ETag", '"b"'],
@@ -42,7 +42,7 @@ const LINES: Header[] = [
   ["Set-Cookie", "e=2"],
 ];
 
-/** Asks a server, and returns the lines of its head that Node does not add by itself, and the body. */
+/** Requests a server, and returns the header lines that Node does not add by itself, and the body. */
 async function readAnswer(port: number): Promise<{ lines: string[]; text: string }> {
   const client = await apps.connect(port);
   client.send(request("GET", "/"));
@@ -71,7 +71,7 @@ test("each patch has a description, and names the version that package.json pins
 describe("srvx: any response defines how it is sent", () => {
   type Srvx = typeof import("srvx/node");
 
-  /** Serves a proxy's responses, which do not show the method that srvx calls today, but the symbol of the patch. */
+  /** Serves a proxy's responses, which have the symbol of the patch instead of the method that srvx calls today. */
   async function ask(srvx: Srvx, change: (response: Response) => Response): Promise<unknown> {
     upstream.script = (call) => call.reply(200, LINES, "body");
     const proxy = createProxy({ target: upstream.url });
@@ -89,7 +89,7 @@ describe("srvx: any response defines how it is sent", () => {
     });
   };
 
-  test("by the symbol, as by the internal method today", async () => {
+  test("the symbol has the same effect as today's internal method", async () => {
     const entry = "dist/adapters/node.mjs";
     const published = await importCopy<Srvx>("srvx", entry);
     const patched = await importCopy<Srvx>("srvx", entry, "srvx-to-node-response");
@@ -115,7 +115,7 @@ describe("@hono/node-server: fields that are given as pairs are sent as they are
     return readAnswer(await apps.listen(server));
   }
 
-  test("as a record of arrays is sent today", async () => {
+  test("in the same way as today's record of arrays", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

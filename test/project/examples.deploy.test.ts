@@ -1,6 +1,6 @@
 /**
- * The files for deployments: what they say about the command must be true of the command. The schema of Kubernetes is
- * checked by `npm run check:manifests`.
+ * The files for deployments agree with the command. `npm run check:manifests` checks them against the schema of
+ * Kubernetes.
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ const examples = fileURLToPath(new URL("../../examples", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Milliseconds that the command may need beyond `stopTimeout`, to answer what is cut and to write the log. */
+/** Milliseconds that the command may need after `stopTimeout`, to answer the requests that are cut and to write the log. */
 const LAST_WORDS = 2000;
 
 const read = (file: string): string => readFileSync(join(examples, file), "utf8");
@@ -46,7 +46,7 @@ interface Container {
   readonly env: readonly { readonly name: string }[];
 }
 
-/** What the tests read of all kinds of manifests. */
+/** The members of all kinds of manifests that the tests read. */
 interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string };
@@ -108,7 +108,7 @@ describe("the manifests for Kubernetes", () => {
   const [container] = pod.spec.containers;
   const config = JSON.parse(ConfigMap.data["fetchway.config.json"] ?? "") as Config;
   const [http, admin] = container.ports;
-  /** The arguments with the address that Kubernetes puts in. */
+  /** The container's arguments, with the address that Kubernetes inserts. */
   const args = container.args.map((each) => each.replace("$(POD_IP)", "10.0.0.7"));
 
   test("have a config file and arguments that the command accepts", () => {
@@ -122,7 +122,7 @@ describe("the manifests for Kubernetes", () => {
     const volume = pod.spec.volumes.find(({ name }) => name === mount?.name);
     expect(volume?.configMap.name).toBe(ConfigMap.metadata.name);
     expect(container.env.map(({ name }) => name)).toContain("POD_IP");
-    // The pods of the Deployment come from an image of this version, without a registry.
+    // The image of the pods has this version as its tag, and names no registry.
     expect(container.image).toBe(`fetchway:${manifest.version}`);
   });
 
@@ -145,7 +145,7 @@ describe("the manifests for Kubernetes", () => {
     expect(NetworkPolicy.spec.podSelector.matchLabels).toEqual(labels);
   });
 
-  test("leave the command the time that it needs to finish requests", () => {
+  test("leave the command enough time to finish requests", () => {
     const grace = pod.spec.terminationGracePeriodSeconds * 1000;
     const wait = container.lifecycle.preStop.sleep.seconds * 1000;
     expect(config.server?.stopTimeout).toBeGreaterThan(0);
@@ -156,7 +156,7 @@ describe("the manifests for Kubernetes", () => {
     expect(PodDisruptionBudget.spec.maxUnavailable).toBeLessThan(Deployment.spec.replicas);
   });
 
-  test("probe paths that the command answers, and that tell when it stops", async () => {
+  test("probe paths that the command answers, and whose status changes when it stops", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (req, res) => {
       if (req.url === "/held") finish = () => res.end("held");
@@ -168,7 +168,7 @@ describe("the manifests for Kubernetes", () => {
     const { readinessProbe, startupProbe, livenessProbe } = container;
     const probe = async ({ httpGet: { path, port } }: Probe): Promise<number> => {
       expect(port).toBe("admin");
-      // The kubelet asks by the pod's address.
+      // The kubelet sends the pod's address as Host.
       return (await fetch(page + path, { headers: { host: "10.0.0.7:9100" } })).status;
     };
     for (const each of [readinessProbe, startupProbe, livenessProbe]) {
@@ -224,7 +224,7 @@ describe("the container file", () => {
     expect(new Set(images)).toEqual(new Set([`node:${manifest.devDependencies.node}-slim`]));
   });
 
-  test("has a health check that is true only while the command is ready", async () => {
+  test("has a health check that succeeds only while the command is ready", async () => {
     const check = JSON.parse(
       /CMD (\[.+\])/.exec(instruction("HEALTHCHECK"))?.[1] ?? "",
     ) as string[];

@@ -94,7 +94,7 @@ test("opentelemetry.ts makes a span for each attempt, and metrics under stable n
         attributes: { ...again, "http.response.status_code": 503, "error.type": "503" },
       },
     ]);
-    // Each attempt tells the upstream its own span as the parent.
+    // Each attempt sends its own span to the upstream as the parent.
     const parents = spans.getFinishedSpans().map((span) => span.spanContext().spanId);
     expect(upstream.calls.map((call) => call.get("traceparent"))).toEqual(
       parents.map((id) => `00-${TRACE}-${id}-01`),

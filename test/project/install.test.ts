@@ -45,7 +45,7 @@ describe("the installed package", () => {
 
   beforeAll(async () => {
     app = await mkdtemp(join(tmpdir(), "fetchway-"));
-    // Build in a copy, so that the build does not change the dist folder of the project.
+    // Build in a copy, so that the project's dist folder does not change.
     const copy = join(app, "copy");
     const sources =
       "src runtimes integrations command build.ts package.json tsconfig.json tsconfig.build.json";
@@ -70,7 +70,7 @@ describe("the installed package", () => {
 
   afterAll(() => rm(app, { recursive: true }));
 
-  test("has the files of its exports, and no sources but the examples", () => {
+  test("has the files of its exports, and no sources except the examples", () => {
     const packed = globSync("**/*", { cwd: installed() });
     expect(packed).toEqual(expect.arrayContaining(manifest.files));
     expect(
@@ -116,7 +116,7 @@ describe("the installed package", () => {
   );
 
   test.each(["node", "bun", "deno", "workerd", "fetch"])(
-    "fetchway/%s is that entry",
+    "fetchway/%s is the entry of that runtime",
     async (name) => {
       const { types, default: code } = manifest.exports[`./${name}`] as Entry;
       const packed = globSync("dist/**/*", { cwd: installed() });
@@ -151,7 +151,7 @@ describe("the installed package", () => {
     );
   });
 
-  /** TypeScript's options for finding modules. With each, "fetchway" has the members of Node's proxies. */
+  /** TypeScript's options for module resolution. With each, "fetchway" has the members of Node's proxies. */
   const resolutions: Record<string, object> = {
     node16: { module: "node16", moduleResolution: "node16" },
     nodenext: { module: "nodenext", moduleResolution: "nodenext" },
@@ -312,7 +312,7 @@ describe("the installed package", () => {
     beforeAll(() => upstream.listen());
     afterAll(() => upstream.stop());
 
-    /** The command lines that start it, without its port. `server.ts` exports it again. */
+    /** The command lines that start the server, without its port. `server.ts` re-exports it. */
     const lines = [
       "deno serve -A npm:fetchway/server",
       "deno serve -A server.ts",
@@ -321,14 +321,14 @@ describe("the installed package", () => {
       "wrangler dev server.ts --ip 127.0.0.1 --compatibility-date 2026-10-01",
     ];
 
-    /** Starts it in the app's folder, where it takes a free port. */
+    /** Starts the server in the app's folder, on a free port. */
     async function start(line: string, target?: string): Promise<Program> {
       await writeFile(join(app, "server.ts"), 'export { default } from "fetchway/server";\n');
       const [tool = "", ...args] = line.split(" ");
       const placeholder = createServer();
       const port = await listen(placeholder);
       placeholder.close();
-      // `deno serve` takes its options before the file.
+      // `deno serve` expects its options before the file.
       if (tool === "deno") args.splice(1, 0, "--port", `${port}`);
       else if (tool !== "bun") args.push("--port", `${port}`);
       if (tool === "wrangler") args.push("--var", `FETCHWAY_TARGET:${target}`);
@@ -344,7 +344,7 @@ describe("the installed package", () => {
       expect([answer.status, upstream.calls.at(-1)?.target]).toEqual([200, "/a%2Fb?c"]);
     });
 
-    test("without FETCHWAY_TARGET, it says so in one line", async () => {
+    test("without FETCHWAY_TARGET, it prints one line that says so", async () => {
       await using program = await start("deno serve -A npm:fetchway/server");
       await program.ended();
       expect([program.code(), program.output()]).toEqual([
@@ -357,7 +357,7 @@ describe("the installed package", () => {
   test("@arethetypeswrong/cli finds nothing wrong", async () => {
     const tool = join(root, "node_modules/.bin/attw");
     const tarball = `${manifest.name}-${manifest.version}.tgz`;
-    // It exits with a failure for a problem that the profile does not ignore.
+    // The program fails for each problem that its profile does not ignore.
     const printed = await run(tool, tarball, "--profile", "esm-only", "--format", "ascii");
     const named = Array.from(printed.matchAll(/^"fetchway(.*)"$/gm), ([, path]) => `.${path}`);
     expect(named).toEqual(Object.keys(manifest.exports));
@@ -424,7 +424,7 @@ describe("the installed package", () => {
       },
     );
 
-    test("have the types of the package", async () => {
+    test("type-check against the package", async () => {
       const compilerOptions = {
         strict: true,
         noEmit: true,
@@ -443,7 +443,7 @@ describe("the installed package", () => {
       expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
     });
 
-    // That one needs a second Worker: test/project/examples.deploy.test.ts runs it.
+    // The example "workers" needs a second Worker: test/project/examples.deploy.test.ts runs it.
     const alone = names.filter((name) => name !== "workers");
 
     test.concurrent.each(alone)("%s runs with the package", async (name) => {
@@ -479,7 +479,7 @@ describe("the installed package", () => {
     });
   });
 
-  test("fetchway/config types a config file, which the command reads", async () => {
+  test("fetchway/config has the types of a config file, which the command reads", async () => {
     const config = `import { defineConfig } from "fetchway/config";
       export default defineConfig({ routes: [{ match: "/a", target: "http://b.test:1" }] });`;
     await writeFile(join(app, "my.config.mjs"), config);
@@ -495,7 +495,7 @@ describe("the installed package", () => {
     expect(await run("node", bin, "--version")).toContain(manifest.version);
   });
 
-  test("is bundled into one file by the lines of docs/deploy.md", async () => {
+  test("can be bundled into one file by the lines of docs/deploy.md", async () => {
     const page = await readFile(join(root, "docs/deploy.md"), "utf8");
     const [, bundle = "", start = ""] =
       /```sh\nnpx (esbuild .*)\n(node fetchway\.cjs .*)\n```/.exec(page) ?? [];
@@ -504,7 +504,7 @@ describe("the installed package", () => {
     );
     const [, ...args] = bundle.split(" ");
     await run(join(root, "node_modules/.bin/esbuild"), ...args, "--log-level=warning");
-    // Nothing of the package is beside it.
+    // The bundle's folder has no other file of the package.
     const folder = await mkdtemp(join(tmpdir(), "fetchway-"));
     await cp(join(app, "fetchway.cjs"), join(folder, "fetchway.cjs"));
     const [node = "", ...words] = start.split(" ");
@@ -516,7 +516,7 @@ describe("the installed package", () => {
   test("is installed with npm install --omit=dev without a warning, and its command shows the demo", async () => {
     const folder = join(app, "installed");
     await mkdir(folder);
-    // Without the network: the dependencies come as files, too.
+    // The test needs no network, because the dependencies are installed from files, too.
     const overrides: Record<string, string> = {};
     for (const name of Object.keys(manifest.dependencies)) {
       const source = join(root, "node_modules", name);
@@ -534,7 +534,7 @@ describe("the installed package", () => {
       npm_config_cache: join(folder, "cache"),
       npm_config_update_notifier: "false",
     };
-    // A setting of the machine's own may cause a warning of npm.
+    // The machine's own npm settings may cause a warning.
     for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
     const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
     expect(stdout.trim()).toMatch(/^added \d+ packages in \S+$/);

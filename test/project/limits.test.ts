@@ -1,4 +1,4 @@
-/** docs/limits.md, and the flags of the command on the other pages, against the code. */
+/** docs/limits.md, and the flags of the command on the other pages, agree with the code. */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { clientLimitSchema, listenSchema } from "../../command/flags/commandoptions.ts";
@@ -32,7 +32,7 @@ test.each([
   ["docs/quickstart.md", 1],
   ["docs/connections.md", 1],
 ])("every flag that %s names exists", (file, count) => {
-  // Flags of the benches, of srvx and of wrangler.
+  // These flags belong to the benches, srvx and wrangler.
   const others = ["--connections", "--no-", "--only", "--prod", "--var"];
   const known = new Set([...flags.map(({ name }) => `--${name}`), ...others]);
   const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");

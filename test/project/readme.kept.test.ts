@@ -12,7 +12,7 @@ const rows = readPage("README.md")
   ?.split("\n")
   .filter((line) => line.startsWith("| ") && !/^\| (?:what|---)/.test(line));
 
-/** The places that make a body which keeps bytes, each with the rows of README about them. */
+/** The places in the code that keep the bytes of a body, each with the rows of README about it. */
 const KEEPERS: Readonly<Record<string, readonly string[]>> = {
   "src/bodies.ts: HeldBody": ["transformText"],
   "src/exchange/hooks.ts: UnframedBody": ["without length"],
@@ -46,7 +46,7 @@ function limitOf(name: string): number {
   return Number(number) * (unit === "M" ? 1024 ** 2 : 1024);
 }
 
-/** Returns a number in a source file. */
+/** Returns the number that a pattern finds in a source file. */
 function numberIn(file: string, pattern: RegExp): number {
   const source = readFileSync(new URL(file, root), "utf8");
   return Number(pattern.exec(source)?.[1]?.replaceAll("_", ""));

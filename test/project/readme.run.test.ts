@@ -1,4 +1,4 @@
-/** The examples of README and the server of the quick start, each run as its reader runs it. */
+/** The examples of README and the server of the quick start, each started as a reader would start it. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -12,7 +12,7 @@ import { pause } from "../helpers/wait.ts";
 
 const upstream = useEcho();
 
-/** The blocks, each with the frameworks or programs that it is for, and what the upstream sees of `/api/a%2Fb?c`. */
+/** The blocks, each with its frameworks or programs, and the path that the upstream receives for `/api/a%2Fb?c`. */
 const EXAMPLES: readonly [place: string, names: string[], path: string][] = [
   ["README.md: First example", ["node"], "/api/a%2Fb?c"],
   ["README.md: In your framework", ["h3"], "/a%2Fb?c"],
@@ -98,7 +98,7 @@ test("README's command without code forwards", async () => {
   expect(await response.json()).toMatchObject({ path: "/a%2Fb?c", headers: { "x-app": "shop" } });
 });
 
-test("what README says about wrangler.toml is in it, `routes` as a comment", () => {
+test("wrangler.toml has what README says about it, `routes` as a comment", () => {
   const config = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");
   expect(readPage("README.md")).toMatch(/uncomment `routes` in `wrangler\.toml`/);
   expect(config).toMatch(/^# routes = \[\{ pattern = "[^"]+", zone_name = "[^"]+" \}\]$/m);

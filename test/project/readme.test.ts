@@ -1,4 +1,4 @@
-/** README and the pages of docs/: their generated blocks, their links, and that the package has all that they link to. */
+/** README and the pages of docs/: generated blocks are up to date, links lead somewhere, and the package has the linked files. */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";

@@ -63,7 +63,7 @@ function sourceOf({ types }: Entry): string {
   return types.replace("./dist/", "../../").replace(/\.d\.ts$/, ".ts");
 }
 
-/** TypeScript's options for finding modules, each with the condition whose entry `"fetchway"` then has. */
+/** TypeScript's options for module resolution, each with the condition that selects the entry of `"fetchway"`. */
 const resolutions: Record<string, [options: object, condition: "node" | "default"]> = {
   node16: [{ module: "node16", moduleResolution: "node16" }, "node"],
   nodenext: [{ module: "nodenext", moduleResolution: "nodenext" }, "node"],

@@ -1,4 +1,4 @@
-/** The recipes of docs/recipes.md, each run as it stands there, with other addresses. */
+/** The recipes of docs/recipes.md, each run unchanged except for addresses. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer as createSecureServer } from "node:https";
 import { tmpdir } from "node:os";
@@ -102,7 +102,7 @@ test("CORS: preflights do not reach the upstream, and responses can be read by o
   upstream.script = (call) => call.reply(200, [["Access-Control-Allow-Origin", "*"]], "x");
   const response = await fetch(origin);
   expect(response.headers.get("access-control-allow-origin")).toBe("https://app.example");
-  // An OPTIONS that is no preflight passes.
+  // An OPTIONS request that is not a preflight is forwarded.
   expect((await fetch(origin, { method: "OPTIONS" })).status).toBe(200);
   expect(upstream.calls).toHaveLength(2);
 });
@@ -118,7 +118,7 @@ test("a secret: only the upstream sees it, and only customers pass", async () =>
   expect(call.get("x-api-key")).toBeUndefined();
 });
 
-test("a log line tells what happened, also if the response was cut off", async () => {
+test("a log line reports the outcome, also if the response was cut off", async () => {
   const lines: string[] = [];
   const print = vi
     .spyOn(console, "log")
@@ -178,7 +178,7 @@ test("several tenants: each host has its upstream, and others get 404", async ()
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/shop/a", "/docs/a"]);
 });
 
-test("a rate limit: a client that exceeds it gets 429, whatever it says about its address", async () => {
+test("a rate limit: a client that exceeds it gets 429, whatever address it claims", async () => {
   const origin = await start("A rate limit", { "limit = 100": "limit = 2" });
   const ask = async (address: string): Promise<Response> =>
     fetch(origin, { headers: { "x-forwarded-for": address } });
@@ -214,7 +214,7 @@ test("a changed body: a field of the JSON is hidden, also from a client that acc
   expect(await response.json()).toEqual({ name: "a" });
 });
 
-test("a cache: the upstream is asked once, and again for what it does not allow to be stored", async () => {
+test("a cache: the upstream gets a request once, and again if it does not allow the response to be stored", async () => {
   const origin = await start("A cache");
   const ask = async (path: string): Promise<string> => (await fetch(origin + path)).text();
   upstream.script = (call) =>

@@ -1,4 +1,4 @@
-/** The site of `npm run docs`, without a build, which needs packages of its own: its sidebar, and the addresses of pages. */
+/** The sidebar and the addresses of pages of `npm run docs`. The site is not built here, because that needs its own packages. */
 import { globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -9,14 +9,14 @@ import { sidebar } from "../../site/sidebar.ts";
 
 const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
 
-// docs/upstream/ is for other projects, and not for users.
-test("each page of docs/ and bench/ is in the sidebar, which has no other files than documents", () => {
+// docs/upstream/ is for other projects, not for users, and so is not in the sidebar.
+test("each page of docs/ and bench/ is in the sidebar, which lists only documents", () => {
   const documents = globSync("{*.md,{docs,bench}/*.md,examples/README.md}", { cwd: project });
   expect(documents.length).toBeGreaterThan(20);
   expect(new Set(listed)).toEqual(new Set(documents));
 });
 
-test("no two pages have one address", () => {
+test("no two pages have the same address", () => {
   expect(toAddress("README.md")).toBe("index.md");
   expect(toAddress("docs/log.md")).toBe("log.md");
   expect(toAddress("bench/README.md")).toBe("bench/index.md");

@@ -96,13 +96,13 @@ test.each([
   expect(alone.text).not.toMatch(call);
 });
 
-/** Whether a number of the page is near enough: a page that is a little out of date is not worth a failure. */
+/** Whether a number of the page is close enough: a page that is slightly out of date must not fail the run. */
 function isNear(measured: string, written: string): boolean {
   const difference = Math.abs(Number.parseFloat(measured) - Number.parseFloat(written));
   return difference <= Math.max(0.2, 0.02 * Number.parseFloat(measured)) || measured === written;
 }
 
-/** Returns the numbers of a row of a table whose unit is not a share: those follow from the others. */
+/** Returns the numbers of a table's row, except shares in percent, which follow from the other numbers. */
 function sizesOf(row: readonly string[]): string[] {
   return row.filter((cell) => /^\d+\.\d$/.test(cell));
 }
