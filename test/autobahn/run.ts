@@ -35,9 +35,9 @@ const HOSTS: readonly Name[] = [
 const CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*", "12.*", "13.*"];
 
 /**
- * The seconds between two parts of a frame in groups 3 and 4. The client's own value is 10 µs, which is about the time
- * that a relay takes for a message: there, the results of the cases that send octet by octet would depend on the speed of
- * the machine.
+ * The seconds between two parts of a frame in groups 3 and 4. The client's default is 10 µs, about the time in which a
+ * proxy forwards a message: with it, the results of the cases that send octet by octet would depend on the speed of the
+ * machine.
  */
 const PACE = 0.005;
 
@@ -52,7 +52,7 @@ function nameCases(cases: readonly string[], reason: string): Record<string, str
 
 const ofRelays = { ...nameCases(EARLY_CASES, EARLY), ...nameCases(["12", "13"], COMPRESSED) };
 
-/** The results that differ from the direct ones, each with its reason, by case or group. */
+/** The results that differ through a proxy, each with its reason, by case or group. */
 const NAMED: Partial<Record<Name, Record<string, string>>> = {
   bun: ofRelays,
   deno: {
@@ -100,7 +100,7 @@ function run(args: string[], env: Record<string, string> = {}): void {
 function install(): void {
   if (existsSync(site)) return;
   run(["-m", "pip", "install", "--quiet", "--target", site, "autobahntestsuite==25.10.1"]);
-  // The package lacks this file, without which Python 2 does not find what is in the folder.
+  // The package lacks this file, without which Python 2 does not find the modules of the folder.
   writeFileSync(join(site, "zope/__init__.py"), "");
 }
 
@@ -148,7 +148,7 @@ async function fuzzAtPace(
   return index[agent] ?? {};
 }
 
-/** An echo server with compression, whose messages may be as large, and have as many fragments, as those of the cases. */
+/** Starts an echo server with compression that accepts messages as large, and with as many fragments, as the cases send. */
 async function startEcho(): Promise<{ port: number; stop(): void }> {
   const server = new WebSocketServer({
     port: 0,
@@ -181,7 +181,7 @@ function reasonOf(host: Name, id: string): string | undefined {
   return NAMED[host]?.[id] ?? NAMED[host]?.[id.slice(0, id.indexOf("."))];
 }
 
-/** Prints the results that are not as directly. @returns how many of them have no reason, or a reason in vain */
+/** Prints the results that differ from the direct ones. @returns the number of unexplained differences and of unused reasons */
 function compare(host: Name, results: Results, direct: Results): number {
   let unexpected = 0;
   for (const [id, { behavior, behaviorClose }] of Object.entries(results)) {

@@ -1,6 +1,6 @@
 /**
- * Opens the status page of the command in Chromium, under traffic with failures, and checks what it shows: numbers that
- * move, no text of a client as HTML, no request to another server, no horizontal scrolling on a phone.
+ * Opens the status page of the command in Chromium, under traffic with failures. It checks that the numbers change, that
+ * no text of a client becomes HTML, that no request goes to another server, and that a phone need not scroll sideways.
  *
  *     npm run test:browser [-- --runtime bun] [--save]
  *
@@ -133,7 +133,7 @@ const ARGS =
   "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking " +
   "--disable-component-update --disable-sync";
 
-/** Opens the page, and notes what must not happen. */
+/** Opens the page, and records everything that must not happen. */
 async function open(browser: Browser, dark: boolean, width: number, height: number): Promise<Page> {
   const context = await browser.newContext({
     colorScheme: dark ? "dark" : "light",
@@ -163,7 +163,7 @@ try {
   assert.ok(Number(await page.locator(".big").evaluate((big) => big.firstChild?.textContent)) > 5);
   assert.ok((await page.locator("#rate rect").count()) > 2);
   assert.equal(await page.locator("main img").count(), 0, "a path became HTML");
-  // The numbers move without a reload.
+  // The numbers change without a reload.
   const requests = page.locator("#now dd").first();
   const before = await requests.innerText();
   await page.waitForFunction(
@@ -198,7 +198,7 @@ try {
   await page.locator("#state", { hasText: "stopping" }).waitFor();
   await page.locator("#state", { hasText: "no connection" }).waitFor();
   assert.ok(await page.locator("main.stale").isVisible());
-  // The browser itself reports the connections that failed after the end.
+  // The browser itself reports the failed connections after the command has stopped.
   const unexpected = wrong.filter((each) => !/ERR_(?:CONNECTION|INCOMPLETE)/.test(each));
   assert.deepEqual(unexpected, []);
   await within(command.ended(), "the end of the command");

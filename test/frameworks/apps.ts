@@ -8,13 +8,13 @@ export interface App {
   readonly files: Readonly<Record<string, string | { place: string }>>;
   /** Texts of the blocks, each with what replaces it. */
   readonly replaced?: Readonly<Record<string, string>>;
-  /** Programs of the app, or the project's Node or Bun. The port is in the variable PORT, and in place of an argument PORT. */
+  /** Commands: a program of the app, or the project's Node or Bun. The variable PORT has the port, which also replaces an argument PORT. */
   readonly build?: readonly (readonly string[])[];
   readonly start: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The configuration that TypeScript checks the app with; by default, one for Node. */
+  /** The TypeScript configuration with which the app is checked; by default, one for Node. */
   readonly types?: string;
-  /** The way in which other code than the page's takes WebSockets. */
+  /** How the app takes WebSockets if not by the code of the page. */
   readonly webSockets?: string;
 }
 
@@ -31,7 +31,7 @@ const onNode = (...packages: string[]): Pick<App, "packages" | "start"> => ({
   start: ["node", PROXY],
 });
 const VITE = ["vite", "--host", "127.0.0.1", "--strictPort", "--port", "PORT"];
-/** The tag `latest` is 3.0.0, whose rules do not take another handler. */
+/** The tag `latest` is 3.0.0, whose route rules do not accept another handler. */
 const NITRO = "nitro@3.0.260903-beta";
 const REACT = ["react", "react-dom", "@types/react"];
 

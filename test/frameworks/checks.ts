@@ -1,4 +1,4 @@
-/** What the matrix of frameworks checks of each app: an upstream, and a client that compares what passes between them. */
+/** The checks of the matrix of frameworks: a client and an upstream, which compare what the app forwards between them. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
@@ -16,13 +16,13 @@ import { WebSocket, WebSocketServer } from "ws";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 
-/** The path of the proxy in each app. */
+/** The path that each app forwards. */
 const MOUNT = "/api";
 /** The message of the exception that the app's target function throws for the path `/throw`. */
 export const THROWN = "thrown by a hook";
-/** The cell for what an app does not have with its code. */
+/** The cell for a feature that the app does not have with its code. */
 export const NOT_HERE = "–";
-/** Parts of request targets that have to pass unchanged, by their name in the table. */
+/** Parts of request targets that must be forwarded unchanged, by their name in the table. */
 const PATHS: Readonly<Record<string, string>> = {
   escapes: "/a%2Fb%20c;d",
   "`//`": "/a//b",
@@ -32,13 +32,13 @@ const PATHS: Readonly<Record<string, string>> = {
 const GZIP = gzipSync("compressed by the upstream, and so never to be compressed again".repeat(20));
 const UPLOAD = 5_000_000;
 
-/** One request, as the upstream got it. */
+/** One request, as the upstream received it. */
 interface Call {
   req: IncomingMessage;
   res: ServerResponse;
   /** The bytes of the body that have arrived. */
   received: number;
-  /** Whether the body has ended, and not by a lost connection. */
+  /** Whether the body is complete: it has ended, but not by a lost connection. */
   isComplete: boolean;
   isClosed: boolean;
 }
@@ -110,7 +110,7 @@ export interface Running {
   readonly upstream: Upstream;
   /** The path at the upstream to which the app forwards `/api`, without a slash at its end. */
   readonly base: string;
-  /** Returns all that the app has printed. */
+  /** Returns everything that the app has printed. */
   output(): string;
 }
 
@@ -149,7 +149,7 @@ async function fieldsAt(
   return (await app.upstream.call(path.replace(MOUNT, ""))).req;
 }
 
-/** Opens a path whose response does not end, and returns whether the upstream sees that the client leaves. */
+/** Requests an endless response, disconnects, and returns whether the upstream notices it. */
 async function isAborted(app: Running, name: string, isBegun: boolean): Promise<boolean> {
   const request = start(app, `${MOUNT}/${name}?abort=${isBegun}`);
   request.end();
@@ -162,7 +162,7 @@ async function isAborted(app: Running, name: string, isBegun: boolean): Promise<
   );
 }
 
-/** A check resolves to "yes", or to a few words that say what is different. It rejects if nothing of it works. */
+/** A check resolves to "yes", or to a few words that describe the difference. It rejects if the feature does not work at all. */
 export type Check = (app: Running) => Promise<string>;
 
 /** The checks, by the title of their column. The last one ends the upstream. */
@@ -232,7 +232,7 @@ export const checks: Readonly<Record<string, Check>> = {
     request.end();
     const first = answerTo(request).then((response) => {
       const isCoded = response.headers["content-encoding"] === "gzip";
-      // The first chunk may be the head of a compressed body, and nothing of the event.
+      // The first chunk may contain only the header of the compression format, and no byte of the event.
       const events = isCoded ? response.pipe(createGunzip().on("error", () => {})) : response;
       return once(events, "data");
     });

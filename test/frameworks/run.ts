@@ -36,7 +36,7 @@ const chosen = Object.entries(apps).filter(
 if (chosen.length === 0) throw new Error(`--apps: use some of ${Object.keys(apps).join(", ")}`);
 const scratch = values.folder ?? mkdtempSync(join(tmpdir(), "fetchway-frameworks-"));
 
-// Under `npm run`, npm sets variables with its own options, which other calls of npm must not inherit.
+// `npm run` sets variables with npm's options, which the other calls of npm must not inherit.
 const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
 const QUIET = {
   ASTRO_TELEMETRY_DISABLED: "1",
@@ -152,7 +152,7 @@ async function findPort(): Promise<number> {
   return port;
 }
 
-/** Returns the message of an error, which may have the output of a command: its beginning and its end. */
+/** Returns the message of an error. It may have the output of a command, of which only the beginning and the end are kept. */
 function describe(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   return message.length < 4000 ? message : `${message.slice(0, 2000)}\n…\n${message.slice(-2000)}`;
@@ -194,7 +194,7 @@ async function runApp(name: string, app: App): Promise<string[]> {
   return [`${name} ${versionOf(folder, app)}`, ...cells];
 }
 
-/** Puts the row of an app into the page's table, and returns whether a cell is other than before. */
+/** Puts the row of an app into the page's table, and returns whether a cell has changed. */
 function writeRow(name: string, row: string[]): boolean {
   const text = readFileSync(page, "utf8");
   const [, open = "", table = "", close = ""] = MARKED.exec(text) ?? [];

@@ -1,4 +1,4 @@
-/** A process that holds idle connections. Its arguments: what each sends, port, number of connections, number of the first address. */
+/** A process that holds idle connections. Its arguments: the bytes that each sends, the port, the number of connections, the number of the first address. */
 import { connect } from "node:net";
 import process from "node:process";
 
@@ -10,7 +10,7 @@ const [port = 0, count = 0, first = 0] = numbers.map(Number);
 let opened = 0;
 let closed = 0;
 
-/** Opens one connection after another, so that none waits in the system's queue. */
+/** Opens one connection after another, so that none waits in the kernel's accept queue. */
 function open(n: number): void {
   if (n >= count) return;
   const address = first + Math.floor(n / PER_ADDRESS);

@@ -1,4 +1,4 @@
-/** Opens many idle connections to the command, and looks whether others are still served. */
+/** Opens many idle connections to the command, and measures whether other clients are still served. */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
@@ -10,29 +10,32 @@ import { settled, until } from "../helpers/wait.ts";
 const command = new URL("../../command/main.ts", import.meta.url);
 const holder = new URL("_holder.ts", import.meta.url);
 
-/** What was seen. */
+/** The measurements of a flood. */
 export interface Flooded {
-  /** Connections that the clients opened, and those that the server closed again. */
+  /** The number of connections that the clients opened. */
   readonly opened: number;
+  /** The number of them that the server closed again. */
   readonly closed: number;
-  /** The file descriptors of the server. */
+  /** The number of open file descriptors of the server. */
   readonly descriptors: number;
   /** Bytes of the server's memory for each connection that it kept. */
   readonly bytesEach: number;
-  /** The longest time of a request during the flood, in milliseconds, and the statuses of all. */
+  /** The longest time of a request during the flood, in milliseconds. */
   readonly slowest: number;
+  /** The statuses of all these requests. */
   readonly statuses: readonly number[];
 }
 
-/** The most connections of one client process, below the usual limit of file descriptors. */
+/** The maximum number of connections of one client process, below the usual limit of file descriptors. */
 const PER_PROCESS = 9_000;
 /** The number of requests on new connections during the flood, and after it. */
 const REQUESTS = 50;
 
 /**
- * @param count how many connections
- * @param flags of the command
- * @param text what each connection sends
+ * Floods the command with idle connections, and measures requests of other clients.
+ * @param count the number of connections
+ * @param flags the flags of the command
+ * @param text the bytes that each connection sends
  */
 export async function holdIdle(
   count: number,

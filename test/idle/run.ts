@@ -13,7 +13,7 @@ import { shareLimits } from "../../command/limits/clientlimits.ts";
 import { defaultsOf } from "../../src/schema/schema.ts";
 import { holdIdle } from "./_holdidle.ts";
 
-/** Milliseconds in which a request has to be answered during the flood. */
+/** The milliseconds within which a request must be answered during the flood. */
 const PATIENCE = 2_000;
 
 const { values } = parseArgs({ options: { connections: { type: "string", default: "20000" } } });
