@@ -1,4 +1,4 @@
-/** Identifies the measured code, so that published figures say of which code they are. */
+/** Identifies the measured code, so that published figures name the code with which they were measured. */
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Builds the commands that start the contestants which do not run on Node, and that of the command `fetchway`. */
+/** Builds the commands that start the contestants outside of Node, and the command `fetchway`. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -11,13 +11,13 @@ export type Command = [program: string, ...args: string[]];
 
 /** The use of TLS. */
 export interface Tls {
-  /** The file of the certificate of proxies and upstreams, with its key in front. It signs itself. */
+  /** The file with the key and the self-signed certificate of proxies and upstreams, in this order. */
   readonly certificate: string;
   /** Whether clients connect to the proxy with TLS. */
   readonly serves: boolean;
 }
 
-/** The port on which a contestant listens, the upstream to which it sends, and what it may use. */
+/** The port on which a contestant listens, the upstream to which it sends, and the resources that it may use. */
 export interface Place {
   readonly port: number;
   readonly target: string;
@@ -29,7 +29,7 @@ export interface Place {
   readonly tls?: Tls | undefined;
   /** The number of connections to the upstream; undefined for the contestant's default. */
   readonly maxSockets?: number | undefined;
-  /** The limit of open files; undefined for that of this process. */
+  /** The limit of open files; undefined for the limit of this process. */
   readonly descriptors?: number | undefined;
 }
 
@@ -72,7 +72,7 @@ export function goCommand(directory: string): Command {
   return [buildGo(fileURLToPath(new URL("contestants/go", import.meta.url)), directory)];
 }
 
-/** What the configurations of nginx differ in. Each text is in nginx's own syntax. */
+/** The parts in which the configurations of nginx differ. Each text is in nginx's syntax. */
 interface NginxConfig {
   /** Directives of the server, with its locations, and of `http`. */
   readonly server: string;

@@ -18,7 +18,7 @@ import {
 export type Role =
   /** This project. */
   | "fetchway"
-  /** The control: no proxy on Node, or on workerd, can be much cheaper. */
+  /** The control: no proxy on Node or workerd can use much less CPU time. */
   | "floor"
   /** Another proxy for Node, which a user could choose instead. */
   | "peer"
@@ -114,14 +114,14 @@ export function isOnOtherRuntime({ uses }: Contestant): boolean {
   return ["bun", "deno", "workerd"].some((runtime) => uses.includes(runtime));
 }
 
-/** A program that has to be on the path. */
+/** Requires a program on the PATH. */
 function reference(name: string, title: string, command: Contestant["command"]): Contestant {
   const missing = (): string | undefined =>
     hasCommand(name) ? undefined : `${name} is not on the path`;
   return { name, title, role: "reference", uses: [name], missing, command };
 }
 
-/** The contestants that `cpu` compares, and of which other benches take some. */
+/** The contestants that `cpu` compares. Other benches use some of them. */
 export const contestants: readonly Contestant[] = [
   onNode("floor", "floor: node:http + dispatch", "floor", ["undici"]),
   onNode("node", "Fetchway, node:http", "fetchway", []),
@@ -152,7 +152,7 @@ export const contestants: readonly Contestant[] = [
   },
 ];
 
-/** The contestants that `fairness` puts under many slow clients: servers with the limits that they have by default. */
+/** The contestants that `fairness` exposes to many slow clients: servers with their default limits. */
 export const crowded: readonly Contestant[] = [
   {
     name: "fetchway",
@@ -165,7 +165,7 @@ export const crowded: readonly Contestant[] = [
   reference("nginx", "nginx with its defaults", defaultNginxCommand),
 ];
 
-/** The contestants that choose one of several upstreams: two choices, and one more attempt elsewhere. */
+/** The contestants that choose one of several upstreams, by two random choices, and retry a failed request once at another one. */
 export const balancing: readonly Contestant[] = [
   {
     name: "fetchway",

@@ -18,14 +18,14 @@ export interface Flag<T> {
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>;
 
-/** What the flags of a command line say. */
+/** The values of the flags of a command line. */
 export type Values<F extends Flags> = {
   readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never;
 };
 
 export interface Bench<F extends Flags = Flags> {
   readonly name: string;
-  /** What it measures, in one line. */
+  /** The subject of the bench, in one line. */
   readonly text: string;
   /** The files that a complete run writes; undefined for a bench that only prints. */
   readonly writes?: string;
@@ -34,7 +34,7 @@ export interface Bench<F extends Flags = Flags> {
   run(values: Values<F>, isComplete: boolean): Promise<void> | void;
 }
 
-/** Makes the types of a bench's flags known to its `run`. */
+/** Infers the types of a bench's flags for its `run`. */
 export function defineBench<F extends Flags>(bench: Bench<F>): Bench {
   return bench;
 }

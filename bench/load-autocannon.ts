@@ -18,7 +18,7 @@ const { LOAD_METHOD: method, LOAD_BODY: path, LOAD_TYPE: type } = process.env;
 const body = path ? { body: readFileSync(path), headers: { "content-type": type } } : {};
 const result = await autocannon({ ...settings, method, ...body });
 const { requests, statusCodeStats } = result;
-// autocannon does not count a connection that ended before the response. Each open one has a request under way.
+// autocannon does not count connections that ended before the response. Each open connection has one request in flight.
 const lost = requests.sent - requests.total - settings.connections;
 const wrong = requests.total - (statusCodeStats["200"]?.count ?? 0);
 console.log(

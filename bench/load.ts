@@ -14,7 +14,7 @@ interface LoadResult {
   readonly requests: number;
   /** The length of the run in seconds. */
   readonly duration: number;
-  /** The number of received bytes, including heads. */
+  /** The number of received bytes, including header sections. */
   readonly bytes: number;
   /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
   readonly mean: number;
@@ -30,8 +30,8 @@ export const generator: "wrk" | "autocannon" = hasCommand("wrk") ? "wrk" : "auto
 const TIMEOUT = 10;
 
 /**
- * Above this length of a response body, wrk does not compare statuses: it would copy each response for that, in 1 µs for
- * 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. The missing bytes show that a response had no such body.
+ * Above this length of a response body, wrk does not compare statuses: for that it would copy each response, in 1 µs for
+ * 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. A wrong response shows by its missing bytes.
  */
 const LARGE = 64 * KIB;
 
@@ -39,9 +39,9 @@ const execute = promisify(execFile);
 const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 interface LoadOptions {
-  /** The cores of the load generator. */
+  /** The CPU cores of the load generator. */
   readonly pins?: Pins | undefined;
-  /** Whether with TLS. */
+  /** Whether to use TLS. */
   readonly secure?: boolean | undefined;
 }
 

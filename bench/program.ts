@@ -13,8 +13,8 @@ import { type Command, hasCommand } from "./commands.ts";
 const cores = availableParallelism();
 
 /**
- * The cores of each part: the proxy has a core of its own, the load generator and the upstream share the others. A part on
- * all cores is wherever the system puts it.
+ * The cores of each part: the proxy has its own core, and the load generator and the upstream share the others. The
+ * operating system schedules a part on all cores as it likes.
  */
 const PINS: Readonly<Record<"proxy" | "others" | "all", string>> = {
   all: `0-${cores - 1}`,
@@ -145,7 +145,7 @@ export function makeDirectory(): string {
   return directory;
 }
 
-/** Prints a line of progress, beside the figures on stdout. */
+/** Prints a line of progress on stderr, because stdout has the figures. */
 export function say(line: string): void {
   process.stderr.write(`${line}\n`);
 }

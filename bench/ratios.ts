@@ -24,7 +24,7 @@ export function toTitle(name: string): string {
   return role === "fetchway" ? `**${title}**` : title;
 }
 
-/** What is compared: the rounds of a contestant under one load. */
+/** The subject of a comparison: the rounds of a contestant under one load. */
 interface Compared {
   readonly contestant: string;
   readonly workload: string;
@@ -89,7 +89,7 @@ export function compare(
   return { ratio: median(each), noise: spread(each) };
 }
 
-/** What a measured ratio says of a goal. "within the noise" means that another run may give the opposite result. */
+/** Whether a measured ratio meets a goal. "within the noise" means that another run may give the opposite result. */
 export const VERDICTS = [
   "met",
   "met, within the noise",
@@ -109,7 +109,7 @@ export function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 
-/** Makes a missed goal stand out. */
+/** Formats a missed goal in bold. */
 export function emphasize(verdict: Verdict): string {
   return verdict.replace("missed", "**missed**");
 }

@@ -17,7 +17,7 @@ export interface Machine {
   readonly pinned: boolean;
   /** The hash of the measured code. */
   readonly code: string;
-  /** The versions of Node and of all tools that took part, by name. */
+  /** The versions of Node and of all tools in the run, by name. */
   readonly versions: Readonly<Record<string, string>>;
 }
 
@@ -88,7 +88,7 @@ export function toTable(
   return [head, line, ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 }
 
-/** Says why a contestant has no figures. */
+/** Returns the sentence that says why a contestant has no figures. */
 export function toFailure(title: string, why: string, workload?: string): string {
   const where = workload === undefined ? "" : `, ${titleOfWorkload(workload)}`;
   return `- ${title}${where}: **no figures**, ${why}`;

@@ -22,7 +22,7 @@ export interface Sample {
   readonly cpu: number;
   /** Requests per second. */
   readonly rps: number;
-  /** Received bytes per second, including heads. */
+  /** Received bytes per second, including header sections. */
   readonly bps: number;
   /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
   readonly mean: number;
@@ -59,14 +59,14 @@ interface RoundOptions {
   readonly primes?: boolean;
 }
 
-/** What the rounds of one workload need besides. */
+/** Further settings for the rounds of one workload. */
 interface Cell extends RoundOptions {
   readonly workload: Workload;
   readonly count: number;
   readonly place: Omit<Place, "port">;
 }
 
-/** The seconds of load before the first round, in which the engine compiles the code. */
+/** The seconds of load before the first round, during which the engine compiles the code. */
 const WARM_UP = 2;
 
 /** Returns the length of a round of a workload in seconds. */

@@ -1,7 +1,8 @@
 /**
  * The upstream of every contestant. It uses as little CPU time as Node allows, so that it does not limit the proxies.
  *
- * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse heads.
+ * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse header
+ * fields.
  */
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
@@ -59,7 +60,7 @@ class Connection {
   readonly #socket: Socket;
   #rest: Buffer = EMPTY;
   #path = "";
-  /** The number of bytes still to come of the body: -1 before a head is complete, Infinity for a chunked body. */
+  /** The number of body bytes that have not arrived: -1 before the header section is complete, Infinity for a chunked body. */
   #left = -1;
   #length = 0;
   #checksum = 0;
@@ -106,7 +107,7 @@ class Connection {
     return input.subarray(piece.length);
   }
 
-  /** Takes one complete chunk. An incomplete one is kept until its rest arrives. */
+  /** Takes one complete chunk. An incomplete chunk is kept until its other bytes arrive. */
   #takeChunk(input: Buffer): Buffer {
     const line = input.indexOf("\r\n");
     if (line < 0) return input;

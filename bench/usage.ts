@@ -46,7 +46,7 @@ function readProc(): Process[] {
       try {
         return [parseStat(readFileSync(`/proc/${name}/stat`, "latin1"))];
       } catch {
-        // The process has ended since its id was listed.
+        // The process ended after its id was listed.
         return [];
       }
     });

@@ -26,7 +26,7 @@ export async function validate(workload: Workload, port: number, secure = false)
   }
 }
 
-/** Sends a request of a workload, and reads the whole response. The agent says whether with TLS. */
+/** Sends a request of a workload, and reads the whole response. The agent decides whether TLS is used. */
 export function ask(
   { method, path, body, type }: Workload,
   port: number,

@@ -16,7 +16,7 @@ export interface Workload {
   readonly paced?: true;
 }
 
-/** Creates a text of this length, the same in every run. No two lines are equal, so that swapped chunks are noticed. */
+/** Creates a text of this length, the same in every run. No two lines are equal, so that swapped chunks are detected. */
 function textOf(length: number): Buffer {
   const lines: string[] = [];
   for (let i = 0, total = 0; total < length; i++) {
@@ -41,7 +41,7 @@ export const MIB: number = 1024 * KIB;
 export const EVENT: Buffer = Buffer.from(`data: ${JSON.stringify({ tick: "x".repeat(80) })}\n\n`);
 export const EVENTS = 10;
 
-/** Returns the upstream's response to a body of which it only computes the length and a checksum. */
+/** Returns the upstream's response to an upload, which has only the length and a checksum of the body. */
 export function receiptOf(length: number, checksum: number): string {
   return `${length} ${checksum.toString(16)}`;
 }
@@ -91,7 +91,7 @@ export const workloads: readonly Workload[] = [
   },
 ];
 
-/** Returns the title of a workload, whose name may have a number of connections behind it: `get-1k × 64`. */
+/** Returns the title of a workload, whose name may end with a number of connections: `get-1k × 64`. */
 export function titleOfWorkload(name: string): string {
   const [own = "", ...rest] = name.split(" ");
   const { title = own } = workloads.find((each) => each.name === own) ?? {};

@@ -11,10 +11,10 @@ export const hostname = "127.0.0.1";
 /** Whether the contestant sends its requests by HTTP/2. */
 export const isHttp2: boolean = process.argv.includes("http2");
 
-/** The file of the server's certificate, with its key in front; undefined for a server without TLS. */
+/** The file with the server's key and certificate, in this order; undefined for a server without TLS. */
 const certificate = process.env["CERTIFICATE"];
 
-// The benchmark holds stdin open, so this process ends with it, even if the benchmark crashes.
+// The benchmark keeps stdin open, so this process ends with the benchmark, even if that crashes.
 process.stdin.resume().on("end", () => process.exit());
 
 /** Starts the contestant's server on the port that the benchmark expects, and returns it. */
@@ -30,8 +30,8 @@ export async function start<Kind extends ServerKind>(
 }
 
 /**
- * Answers that the upstream has failed, so that the load generator counts the failure, and a client does not wait. A
- * response that has begun, or a tunnel, is broken off.
+ * Answers with 502 if the upstream has failed, so that the load generator counts the failure and no client waits. A
+ * response that has begun, or a tunnel, is aborted.
  */
 export function answerFailure(answer: ServerResponse | Socket): void {
   if (answer instanceof ServerResponse && !answer.headersSent) answer.writeHead(502).end();

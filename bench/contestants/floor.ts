@@ -1,6 +1,6 @@
 /**
- * The control: `node:http`, and undici's dispatch that writes directly to `res`, without the tasks of a proxy.
- * It neither strips nor adds header fields, notices no disconnect, and has no deadlines.
+ * The control: `node:http`, and undici's `dispatch`, which writes directly to `res`, without the tasks of a proxy.
+ * It neither removes nor adds header fields, ignores disconnects, and has no deadlines.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
@@ -75,7 +75,7 @@ function dispatch(
 await start("node", (req, res) => {
   if (req.method === "GET") dispatch(req, res, null);
   else if (Number(req.headers["content-length"]) <= ROOM) {
-    // A body in the same packet has arrived one tick later, and needs no stream.
+    // A body in the same packet as the header section has arrived one tick later, and needs no stream.
     setImmediate(() => dispatch(req, res, req.complete ? (req.read() as Buffer) : req));
   } else dispatch(req, res, req);
 });

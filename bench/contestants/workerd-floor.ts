@@ -1,5 +1,5 @@
 /**
- * The floor on workerd: the runtime's own calls that a proxy with these rules cannot leave out, and nothing else. Both
+ * The floor on workerd: only the runtime's own calls that a proxy with these rules cannot avoid. Both
  * lists of header fields are read, the forwarding fields are added, a timer can abort the request, and the response is the
  * proxy's own, so that its fields can be changed.
  */
@@ -27,7 +27,7 @@ const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Respon
   },
 };
 
-/** Reads all fields, as a proxy must that looks for fields to drop. */
+/** Reads all fields, as a proxy must to find those that it drops. */
 function countFields(headers: Headers): number {
   let count = 0;
   for (const [name, value] of headers) if (name.length + value.length > 0) count += 1;

@@ -7,15 +7,15 @@ import { median } from "../statistics.ts";
 import { ask, validate } from "../validate.ts";
 import type { Workload } from "../workloads.ts";
 
-/** Requests in sequence before the first count, in which V8 optimizes the code. */
+/** The number of sequential requests before the first count, during which V8 optimizes the code. */
 const WARM_UP = 8000;
-/** Requests of one count, few enough that no garbage is collected meanwhile. */
+/** The number of requests in one count, small enough that no garbage is collected meanwhile. */
 const BATCH = 200;
 /** The number of requests in a count if garbage was collected in all larger ones. */
 const SMALLEST_BATCH = 20;
 const BATCHES = 9;
 
-/** One thread, so that the count of requests and not the clock decides when code is optimized or garbage collected. */
+/** V8's flags for a single thread: then the number of requests decides when code is optimized and garbage collected, not the clock. */
 const FLAGS = [
   "--single-threaded",
   "--expose-gc",
@@ -26,12 +26,12 @@ const FLAGS = [
 const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
 
 /**
- * The load under which bytes are counted once more. V8 has then optimized the code for good, and the optimized code keeps
- * short-lived objects in registers.
+ * The load under which bytes are counted again. By then, V8 has fully optimized the code, which keeps short-lived objects
+ * in registers.
  */
 const LOAD = { connections: 64, seconds: 4, warmUp: 20_000 };
 
-/** What one request costs. */
+/** The cost of one request. */
 export interface Cost {
   readonly bytes: number;
   readonly promises: number;
@@ -96,7 +96,7 @@ export async function measureCost(
   }
 }
 
-/** Returns the bytes that one request allocates under load, with V8's own choice of when to optimize and to collect. */
+/** Returns the bytes that one request allocates under load, while V8 itself decides when to optimize and to collect garbage. */
 export async function measureUnderLoad(
   script: readonly string[],
   workload: Workload,

@@ -10,11 +10,11 @@ import { createServer } from "node:http";
 import { PerformanceObserver } from "node:perf_hooks";
 import { GCProfiler } from "node:v8";
 
-/** What the process has done since its start. */
+/** The counts of the process since its start. */
 export interface Work {
   /** Bytes in V8's heap. */
   readonly heap: number;
-  /** Garbage collections: the growth of the heap is the allocated bytes only if there was none. */
+  /** The number of garbage collections. Only if there was none, the growth of the heap equals the allocated bytes. */
   readonly collections: number;
   /** Calls of `read` and its variants, `write` and its variants (Linux only). */
   readonly reads: number;
@@ -39,7 +39,7 @@ function watch(): void {
   heapBefore = process.memoryUsage().heapUsed;
 }
 
-/** Returns the bytes allocated since `watch`: what the heap has grown by, and what collections have freed meanwhile. */
+/** Returns the bytes allocated since `watch`: the growth of the heap, plus the bytes that collections have freed meanwhile. */
 function stopWatching(): number {
   const grown = process.memoryUsage().heapUsed - heapBefore;
   const freed = profiler
@@ -69,6 +69,6 @@ createServer((req, res) => {
   if (req.url === "/hooks") hook.enable();
   if (req.url === "/watch") watch();
   if (req.url === "/allocated") return void res.end(JSON.stringify(stopWatching()));
-  // The observer learns of collections in a later turn of the event loop.
+  // The observer is notified of collections in a later turn of the event loop.
   setTimeout(() => res.end(JSON.stringify(describeWork())), 5);
 }).listen(Number(process.env["COUNTER"]), "127.0.0.1");

@@ -18,7 +18,7 @@ const LOADED = "get-1k";
 /** The goals for kilobytes that a GET of 1 KB allocates under load. */
 const GOALS: Readonly<Record<string, number>> = { node: 12, srvx: 13, h3: 14, hono: 16 };
 
-/** What a request costs; only the workload of the goals is counted under load as well. */
+/** The cost of a request. Only the workload of the goals is also counted under load. */
 interface Counted extends Cost {
   readonly bytesUnderLoad?: number;
 }
@@ -67,7 +67,7 @@ function toMarkdown(costs: Costs): string {
   ].join("\n\n");
 }
 
-/** Returns the bytes under load; for a contestant without them, more than any other has. */
+/** Returns the bytes under load. Contestants without that figure sort last, by their other bytes. */
 function sortKey(own: Record<string, Counted>): number {
   return loadedBytes(own) || 1e6 + (own[LOADED]?.bytes ?? 0);
 }

@@ -22,7 +22,7 @@ const KIND_OF: Readonly<Record<Role, Kind>> = {
   reference: "reference",
 };
 
-/** What a chart shows: proxies on Node beside those that are not in JavaScript, or those on other runtimes. */
+/** The subject of a chart: proxies on Node and those that are not in JavaScript, or proxies on other runtimes. */
 export type Field = "node" | "runtimes";
 
 const TITLES: Readonly<Record<Field, string>> = {

@@ -1,4 +1,4 @@
-/** The project's own goals, as ratios of CPU per request. */
+/** The project's goals, as ratios of CPU time per request. */
 import type { Base } from "../ratios.ts";
 import { workloads } from "../workloads.ts";
 

@@ -1,6 +1,6 @@
 /**
- * A process with the clients that hold connections. Its arguments: what they do, the port, and their number. It reports how
- * many have begun, and how many have ended since.
+ * A process with the clients that hold connections. Its arguments: the kind of clients, the port, and their number. It
+ * reports how many have begun, and how many have ended since.
  */
 import { get } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
@@ -23,7 +23,7 @@ const [port = 0, count = 0] = numbers.map(Number);
 let begun = 0;
 let ended = 0;
 
-/** Opens a connection that sends a request, and then does little once a second. */
+/** Opens a connection that sends a request, and then acts only about once a second. */
 function openSlow(request: string, act: (socket: Socket) => void, next: () => void): void {
   const socket = connect(port, "127.0.0.1");
   socket.on("connect", () => {
@@ -87,6 +87,6 @@ function openNext(): void {
 }
 for (let n = 0; n < PARALLEL; n++) openNext();
 
-// The parent may have gone before it takes the message.
+// The parent may have ended before it receives the message.
 setInterval(() => process.send?.({ begun, ended }, undefined, undefined, () => {}), 100);
 process.on("disconnect", () => process.exit());

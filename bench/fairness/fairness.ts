@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- fairness`: how other clients fare beside slow ones, and beside many event streams, in the command, HAProxy
- * and nginx. Everything is on the loopback interface.
+ * `npm run bench -- fairness`: measures how the command, HAProxy and nginx serve other clients beside slow ones, and beside
+ * many event streams. Everything runs on the loopback interface.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,14 +20,15 @@ import { usageOf } from "../usage.ts";
 import { MIB } from "../workloads.ts";
 import type { Crowd } from "./crowd.ts";
 
-/** A script: clients of one kind hold connections, while 20 others ask. */
+/** A script: clients of one kind hold connections, while 20 other clients send requests. */
 interface Script {
   readonly name: string;
   readonly crowd: Crowd;
-  /** How many clients there are, with 16 384 file descriptors or more, and with fewer. */
+  /** The number of clients if the limit is 16 384 file descriptors or more. */
   readonly many: number;
+  /** The number of clients with fewer file descriptors. */
   readonly few: number;
-  /** How many there are with `--max-sockets`, for each connection to the upstream; undefined if the script is left out. */
+  /** The number of clients for each upstream connection that `--max-sockets` allows; undefined to skip the script with that flag. */
   readonly perSocket?: number;
 }
 
@@ -38,26 +39,29 @@ const SCRIPTS: readonly Script[] = [
   { name: "event-streams", crowd: "events", many: 2000, few: 800 },
 ];
 
-/** The other clients, whose address no slow client has, and the milliseconds that each waits at most. */
+/** The number of the other clients. */
 const OTHERS = 20;
+/** The address of the other clients, which no slow client has. */
 const OTHER_ADDRESS = "127.0.0.2";
+/** The milliseconds after which one of the other clients gives up. */
 const PATIENCE = 20_000;
-/** Milliseconds in which the slow clients may begin, and for which they are then left alone. */
+/** The milliseconds within which the slow clients must have begun. */
 const BEGINNING = 15_000;
+/** The milliseconds between their beginning and the first request of the others. */
 const SETTLING = 3000;
-/** The number of file descriptors for which the larger crowds are meant. */
+/** The limit of file descriptors from which on the larger crowds are used. */
 const MANY_DESCRIPTORS = 16_384;
 
-/** What was seen of one contestant in one script. */
+/** The measurements of one contestant in one script. */
 interface Seen {
   readonly begun: number;
   readonly ended: number;
   readonly answered: number;
-  /** The statuses and errors of the others, with the number of each. */
+  /** The statuses and errors that the other clients got, with the number of each. */
   readonly outcomes: string;
-  /** The milliseconds of the slowest of the others that was answered. */
+  /** The longest response time of the other clients, in milliseconds. */
   readonly slowest: number;
-  /** The resident memory of all its processes, in bytes. */
+  /** The resident memory of all processes of the contestant, in bytes. */
   readonly memory: number;
 }
 
@@ -180,7 +184,7 @@ async function runAll({ descriptors, maxSockets, scripts, contestants }: Options
   }
 }
 
-/** The file descriptors that this shell has by default. */
+/** The limit of file descriptors that this process has inherited. */
 const OWN = Math.min(limitOfOpenFiles() ?? MANY_DESCRIPTORS, 1_000_000);
 
 export const fairness: Bench = defineBench({

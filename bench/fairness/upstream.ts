@@ -1,4 +1,4 @@
-/** The upstream: 20 MB at `/big`, uploads, polls without an answer, event streams, and a short answer for the rest. */
+/** The upstream: 20 MB at `/big`, uploads, polls without an answer, event streams, and a short answer for all other paths. */
 import { createServer, type ServerResponse } from "node:http";
 import process from "node:process";
 
@@ -19,7 +19,7 @@ function sendLarge(res: ServerResponse): void {
 }
 
 function sendEvents(res: ServerResponse): void {
-  // The last field tells nginx to pass on each event.
+  // The last field makes nginx forward each event without buffering.
   res.writeHead(200, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
   res.write("data: 0\n\n");
   const timer = setInterval(() => res.write("data: 1\n\n"), 1000);

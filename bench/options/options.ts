@@ -12,7 +12,7 @@ import { median, ratios, spread } from "../statistics.ts";
 import { type Workload, workloadsOf } from "../workloads.ts";
 import { type Row, ROWS } from "./rows.ts";
 
-/** The goals: one option that is on may cost this much of a request. */
+/** The goals: the highest cost of a request with one option, as a ratio to one with the defaults. */
 const GOALS = { cpu: 1.1, bytes: 1.15 };
 /** The rows to which the goals do not apply: each of these requests needs a second one, or a new connection. */
 const WITHOUT_GOAL: ReadonlySet<string> = new Set(["mirror", "no-keep-alive"]);
@@ -74,7 +74,7 @@ function toRow({ name, title, group }: Row, cost: OptionCost, base: OptionCost):
     cpu && hasGoal ? emphasize(judge(cpu, GOALS.cpu)) : "",
     bytes.toFixed(3),
     `${more < 0 ? "−" : "+"}${Math.abs(more).toFixed(0)}`,
-    // Bytes are counted: they have no noise that another run could change.
+    // Bytes are counted, not measured, so they have no noise.
     hasGoal ? emphasize(judge({ ratio: bytes, noise: 0 }, GOALS.bytes)) : "",
   ];
 }

@@ -28,7 +28,7 @@ function toRows(
   }));
 }
 
-/** On Linux, each address in 127.0.0.0/8 leads to this machine. */
+/** On Linux, each address in 127.0.0.0/8 is an address of this machine. */
 function originsOf(target: string, count: number): string[] {
   const { port } = new URL(target);
   return Array.from(

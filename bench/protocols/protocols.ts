@@ -33,23 +33,23 @@ import { titleOfWorkload, type Workload, workloadsOf } from "../workloads.ts";
 
 const CONNECTIONS = 64;
 
-/** What is measured in one table. */
+/** The subject of one table. */
 interface Theme {
   /** The name for `--only`. */
   readonly name: string;
   readonly title: string;
-  /** What is compared, in a sentence or two. */
+  /** The description of the comparison, in a sentence or two. */
   readonly text: string;
   readonly contestants: readonly Contestant[];
   readonly workloads: readonly Workload[];
   /** The goals of the first contestant. */
   readonly goals: Readonly<Partial<Record<Base, number>>>;
-  /** Who uses TLS. */
+  /** The sides that use TLS. */
   readonly tls?: "clients" | "upstream";
   readonly upstream?: URL;
 }
 
-/** Returns a contestant that asks its upstream for HTTP/2. */
+/** Returns a contestant that uses HTTP/2 to its upstream. */
 function overHttp2(contestant: Contestant): Contestant {
   return variantOf(contestant, contestant, (command) => [...command, "http2"]);
 }
@@ -105,7 +105,7 @@ const THEMES: readonly Theme[] = [
   },
 ];
 
-/** A theme with its figures. */
+/** A table's subject with its figures. */
 interface Measured extends Theme {
   readonly results: readonly Measurement[];
 }

@@ -1,4 +1,4 @@
-/** An upstream that speaks HTTP/2 and HTTP/1.1 over TLS. It answers the GET requests of the workloads. */
+/** An upstream with HTTP/2 and HTTP/1.1 over TLS. It answers the GET requests of the workloads. */
 import { readFileSync } from "node:fs";
 import { createSecureServer } from "node:http2";
 import { workloads } from "../workloads.ts";

@@ -15,13 +15,13 @@ export const CONNECTIONS = 64;
 const LEAD = 0.2;
 /** Seconds to wait for the last responses of a round. */
 const PATIENCE = 1;
-/** Seconds of load as fast as possible: first to warm up, then to measure what a contestant can. */
+/** Seconds of load as fast as possible, first to warm up, then to measure a contestant's highest rate. */
 const WARM_UP = 2;
 const CAPACITY = 1;
 
 export const workload: Workload = workloadsOf("get-1k")[0] as Workload;
 
-/** The name of the row that has no proxy: the generator sends to the upstream itself. */
+/** The name of the row without a proxy: the generator sends directly to the upstream. */
 export const DIRECT = "direct";
 
 /** Returns each contestant with each set of flags. A contestant on another runtime has no flags of Node. */
@@ -55,7 +55,7 @@ export interface Runner {
 }
 
 /**
- * Starts, validates and warms up a contestant, and measures what it can.
+ * Starts, validates and warms up a contestant, and measures its highest rate.
  * @throws Error that says why it cannot be measured
  */
 export async function startRunner(
@@ -90,7 +90,7 @@ export async function measureRound(
   const settings = { port, path: workload.path, connections: CONNECTIONS, ...times };
   const pace = await runPace(directory, settings, pins);
   if (program !== undefined) checkAlive(program);
-  // The proxy has also worked during the lead.
+  // The proxy has also used CPU time during the lead.
   const cpu = ((readCpu() - before) * seconds) / (LEAD + seconds);
   return toRound(pace, rate, cpu);
 }

@@ -7,20 +7,21 @@ export interface PaceSettings {
   readonly connections: number;
   /** Requests per second. */
   readonly rate: number;
-  /** Seconds of load that are not measured, before those that are. */
+  /** Seconds of load before the measurement. */
   readonly lead: number;
+  /** Seconds of measured load. */
   readonly seconds: number;
   /** Seconds to wait for the last responses. */
   readonly patience: number;
 }
 
-/** What a load generator reports. All times are in µs. */
+/** The report of a load generator. All times are in µs. */
 export interface Pace {
-  /** From when each request was due until its response was complete, or until the end of the run. */
+  /** The time from when each request was due until its response was complete, or until the end of the run. */
   readonly latencies: readonly number[];
   /** How much later than possible the generator sent each request: from when it was due and a connection was idle. */
   readonly lateness: readonly number[];
-  /** How late a timer of 1 ms was, in a thread that does nothing else. */
+  /** How late each timer of 1 ms fired, in a thread that does nothing else. */
   readonly hiccups: readonly number[];
   /** The number of requests without a response at the end of the run. */
   readonly unanswered: number;
@@ -30,7 +31,7 @@ export interface Pace {
 
 /** The figures of one round. All times are in ms. */
 export interface PacedRound {
-  /** The part of the requests that were answered by the end of the schedule. */
+  /** The share of the requests that were answered by the end of the schedule. */
   readonly answered: number;
   readonly p50: number;
   readonly p90: number;
@@ -47,7 +48,7 @@ export interface PacedRound {
   readonly requests: number;
 }
 
-/** A contestant that has answered less than this part of the requests in time does not keep the rate. */
+/** A contestant that has answered a smaller share of the requests in time does not keep the rate. */
 const KEPT = 0.98;
 
 /** Returns when a request is due, in ms after the start: the rate alone decides, not the responses. */
@@ -55,13 +56,13 @@ export function dueAt(index: number, rate: number): number {
   return (index / rate) * 1000;
 }
 
-/** Returns the smallest value that is not exceeded by this part of all values (the nearest rank). */
+/** Returns the smallest value that this share of all values does not exceed (the nearest rank). */
 export function percentile(sorted: ArrayLike<number>, part: number): number {
   const rank = Math.ceil(part * sorted.length);
   return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
 }
 
-/** Returns the part of the requests whose response was complete when the last request was due. */
+/** Returns the share of the requests whose response was complete when the last request was due. */
 export function answeredInTime(latencies: readonly number[], rate: number): number {
   const end = dueAt(latencies.length, rate) * 1000;
   const inTime = latencies.filter((latency, i) => dueAt(i, rate) * 1000 + latency <= end);
@@ -73,7 +74,7 @@ function toPercentile(times: readonly number[], part: number): number {
   return percentile(Float64Array.from(times).toSorted(), part) / 1000;
 }
 
-/** Reduces what the load generator reports to the figures of a round. */
+/** Reduces the report of the load generator to the figures of a round. */
 export function toRound(pace: Pace, rate: number, cpu: number): PacedRound {
   const { latencies, lateness, hiccups } = pace;
   return {

@@ -30,7 +30,7 @@ const QUICK = "node,h3,httpxy-server,fastify,go";
 
 interface TailOptions {
   readonly contestants: readonly Contestant[];
-  /** Requests per second. Undefined: the two fixed rates, and half of what the slowest contestant can. */
+  /** Requests per second. Undefined: the two fixed rates, and half of the slowest contestant's highest rate. */
   readonly rates: readonly number[] | undefined;
   readonly rounds: number;
   readonly seconds: number;
@@ -56,7 +56,7 @@ async function measureTail(options: TailOptions, directory: string): Promise<Tai
   };
   try {
     const { port } = upstream;
-    // Without a proxy, the generator has the proxy's core: so its meter shows what the machine does there.
+    // Without a proxy, the generator runs on the proxy's core, so that its meter shows the delays of the machine there.
     runners.push({ name: DIRECT, port, program: undefined, pins: "proxy", capacity: Number.NaN });
     for (const contestant of options.contestants) {
       await attempt(contestant.name, async () => {

@@ -25,7 +25,7 @@ import {
 export interface TailRows {
   /** Requests per second. */
   readonly rates: readonly number[];
-  /** The requests per second of the slowest contestant as fast as it can. */
+  /** The highest rate of the slowest contestant, in requests per second. */
   readonly slowest: number;
   /** By rate, then by contestant. */
   readonly samples: Readonly<Record<string, Readonly<Record<string, readonly PacedRound[]>>>>;
@@ -45,14 +45,14 @@ const BASES = ["go", "peer"] as const;
 type TailBase = (typeof BASES)[number];
 const PERCENTILES = ["p50", "p99"] as const;
 
-/** The goals: the most that a percentile may be of Go's, and of the best Node peer's. */
+/** The goals: the highest ratio of a percentile to Go's, and to that of the best Node peer. */
 const TAIL_GOALS: Readonly<Record<TailBase, number>> = { go: 1.2, peer: 1 };
 const BASE_NAMES: Readonly<Record<TailBase, string>> = {
   go: "Go's",
   peer: "the best Node peer's",
 };
 
-/** Milliseconds: a machine whose timer is later than this while no proxy runs has other work to do. */
+/** If a timer is later than this many milliseconds while no proxy runs, the machine has other work to do. */
 const BUSY = 2.5;
 
 type Ratios = Partial<Record<TailBase, Readonly<Record<"p50" | "p99", Middle>>>>;

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- upstreams`: compares what clients see of one failing upstream of three, through Fetchway on Node and
- * through nginx.
+ * `npm run bench -- upstreams`: compares the effect on clients when one of three upstreams fails, through Fetchway on Node
+ * and through nginx.
  */
 import { Agent, get } from "node:http";
 import { toStamp } from "../code.ts";
@@ -15,12 +15,12 @@ import { type Fault, FAULTS } from "./faulty.ts";
 
 const UPSTREAMS = 3;
 const CLIENTS = 16;
-/** The numbers of requests before and after the fault, and of the last ones, after the proxy has found it. */
+/** The numbers of requests before the fault, after it, and at the end, when the proxy has detected the fault. */
 const BEFORE = 1_000;
 const AFTER = 5_000;
 const LAST = 2_000;
 
-/** What the clients see of one fault. */
+/** The effect of one fault on the clients. */
 interface Figures {
   readonly failed: number;
   readonly perSecond: number;

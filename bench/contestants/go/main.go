@@ -1,4 +1,4 @@
-// Go's ReverseProxy, as its documentation shows it, with the pool that it needs to reuse connections.
+// Go's ReverseProxy as its documentation shows it, with a pool large enough to reuse connections.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 		log.Fatal(err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// The default keeps two idle connections to a host, and opens the others anew.
+	// By default, the pool keeps only two idle connections to a host, and all others are opened again.
 	transport.MaxIdleConnsPerHost = 4096
 	transport.MaxIdleConns = 4096
 	transport.DisableCompression = true
@@ -27,7 +27,7 @@ func main() {
 			r.SetXForwarded()
 		},
 	}
-	// Ends with the bench, however that ends: it holds stdin open.
+	// The benchmark keeps stdin open, so this process ends with the benchmark, even if that crashes.
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)

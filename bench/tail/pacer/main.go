@@ -23,17 +23,17 @@ type settings struct {
 	Path              string
 	// Requests per second.
 	Rate float64
-	// Seconds of load that are not measured, then seconds that are, then seconds to wait for the last responses.
+	// Seconds of load before the measurement, seconds of measured load, and seconds to wait for the last responses.
 	Lead, Seconds, Patience float64
 }
 
 // Times are in microseconds.
 type report struct {
-	// From when each request was due until its response was complete, or until the end of the run.
+	// The time from when each request was due until its response was complete, or until the end of the run.
 	Latencies []int64 `json:"latencies"`
 	// How much later than possible the pacer has sent each request: from when it was due and a connection was idle.
 	Lateness []int64 `json:"lateness"`
-	// How late a timer of 1 ms was, in a thread that does nothing else.
+	// How late each timer of 1 ms fired, in a thread that does nothing else.
 	Hiccups    []int64 `json:"hiccups"`
 	Unanswered int     `json:"unanswered"`
 	// Why a response was not 200 and complete; empty if all were.

@@ -8,7 +8,7 @@ import (
 
 const setTimerSlack = 29 // PR_SET_TIMERSLACK in linux/prctl.h
 
-// preciseThread keeps this goroutine on a thread of its own, whose timers are not 50 µs late by default.
+// preciseThread locks this goroutine to its own thread, whose timers are then not up to 50 µs late, as by default.
 func preciseThread() {
 	runtime.LockOSThread()
 	syscall.Syscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
