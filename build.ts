@@ -28,7 +28,7 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.
 // tsc has printed its errors.
 if (status !== 0) process.exit(1);
 
-/** Puts the part of package.json that the command uses into it: the command then reads no file, wherever it is bundled to. */
+/** Inserts the part of package.json that the command uses, so that the command reads no file, wherever it is bundled. */
 const ownPackage: Plugin = {
   name: "own-package",
   setup(bundler) {
@@ -55,8 +55,8 @@ await build({
   target: "es2024",
   packages: "external",
   external: ["node:*"],
-  // `#fetchway` is the package's own name while it is not built: it leads to the sources. The installed package imports its
-  // own name, whose `exports` select the compiled entry by the same conditions.
+  // In the sources, `#fetchway` resolves to the source of an entry. The installed package imports itself by its own name,
+  // whose `exports` select the compiled entry by the same conditions.
   alias: { "#fetchway": name },
   plugins: [ownPackage],
   logLevel: "warning",

@@ -42,8 +42,8 @@ function rank({ moduleId }: TestSpecification): number {
 }
 
 /**
- * Begins with the files that take longest. By its own rule, vitest begins with the largest files, and would run these last,
- * when most of its processes have nothing left to do.
+ * Starts the files that take longest first. By default, vitest starts the largest files first, and would run these last,
+ * when most of its processes are idle.
  */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -53,7 +53,7 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-// The tests start many Node processes. With compiled code from a cache, a start of the command takes a third of the time. V8
+// The tests start many Node processes. With compiled code from a cache, the command starts in a third of the time. V8
 // counts code from a cache less precisely.
 if (process.argv.includes("--coverage")) process.env["NODE_DISABLE_COMPILE_CACHE"] = "1";
 else
@@ -97,7 +97,7 @@ const config: ViteUserConfig = defineConfig({
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
     maxWorkers: 8,
     sequence: { sequencer: LongestFirst },
-    // Only code that runs in the processes of the tests themselves is counted, which are all on Node.
+    // Coverage counts only code that runs in the processes of the tests themselves, which all run on Node.
     coverage: {
       provider: "v8",
       include: ["{src,runtimes,integrations,command}/**/*.ts"],

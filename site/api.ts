@@ -9,7 +9,7 @@ function readEntries(): Map<string, string> {
   const { exports } = JSON.parse(readProjectFile("deno.json")) as {
     exports: Record<string, string>;
   };
-  // The entry "." is that of the runtime: the conditions in package.json select it.
+  // The entry "." depends on the runtime: the conditions in package.json select it.
   const named = Object.entries(exports).filter(([path]) => path !== ".");
   named.sort(([a], [b]) => Number(b === "./node") - Number(a === "./node"));
   return new Map(named.map(([path, file]) => [`fetchway${path.slice(1)}`, file]));
@@ -54,12 +54,12 @@ export async function generateApi(): Promise<void> {
     // A type that several entries export is on the page of the first.
     sortEntryPoints: false,
     excludeReferences: true,
-    // What apps call comes first.
+    // Functions that apps call come first.
     groupOrder: ["Functions", "Variables", "Classes", "*"],
     tsconfig: join(project, "site/tsconfig.api.json"),
     // `npm run check` has checked the types.
     skipErrorChecking: true,
-    // Members that apps neither create nor read have types that are not exported; a broken link is a warning.
+    // Types of members that apps neither create nor read are not exported. TypeDoc only warns about links to them.
     validation: { notExported: false },
     disableSources: true,
     readme: "none",

@@ -35,7 +35,7 @@ const LANGUAGES: Readonly<Record<string, string>> = { "": "dockerfile" };
 
 const isMain = (file: string): boolean => /\/(?:index\.ts|deployment\.yaml)$/.test(file);
 
-/** Sorts the file that is the program before its settings. */
+/** Sorts the program's file before its settings. */
 function byImportance(a: string, b: string): number {
   return Number(isMain(b)) - Number(isMain(a)) || a.localeCompare(b);
 }

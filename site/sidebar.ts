@@ -1,4 +1,4 @@
-/** The pages of the site, as the sidebar groups them: titles, and files relative to the project. */
+/** The pages of the site in the groups of the sidebar: titles, and files relative to the project. */
 export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   Start: {
     "What Fetchway is": "README.md",

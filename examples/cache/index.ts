@@ -1,5 +1,5 @@
 /**
- * Keeps small public responses in memory for as long as the upstream allows, and answers repeated requests with them:
+ * Caches small public responses in memory for the time that the upstream allows, and answers repeated requests from there:
  *
  *     npx srvx index.ts     # or with bun run, deno serve -A
  */
@@ -12,7 +12,7 @@ const stored = new Map<string, UpstreamResponse & { until: number }>();
 export const cache: Interceptor = (next) => async (request, scope) => {
   const { method, path, headers, upstream, body: content, host = "" } = request;
   const isShared = !["authorization", "cookie", "range"].some((name) => getHeader(headers, name));
-  // The key has no body: what a request with a body asks for is not kept (a GET may have one, and a QUERY has one).
+  // The key does not include the request body, so responses to requests with a body are not cached (a QUERY has one, a GET may).
   if (method !== "GET" || content !== null || !isShared) return next(request, scope);
   const url = `${host} ${upstream.origin}${path}`;
   const hit = stored.get(url);
@@ -22,7 +22,7 @@ export const cache: Interceptor = (next) => async (request, scope) => {
   const { status, headers: fields, body } = response;
   const seconds = /^public, max-age=(\d+)$/.exec(getHeader(fields, "cache-control") ?? "")?.[1];
   const isPlain = !["set-cookie", "vary"].some((name) => getHeader(fields, name));
-  // `whole()` returns only a body that has arrived together with its head, so that no client waits for the cache.
+  // `whole()` returns only a body that has arrived together with the header section, so that no client waits for the cache.
   const bytes =
     status === 200 && seconds && isPlain ? body?.whole({ joinUpTo: 65_536 }) : undefined;
   if (bytes === undefined) return response;

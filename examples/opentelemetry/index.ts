@@ -1,5 +1,5 @@
 /**
- * Makes an OpenTelemetry span for each attempt, tells the upstream which trace it belongs to, and records durations under
+ * Creates an OpenTelemetry span for each attempt, sends its trace context to the upstream, and records durations under
  * the stable names of OpenTelemetry:
  *
  *     npx srvx --import ./telemetry.ts index.ts     # or with bun run, deno serve -A
@@ -31,7 +31,7 @@ const reader: TextMapGetter<HeaderList> = {
   keys: (headers) => headers.filter((_, i) => i % 2 === 0),
 };
 
-/** Clients choose the method: any other name would make a time series of its own. */
+/** Clients choose the method: without this list, each invented name would create another time series. */
 const KNOWN = new Set("GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH QUERY".split(" "));
 const nameMethod = (method: string): string => (KNOWN.has(method) ? method : "_OTHER");
 const nameError = (error: unknown): string =>
@@ -78,7 +78,7 @@ export function recordRequest(end: RequestEnd): void {
     "http.request.method": nameMethod(method),
     "http.response.status_code": status,
     "url.scheme": new URL(request.url).protocol.slice(0, -1),
-    // The option `route` of the proxy.
+    // The proxy's option `route`.
     ...(route !== undefined && { "http.route": route }),
   };
   if (error !== undefined) attributes["error.type"] = nameError(error);

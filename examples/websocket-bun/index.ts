@@ -1,5 +1,5 @@
 /**
- * Runs a server of Bun with a route of its own, which forwards all other requests and all WebSockets to an upstream:
+ * Runs a Bun server with its own route, which forwards all other requests and all WebSockets to an upstream:
  *
  *     bun run index.ts
  */

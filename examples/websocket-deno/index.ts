@@ -1,5 +1,5 @@
 /**
- * Runs a server of Deno with a route of its own, which forwards all other requests and all WebSockets to an upstream:
+ * Runs a Deno server with its own route, which forwards all other requests and all WebSockets to an upstream:
  *
  *     deno serve -A --port 3000 index.ts
  */

@@ -9,7 +9,7 @@ import express from "express";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 
-// Not `app.use("/api", …)`: Express takes "/api" off the path of a request, and sees no WebSocket.
+// Not `app.use("/api", …)`: Express removes "/api" from the path of a request, and does not see WebSockets.
 const isApi = ({ url }: IncomingMessage): boolean => url?.startsWith("/api/") ?? false;
 
 const app = express()

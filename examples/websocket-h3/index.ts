@@ -11,5 +11,5 @@ const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 const app = new H3().get("/health", () => "ok").all("/api/**", (event) => proxy.fetch(event.req));
 
 const port = Number(process.env["PORT"] ?? 3000);
-// The plugin takes all WebSockets. To take some, leave it out and call `proxy.attach(server, { match })`.
+// The plugin forwards all WebSockets. To forward only some, omit it and call `proxy.attach(server, { match })`.
 serve(app, { port, hostname: "127.0.0.1", plugins: [proxy.plugin] });

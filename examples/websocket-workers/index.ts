@@ -1,5 +1,5 @@
 /**
- * A Worker with a route of its own, which forwards all other requests and all WebSockets to an upstream:
+ * A Worker with its own route, which forwards all other requests and all WebSockets to an upstream:
  *
  *     npx wrangler dev index.ts
  */

@@ -1,5 +1,5 @@
 /**
- * A Worker that sends `/api` to another Worker by a service binding, and all other requests to a server:
+ * A Worker that forwards `/api` to another Worker through a service binding, and all other requests to a server:
  *
  *     npx wrangler deploy --dry-run    # lists the bindings; without the flag, it deploys
  */

@@ -17,7 +17,7 @@ function toAnchor(heading: string, { env }: { env: Environment }): string {
     .trim()
     .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
     .replaceAll(" ", "-");
-  // Names in code may differ by their case only.
+  // Names in code may differ only by case.
   return env.relativePath.startsWith("api/") ? name : name.toLowerCase();
 }
 
@@ -28,7 +28,7 @@ function resolveHref(link: Token, { realPath, path }: Environment): void {
   link.attrSet("href", resolveLink(realPath ?? path, href));
 }
 
-/** Gives a cell of a table with much text a class, which has a width. */
+/** Adds a class with a minimum width to table cells with much text. */
 function markText(cell: Token, parts: readonly Token[]): void {
   const { length } = parts.map(({ content }) => content).join("");
   if (length > 40) cell.attrJoin("class", length > 90 ? "sentence" : "phrase");
@@ -43,9 +43,9 @@ interface Token {
   attrJoin(name: string, value: string): void;
 }
 
-/** What VitePress knows of a page. */
+/** The data of VitePress about a page. */
 interface Environment {
-  /** The path of the file. */
+  /** The path of the page's file. */
   readonly realPath?: string;
   /** The same for the search index. */
   readonly path: string;
