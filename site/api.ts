@@ -94,6 +94,6 @@ export async function generateApi(): Promise<void> {
   });
   writePage("api/index.md", `# API\n\n${INTRODUCTION}\n\n${rows.join("")}`);
   if (app.logger.hasErrors() || app.logger.hasWarnings()) {
-    throw new Error("TypeDoc has found what it reports above");
+    throw new Error("TypeDoc has reported the problems above");
   }
 }

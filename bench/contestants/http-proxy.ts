@@ -7,7 +7,7 @@ interface ProxyServer {
   web(req: IncomingMessage, res: ServerResponse): void;
 }
 
-// http-proxy has no types of its own.
+// The package http-proxy contains no types.
 const { createProxyServer } = createRequire(import.meta.url)("http-proxy") as {
   createProxyServer: (options: { target: string; agent: Agent }) => ProxyServer;
 };

@@ -229,7 +229,7 @@ test.each([
   ["node", []],
   ["bun", []],
   ["deno", ["run", "-A"]],
-])("on %s, the line of a syntax error is told", async (tool, args) => {
+])("on %s, the line of a syntax error is reported", async (tool, args) => {
   for (const name of ["e.ts", "e.mjs"]) {
     const path = write(name, `export default {\n  target: "${target}",\n  timeout: ,\n};\n`);
     await using program = startProgram(tool, [...args, "command/main.ts", "--config", path]);

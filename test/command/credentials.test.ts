@@ -102,7 +102,7 @@ describe.each(URLS)("%s", (url) => {
   });
 });
 
-test("what is not a credential stays", () => {
+test("text that is not a credential is not removed", () => {
   expect(cutCredentials("http://host:1/a?b")).toBe("http://host:1/a?b");
   expect(cutCredentials("http://u:p@host:1/a")).toBe("http://…@host:1/a");
 });

@@ -1,4 +1,4 @@
-/** `--inspect`: what a request would become, and why. */
+/** `--inspect` shows the upstream request that would be sent, and why. */
 import { createServer } from "node:http";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -260,7 +260,7 @@ const optionsOf: fc.Arbitrary<ProxyOptions> = fc.record(
   { requiredKeys: [] },
 );
 
-/** Returns what the core makes of the fields. */
+/** Returns the header fields that the core sends for received ones. */
 function send(received: HeaderList, options: ProxyOptions): HeaderList {
   const plan = compile(options, () => new FakeTransport());
   const incoming = fakeIncoming({ headers: ["Host", "a.test", ...received], address: "127.0.0.1" });

@@ -62,7 +62,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   test.each([
     ["a target", () => [upstream.url]],
     ["--config", () => [`--config=${saveConfig()}`]],
-  ])("a terminal that closes finishes what is running: %s", async (_, args) => {
+  ])("when its terminal closes, the command finishes running requests: %s", async (_, args) => {
     let finish: (() => void) | undefined;
     upstream.handler = (_request, res) => {
       res.write("begun, ");

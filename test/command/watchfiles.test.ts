@@ -76,7 +76,7 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a file that is a mount of its own; a file that is replaced under the mount is reported", async () => {
+  test("of a file that is mounted by itself; a file that is replaced under the mount is reported", async () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     const outside = save("outside/config.json", "1");
     const mounted = save("inside/config.json", "");

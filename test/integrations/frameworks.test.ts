@@ -114,7 +114,7 @@ describe("a route file of a framework that passes a web request", () => {
   test.each([
     ["SvelteKit", "fallback"],
     ["Astro", "ALL"],
-  ])("%s, which tells the client's address", async (name, exported) => {
+  ])("%s forwards the client's address", async (name, exported) => {
     const place = `docs/frameworks.md: ${name}`;
     const file = await importBlock<Record<string, Handler>>(place, toUpstream());
     await expectForwarding(caller(file[exported]));

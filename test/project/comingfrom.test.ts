@@ -37,7 +37,7 @@ const HEIRS = new Set(["http-proxy-middleware", "httpxy", "Vite's `server.proxy`
 /** The libraries whose option names the errors on Workers explain. */
 const ON_WORKERS = new Set(["h3's `proxyRequest`", "`hono/proxy`"]);
 
-/** Returns what the error for an option of another library advises. */
+/** Returns the advice in the error for an option of another library. */
 async function errorFor(runtime: Pick<typeof node, "proxyFetch">, name: string): Promise<string> {
   const sent = runtime.proxyFetch(new Request("http://a.test"), "http://b.test", { [name]: "x" });
   const { message } = (await sent.catch((error: unknown) => error)) as Error;

@@ -26,7 +26,7 @@ const examples = EXAMPLES.flatMap(([place, names, path]) =>
   names.map((name) => ({ name, path, code: readBlock(place) })),
 );
 
-/** Starts a file on a port. What is not named here runs on Node. */
+/** Starts a file on a port, on Node unless another program is named here. */
 const starts: Record<string, (file: string, port: string) => Program> = {
   bun: (file, port) => startProgram("bun", ["run", file], { PORT: port }),
   deno: (file, port) =>

@@ -9,7 +9,7 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *
  * - workerd 22 000: everything that Workers had when this limit was set (21 904 bytes).
  * - fetch 21 300: the same without the code that only workerd needs (21 153 bytes).
- * - 700 for both: options have one schema, and those written as a literal at each call share what they compile to.
+ * - 700 for both: options have one schema, and those written as a literal at each call share their compiled form.
  * - 750 for both: upgrades, that is which requests ask for one, their refusals, and the options `upgrades` and
  *   `tunnelTimeout`.
  * - 1 000 for both: interim responses, and trailer fields with the names that they must not have.
@@ -26,28 +26,28 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 900 for both: `mirror`, with copies of bodies, their deadline, and `waitUntil`.
  * - 150 for both: the option names of h3's `proxyRequest` and of `hono/proxy`, each with what to write instead.
  * - 300 for both: `address` of targets, frozen targets, which are parsed once, upstreams in `stats()`, `route` of events, and
- *   requests that leave the queue at once.
- * - 200 for both: what a mount of h3's has cut off a path, and redirects that stay below the mount.
+ *   requests that leave the queue immediately.
+ * - 200 for both: the part of a path that an h3 mount has removed, and redirects that stay below the mount.
  * - 700 less for both: the options of pools, which these entries refuse, are neither checked nor explained there.
  * - 250 less for both: names that trailers must not have, advice about servers of other runtimes.
  * - 120 less for workerd: the length of an app's response is checked only where no pipe of the runtime does so.
  * - 400 for workerd, 350 for fetch: the steps of an exchange that need not wait are apart from those that may, so that an
  *   ordinary request has no async function, whose variables would stay in memory while it waits.
- * - 1 450 less for both: a target that stands for several upstreams brings failover with it.
+ * - 1 450 less for both: failover is imported only with a target of several upstreams.
  * - 640 less for both: addresses are numbers of 128 bits, the event of `onRequestEnd` is collected in place, errors of
  *   targets are shorter, nothing is in the bundle without a use.
  * - 220 less for workerd, 70 less for fetch: the entries import the calls first, so that gzip finds more repetitions.
  * - 120 less for both: only servers that connect clients with a tunnel bring the code that counts its bytes.
  * - 190 for workerd, 180 for fetch: `trustProxy` compares IPv4 addresses as numbers, without objects and big integers.
- * - 110 for both: a request to one of several upstreams waits for no promise if an upstream can take it at once.
+ * - 110 for both: a request to one of several upstreams waits for no promise if an upstream can take it immediately.
  * - 310 for workerd, 215 for fetch: the runtime moves large uploads, and the bytes left in the stream show their progress.
- * - 60 for both: listening to the client can begin at once, and transports of this package are known.
+ * - 60 for both: the proxy can listen to the client immediately, and recognizes transports of this package.
  * - 100 for both: without `onRequestEnd`, `serverTiming` collects nothing but times, and no event follows the reported one.
- * - 90 for both: a failed upload waits for the promise of `fetch`, which tells who has failed, and all sinks into a web
+ * - 90 for both: a failed upload waits for the promise of `fetch`, which shows which side has failed, and all sinks into a web
  *   stream are of one class.
  * - 20 for workerd, 40 for fetch: what arrived while the event loop was blocked is read before `attemptTimeout` passes.
  * - 300 for workerd, 250 for fetch: a hook that returns no promise is not waited for, and header fields that `onRequest` does not
- *   look at are sent as they came.
+ *   look at are sent unchanged.
  * - 110 for both: misspelt options of a target, and members that a draft does not have, are refused by name.
  * - 105 for both: a target of several upstreams is started once; promises of `onRequestEnd` and of interim responses that
  *   reject are handled.
@@ -65,17 +65,17 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   beside `Upgrade`, and upgrades by other methods than GET.
  * - 175 for both: the body of a GET or HEAD is refused with 501 where it is hidden, and one that may go unread is sent once.
  * - 30 for both: `tunnelCloseTimeout`.
- * - 60 for both: clients are told apart where requests wait.
+ * - 60 for both: the queue of waiting requests distinguishes clients.
  * - 85 for both: the error of a request body that the framework has cut says how; on workerd, an upload that
  *   breaks off prints nothing.
- * - 75 for both: a connection that a permission or a firewall forbids has an error type of its own.
+ * - 75 for both: a connection that a permission or a firewall forbids has its own error type.
  */
 const LIMITS = { workerd: 30_565, fetch: 29_465 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);
-  // The runtime itself sends the requests, so the bundle must not contain Fetchway's own client, pool and sockets. A target
-  // that stands for several upstreams brings failover with it.
+  // The runtime itself sends the requests, so the bundle must not contain Fetchway's own client, pool and sockets. Failover
+  // is imported only with a target of several upstreams.
   const absent =
     /\/(?:http1|sockets|node)\/|\/upstreams\/(?!startupstreams)|pool|otherlibraries|trailers/;
   expect(Object.keys(files).filter((file) => absent.test(file))).toEqual([]);
