@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { UsageError } from "../flags/read.ts";
 import type { Router } from "../serve/routes.ts";
 import { runAgain } from "../serve/runagain.ts";
-import { tell } from "../serve/tell.ts";
+import { printNotice } from "../serve/printnotice.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
 import { isSame, type Settings } from "./settings.ts";
@@ -33,7 +33,7 @@ export function reloadConfig(
     assertRouted(name, next);
     router.update(next.routes);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
-    tell(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
+    printNotice(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
       console.error(
         `fetchway: ${name}: server.${option} has changed: restart the command for that`,

@@ -4,7 +4,7 @@ import { basename, dirname, resolve } from "node:path";
 import { isSame } from "./settings.ts";
 
 /** Milliseconds between two looks at a file that the system has reported no change of. */
-const LOOK_INTERVAL = 2000;
+const POLL_INTERVAL = 2000;
 /** Milliseconds for which texts must stay the same, because editors write a file in several steps. */
 const SETTLE_TIME = 50;
 
@@ -19,24 +19,24 @@ const SETTLE_TIME = 50;
 export function watchFiles(
   paths: readonly string[],
   onChange: () => void,
-  interval: number = LOOK_INTERVAL,
+  interval: number = POLL_INTERVAL,
 ): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const lookSoon = (): void => void (timer ??= setTimeout(look, SETTLE_TIME));
+  const checkSoon = (): void => void (timer ??= setTimeout(check, SETTLE_TIME));
   // The watch begins before the texts are read, so that no change is between them.
   const ends = paths.flatMap((path) => [
-    poll(path, interval, lookSoon),
-    watchFolder(dirname(resolve(path)), lookSoon),
+    poll(path, interval, checkSoon),
+    watchFolder(dirname(resolve(path)), checkSoon),
   ]);
   let used = paths.map(readOrEmpty);
   let last = used;
 
-  function look(): void {
+  function check(): void {
     timer = undefined;
     const texts = paths.map(readOrEmpty);
     if (!isSame(texts, last)) {
       last = texts;
-      return lookSoon();
+      return checkSoon();
     }
     if (texts.includes("") || isSame(texts, used)) return;
     used = texts;
@@ -56,12 +56,12 @@ export function watchFiles(
 function poll(path: string, interval: number, onChange: () => void): () => void {
   let before = statSync(path, { throwIfNoEntry: false });
   let isEnded = false;
-  let timer = setTimeout(look, interval).unref();
-  function look(): void {
+  let timer = setTimeout(check, interval).unref();
+  function check(): void {
     // Without a file, there is no second argument.
     stat(path, (_, now?: Stats) => {
       if (isEnded) return;
-      timer = setTimeout(look, interval).unref();
+      timer = setTimeout(check, interval).unref();
       if (isSame(toStamp(now), toStamp(before))) return;
       // A mounted file that is replaced outside of its mount stays the one that it was, which then has no name.
       if (now?.nlink === 0 && before?.nlink !== 0) {

@@ -34,7 +34,7 @@ export async function capture(
 ): Promise<InspectedOutcome> {
   let explained: InspectedOutcome["explained"];
   let error: unknown;
-  const router = new Router(settings.routes, beQuiet);
+  const router = new Router(settings.routes, dropBackgroundWork);
   const answer = async (request: ServerRequest): Promise<Response> => {
     try {
       explained = await router.explain(request);
@@ -59,7 +59,7 @@ export async function capture(
 }
 
 /** Leaves out what would send something by itself: checks of upstreams, and lookups of names. */
-function beQuiet(options: RouteOptions): RouteOptions {
+function dropBackgroundWork(options: RouteOptions): RouteOptions {
   if (options.balance === undefined) return options;
   const { check: _, resolve: __, ...balance } = options.balance;
   return { ...options, balance };

@@ -270,9 +270,9 @@ export class ClientConnections {
   #turnAway(connection: ClientConnection): void {
     connection.isTurnedAway = true;
     this.#turnedAway.add(connection);
-    const most = mostTurnedAway(this.#limits.maxConnections);
+    const max = maxTurnedAway(this.#limits.maxConnections);
     for (const oldest of this.#turnedAway) {
-      if (this.#turnedAway.size <= most) break;
+      if (this.#turnedAway.size <= max) break;
       this.#turnedAway.delete(oldest);
       resetConnection(oldest.socket);
       oldest.raw.destroy();
@@ -329,7 +329,7 @@ const TURNED_AWAY_TIME = 5000;
  * Returns how many connections beyond a limit may wait for their first request: of a crowd that comes at once, each takes as
  * long as its request is on its way.
  */
-export function mostTurnedAway(maxConnections: number): number {
+export function maxTurnedAway(maxConnections: number): number {
   return Math.max(32, Math.min(1024, Math.floor(maxConnections / 8)));
 }
 

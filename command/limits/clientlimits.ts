@@ -4,14 +4,14 @@ import { limitOfOpenFiles } from "#fetchway/node";
 import { createTrust, type Trust } from "#fetchway/requests";
 import type { ServerOptions } from "srvx";
 import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts";
-import { mostTurnedAway } from "./clientconnections.ts";
+import { maxTurnedAway } from "./clientconnections.ts";
 import { intervalOf } from "./clienttimeouts.ts";
 
 /** The limits as they were asked for, with the defaults. */
-export type AskedClientLimits = Required<ClientLimits>;
+export type ClientLimitSettings = Required<ClientLimits>;
 
 /** The limits in numbers. */
-export interface FilledClientLimits extends AskedClientLimits {
+export interface ResolvedClientLimits extends ClientLimitSettings {
   readonly maxConnections: number;
   /** The limit of open files, if `maxConnections` follows from it. */
   readonly openFiles?: number | undefined;
@@ -38,7 +38,7 @@ const PSEUDO_FIELDS = 5;
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
 /** The limits of Node's server for HTTP/1.1, which are options, and properties of the server as well. */
-function http1Limits(limits: FilledClientLimits): object {
+function http1Limits(limits: ResolvedClientLimits): object {
   const { headersTimeout, keepAliveTimeout, maxHeaderSize } = limits;
   return {
     // Node's limit for a whole request would end an upload whose chunks still arrive. `bodyTimeout` replaces it.
@@ -54,7 +54,7 @@ function http1Limits(limits: FilledClientLimits): object {
 }
 
 /** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
-export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOptions["node"]> {
+export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOptions["node"]> {
   const { headersTimeout, maxHeaderSize, maxHeadersCount } = limits;
   return {
     ...http1Limits(limits),
@@ -70,13 +70,13 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
  * add up to about what was asked for. Each worker may have as many open files as one process.
  */
 export function shareLimits(
-  limits: AskedClientLimits,
+  limits: ClientLimitSettings,
   workers = 1,
   openFiles: number | undefined = limitOfOpenFiles(),
-): FilledClientLimits {
-  const { maxConnections: asked, maxPerAddress } = limits;
-  const isAuto = asked === "auto";
-  const share = Math.ceil((isAuto ? MAX_CONNECTIONS : asked) / workers);
+): ResolvedClientLimits {
+  const { maxConnections, maxPerAddress } = limits;
+  const isAuto = maxConnections === "auto";
+  const share = Math.ceil((isAuto ? MAX_CONNECTIONS : maxConnections) / workers);
   const possible = isAuto && openFiles !== undefined ? connectionsFor(openFiles) : Infinity;
   return {
     ...limits,
@@ -95,7 +95,7 @@ export function countListeners(openFiles: number = limitOfOpenFiles() ?? Infinit
 function connectionsFor(openFiles: number): number {
   const upstreams = Math.min(MAX_UPSTREAM, Math.floor(openFiles / UPSTREAM_SHARE));
   const left = openFiles - upstreams - countListeners(openFiles) - OWN_FILES;
-  return Math.max(1, left - mostTurnedAway(left));
+  return Math.max(1, left - maxTurnedAway(left));
 }
 
 /**
@@ -104,14 +104,14 @@ function connectionsFor(openFiles: number): number {
  * - Node 22.12 and 24.0 give a server for HTTP/2 none of its options for HTTP/1.1: with TLS, clients would have Node's limits.
  * - The server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices.
  */
-export function setNodeLimits(server: object, limits: FilledClientLimits): void {
+export function setNodeLimits(server: object, limits: ResolvedClientLimits): void {
   Object.assign(server, http1Limits(limits), { maxHeadersCount: limits.maxHeadersCount + 1 });
 }
 
 /** Whether a request's header section is too large, as far as Node's server has not found it out. */
 export function isTooLarge(
   req: { readonly rawHeaders: readonly string[]; readonly stream?: unknown },
-  { maxHeadersCount, maxHeaderSize }: FilledClientLimits,
+  { maxHeadersCount, maxHeaderSize }: ResolvedClientLimits,
 ): boolean {
   const { rawHeaders } = req;
   if (req.stream === undefined) return rawHeaders.length > 2 * maxHeadersCount;

@@ -20,7 +20,7 @@ export interface ClientTimeouts {
 }
 
 /** The longest time between two looks in milliseconds. A timeout ends up to so much later. */
-const LONGEST = 5_000;
+const MAX_INTERVAL = 5_000;
 
 /** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
 export function intervalOf({
@@ -31,7 +31,7 @@ export function intervalOf({
 }: ClientTimeouts): number {
   const all = [headersTimeout, bodyTimeout, sendTimeout, keepAliveTimeout];
   const shortest = Math.min(...all.filter((ms) => ms > 0)) / 8;
-  return Math.max(10, Math.ceil(Math.min(LONGEST, shortest)));
+  return Math.max(10, Math.ceil(Math.min(MAX_INTERVAL, shortest)));
 }
 
 /** What was seen of a request, a response or a connection at the last look. */
@@ -81,7 +81,7 @@ export class ClientWatch {
     this.#connections = connections;
     this.#timeouts = timeouts;
     this.#interval = intervalOf(timeouts);
-    this.#timer = setInterval(() => this.#look(), this.#interval).unref();
+    this.#timer = setInterval(() => this.#check(), this.#interval).unref();
   }
 
   /** Returns the connections in numbers. */
@@ -96,22 +96,22 @@ export class ClientWatch {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #check(): void {
     const { bodyTimeout, sendTimeout, keepAliveTimeout } = this.#timeouts;
     for (const [res, connection] of this.#connections.running) {
-      if (bodyTimeout > 0) this.#lookAtBody(res, connection, bodyTimeout);
+      if (bodyTimeout > 0) this.#checkBody(res, connection, bodyTimeout);
       // Each HTTP/2 stream has a window of its own: a client may refuse one and read others.
-      if (sendTimeout > 0 && "stream" in res) this.#lookAtStream(res, sendTimeout);
+      if (sendTimeout > 0 && "stream" in res) this.#checkStream(res, sendTimeout);
       if (connection?.session !== undefined) this.#silences.delete(connection);
     }
     for (const connection of this.#connections.all) {
-      if (sendTimeout > 0) this.#lookAtWrites(connection, sendTimeout);
-      if (keepAliveTimeout > 0) this.#lookAtSession(connection, keepAliveTimeout);
+      if (sendTimeout > 0) this.#checkWrites(connection, sendTimeout);
+      if (keepAliveTimeout > 0) this.#checkSession(connection, keepAliveTimeout);
     }
   }
 
   /** Closes an HTTP/2 connection without requests. An endless stream of frames that begin none is not activity. */
-  #lookAtSession(connection: ClientConnection, timeout: number): void {
+  #checkSession(connection: ClientConnection, timeout: number): void {
     const { session, requests, total } = connection;
     if (session === undefined || requests > 0) return;
     if (!this.#isStalled(this.#silences, connection, total, 0, timeout)) return;
@@ -120,13 +120,13 @@ export class ClientWatch {
   }
 
   /** Ends a request whose body makes no progress, if that is the client's fault. */
-  #lookAtBody(
+  #checkBody(
     res: RunningResponse,
     connection: ClientConnection | undefined,
     timeout: number,
   ): void {
     const req = res.req;
-    const isOurs =
+    const mayPause =
       hasEnded(req) ||
       // The request waits behind another one of its connection, from which no body is read for it yet.
       (!("stream" in res) && res.socket === null) ||
@@ -136,7 +136,7 @@ export class ClientWatch {
       isAwaitingContinue(req) ||
       // The upstream answers while it reads: either side may wait for the other, as in gRPC.
       (res.headersSent && !res.writableEnded);
-    if (isOurs) return void this.#bodies.delete(res);
+    if (mayPause) return void this.#bodies.delete(res);
     let progress = req.socket?.bytesRead ?? 0;
     let more = 0;
     if ("stream" in req) {
@@ -156,7 +156,7 @@ export class ClientWatch {
     socket.destroy();
   }
 
-  #lookAtStream(res: RunningResponse & { stream: unknown }, timeout: number): void {
+  #checkStream(res: RunningResponse & { stream: unknown }, timeout: number): void {
     const { stream } = res as Extract<RunningResponse, { stream: unknown }>;
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
     if (unsent === 0) return void this.#writes.delete(res);
@@ -174,7 +174,7 @@ export class ClientWatch {
   }
 
   /** Closes a connection, also one that is a tunnel, whose client does not take what is sent to it. */
-  #lookAtWrites(connection: ClientConnection, timeout: number): void {
+  #checkWrites(connection: ClientConnection, timeout: number): void {
     const { socket, raw } = connection;
     const { writableLength } = socket;
     const unsent = countUnsent(socket);

@@ -136,11 +136,11 @@ function findRunning(socket: Socket): { headersSent: boolean } | undefined {
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
 /** The number of bytes that may have the request line of a request that is refused. */
-const LONGEST_LINE = 16_384;
+const MAX_REQUEST_LINE = 16_384;
 
 /** Finds the last request line before the place where the parser stopped, if it is in the same packet. */
 function readRequestLine({ rawPacket, bytesParsed = 0 }: ParserError): Partial<Known> {
-  const text = rawPacket?.toString("latin1", 0, LONGEST_LINE) ?? "";
+  const text = rawPacket?.toString("latin1", 0, MAX_REQUEST_LINE) ?? "";
   let found: Partial<Known> = {};
   for (const { index, 1: method, 2: path } of text.matchAll(REQUEST_LINE)) {
     if (index <= bytesParsed) found = { method, path };

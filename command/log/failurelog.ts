@@ -2,9 +2,9 @@ import type { Failure } from "./causes.ts";
 
 /** Milliseconds until the first summary of equal failures; each further summary comes after twice as long. */
 const FIRST_WAIT = 1000;
-const LONGEST_WAIT = 60_000;
+const MAX_WAIT = 60_000;
 /** The number of different failures that are counted apart; the others are counted together. */
-const MOST_KINDS = 64;
+const MAX_KINDS = 64;
 
 /** A failure of a request, before it is a line. */
 export interface FailedRequest {
@@ -68,7 +68,7 @@ export class FailureLog<T> {
   /** @param now the time on the clock of `performance.now()`, which does not jump as that of the system may */
   add(failed: T, now: number = performance.now()): void {
     const key = this.#keyOf(failed);
-    const isKnown = this.#kinds.has(key) || this.#kinds.size < MOST_KINDS;
+    const isKnown = this.#kinds.has(key) || this.#kinds.size < MAX_KINDS;
     const kind = this.#kinds.get(isKnown ? key : "");
     if (kind !== undefined) {
       kind.last = failed;
@@ -103,6 +103,6 @@ export class FailureLog<T> {
     this.#sum({ last, count, span: now - since, isMixed: key === "" });
     kind.count = 0;
     kind.since = now;
-    kind.wait = Math.min(kind.wait * 2, LONGEST_WAIT);
+    kind.wait = Math.min(kind.wait * 2, MAX_WAIT);
   }
 }

@@ -71,7 +71,7 @@ export interface Palette {
   readonly red: Paint;
 }
 
-function askStyle(format: Format, stream: NodeJS.WritableStream): string[] {
+function findStyleCodes(format: Format, stream: NodeJS.WritableStream): string[] {
   try {
     return styleText(format, "|", { stream }).split("|");
   } catch {
@@ -92,7 +92,7 @@ function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean 
  */
 export function createPalette(stream: NodeJS.WritableStream): Palette {
   const painter = (format: Format): Paint => {
-    const [open = "", close = ""] = askStyle(format, stream);
+    const [open = "", close = ""] = findStyleCodes(format, stream);
     return open === "" || !mayColour(stream) ? (text) => text : (text) => open + text + close;
   };
   return {

@@ -8,9 +8,9 @@ export interface Output {
 }
 
 /** The maximum number of characters that wait for a reader that is too slow. */
-const LIMIT = 1024 * 1024;
+const MAX_PENDING = 1024 * 1024;
 /** The milliseconds for which `close` and `flushNow` wait for a slow reader. */
-const PATIENCE = 1000;
+const CLOSE_TIMEOUT = 1000;
 
 /**
  * Writes lines to a stream, those of one turn of the event loop together, and one write at a time. If the reader of a pipe
@@ -65,7 +65,7 @@ export class LineWriter {
   /** Writes a line, or several with line feeds between them. */
   write(line: string): void {
     if (this.#isBroken) return;
-    if (this.#pending.length > LIMIT) {
+    if (this.#pending.length > MAX_PENDING) {
       this.#dropped += line.split("\n").length;
       return;
     }
@@ -78,7 +78,7 @@ export class LineWriter {
     let timer: ReturnType<typeof setTimeout> | undefined;
     await new Promise<void>((resolve) => {
       this.#whenIdle = resolve;
-      timer = setTimeout(resolve, PATIENCE);
+      timer = setTimeout(resolve, CLOSE_TIMEOUT);
       this.#flush();
     });
     clearTimeout(timer);
@@ -90,7 +90,7 @@ export class LineWriter {
     if (lines === "") return;
     // Of a write that is not complete, the stream may have written half a line.
     let bytes = Buffer.from(this.#isWriting || this.#isCut ? `\n${lines}` : lines);
-    const deadline = performance.now() + PATIENCE;
+    const deadline = performance.now() + CLOSE_TIMEOUT;
     while (bytes.length > 0 && performance.now() < deadline) {
       try {
         bytes = bytes.subarray(writeSync(this.#output.fd, bytes));

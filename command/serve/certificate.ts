@@ -7,7 +7,7 @@ import { quoteInput } from "#fetchway/options";
 import type { Server } from "srvx";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
-import { tell } from "./tell.ts";
+import { printNotice } from "./printnotice.ts";
 
 /** Milliseconds in which the second file of a certificate and its key follows the first. */
 const PAIR_TIME = 5000;
@@ -176,7 +176,7 @@ export function reloadCertificate(server: Server, paths: CertificatePaths): () =
       return;
     }
     secure.setSecureContext(texts);
-    tell("the certificate has been read again");
+    printNotice("the certificate has been read again");
   });
   return read;
 }

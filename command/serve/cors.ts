@@ -39,7 +39,7 @@ export interface CorsOptions {
   readonly corsOrigin?: readonly string[] | undefined;
 }
 
-type Answer<Asked> = (request: Asked) => Response | Promise<Response>;
+type Answer<RequestType> = (request: RequestType) => Response | Promise<Response>;
 
 /**
  * Answers preflights of allowed origins, and adds the fields of CORS to other responses. If the upstream sends
@@ -49,10 +49,10 @@ type Answer<Asked> = (request: Asked) => Response | Promise<Response>;
  * user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
  * @returns `answer` itself if CORS is off
  */
-export function addCors<Asked extends Request>(
-  answer: Answer<Asked>,
+export function addCors<RequestType extends Request>(
+  answer: Answer<RequestType>,
   { cors, corsOrigin }: CorsOptions,
-): Answer<Asked> {
+): Answer<RequestType> {
   if (!cors && corsOrigin === undefined) return answer;
   const allowed = corsOrigin && new Set(corsOrigin);
 

@@ -162,8 +162,8 @@ function answerCookies(): Response {
 }
 
 async function answerSlow(_request: Request, url: URL): Promise<Response> {
-  const asked = url.searchParams.get("ms") ?? "1000";
-  const delay = /^\d+$/.test(asked) ? Math.min(Number(asked), SLOW_LIMIT) : 1000;
+  const requested = url.searchParams.get("ms") ?? "1000";
+  const delay = /^\d+$/.test(requested) ? Math.min(Number(requested), SLOW_LIMIT) : 1000;
   await new Promise((resolve) => setTimeout(resolve, delay));
   return toTextResponse(`waited ${delay} ms\n`);
 }

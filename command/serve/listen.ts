@@ -7,7 +7,7 @@ import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { ClientConnections } from "../limits/clientconnections.ts";
 import {
-  type AskedClientLimits,
+  type ClientLimitSettings,
   countListeners,
   isTooLarge,
   lacksHost,
@@ -41,7 +41,7 @@ export interface ListenSettings {
   readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
-  readonly limits?: AskedClientLimits;
+  readonly limits?: ClientLimitSettings;
   /** Tells which addresses have no limit of their own for connections. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets, which only Bun's server needs. */
@@ -126,7 +126,7 @@ async function openFront(
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
-  const onNode: ServerHandler = (request) => {
+  const answerOnNode: ServerHandler = (request) => {
     const message = request.runtime?.node?.req;
     if (message === undefined) return answer(request);
     if (isTooLarge(message, limits)) {
@@ -136,7 +136,7 @@ async function openFront(
     if (connections?.isTurnedAway(message)) return turnAway(message);
     return answer(request);
   };
-  const elsewhere: ServerHandler = (request) => {
+  const answerElsewhere: ServerHandler = (request) => {
     const completed = request.runtime?.deno?.info?.completed;
     if (completed !== undefined) {
       pending++;
@@ -160,15 +160,15 @@ async function openFront(
     settings.limits !== undefined;
   let server: Server;
   let connections: ClientConnections | undefined;
-  let giveUpClaim: (() => void) | undefined;
+  let releaseClaim: (() => void) | undefined;
   try {
     // The system chooses no free port that is shared.
-    if (isShared && port !== 0) giveUpClaim = await claimPort(port, host);
+    if (isShared && port !== 0) releaseClaim = await claimPort(port, host);
     if (socketPath !== undefined && worker === undefined) {
-      giveUpClaim = await claimSocket(socketPath);
+      releaseClaim = await claimSocket(socketPath);
     }
     server = serve({
-      fetch: isOnNode ? onNode : elsewhere,
+      fetch: isOnNode ? answerOnNode : answerElsewhere,
       port,
       hostname: host,
       silent: true,
@@ -211,7 +211,7 @@ async function openFront(
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
   } finally {
-    giveUpClaim?.();
+    releaseClaim?.();
   }
 
   const front: Front = {

@@ -16,8 +16,8 @@ import { endPollingFor } from "./pollend.ts";
  */
 export const BACKLOG = 4096;
 /** Milliseconds between two tries to get the claim of a port, and the longest time for all. */
-const RETRY = 20;
-const PATIENCE = 2000;
+const CLAIM_RETRY_INTERVAL = 20;
+const CLAIM_TIMEOUT = 2000;
 
 /**
  * Whether several sockets of this process may share a port: Linux spreads connections over them. Node has the option from 22.12
@@ -40,15 +40,15 @@ function hasReusePort(): boolean {
  * @throws the error of the system, such as EADDRINUSE
  */
 export async function claimPort(port: number, host: string): Promise<() => void> {
-  const giveUp = await claimName(String(port));
+  const release = await claimName(String(port));
   try {
     const probe = createServer((socket) => socket.destroy());
     probe.listen({ port, host, exclusive: true });
     await once(probe, "listening");
     await new Promise((resolve) => probe.close(resolve));
-    return giveUp;
+    return release;
   } catch (error) {
-    giveUp();
+    release();
     throw error;
   }
 }
@@ -60,7 +60,7 @@ export async function claimPort(port: number, host: string): Promise<() => void>
  */
 export async function claimName(name: string): Promise<() => void> {
   if (process.platform !== "linux") return () => {};
-  const claim = await listenUntil({ path: `\0fetchway:${name}` }, performance.now() + PATIENCE);
+  const claim = await listenUntil({ path: `\0fetchway:${name}` }, performance.now() + CLAIM_TIMEOUT);
   return () => void claim?.close();
 }
 
@@ -74,7 +74,7 @@ async function listenUntil(options: object, deadline: number): Promise<Server | 
       return server;
     } catch {
       if (performance.now() > deadline) return undefined;
-      await new Promise((resolve) => setTimeout(resolve, RETRY));
+      await new Promise((resolve) => setTimeout(resolve, CLAIM_RETRY_INTERVAL));
     }
   }
 }

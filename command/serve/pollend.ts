@@ -17,7 +17,7 @@ export type Signals = Pick<typeof process, "pid" | "kill" | "on" | "off">;
 
 const SIGNAL = "SIGURG";
 /** Milliseconds that a signal takes to arrive in a loop whose turns are long. */
-const LONG = 20;
+const LONG_TURN = 20;
 /** Milliseconds after a connection for which polling is ended: its request needs a new connection to the upstream as well. */
 const DURATION = 1000;
 
@@ -35,7 +35,7 @@ export function endPollingFor(server: EventEmitter, signals: Signals = process):
   const onSignal = (): void => {
     isOnItsWay = false;
     const now = performance.now();
-    if (now - sentAt > LONG && now < until) send(now);
+    if (now - sentAt > LONG_TURN && now < until) send(now);
   };
   signals.on(SIGNAL, onSignal);
   server.on("connection", () => {

@@ -11,7 +11,7 @@ const SAME_SIGNAL = 250;
 const CLOSE_TIME = 1000;
 
 /** What the command does on signals. */
-export interface Orders {
+export interface SignalActions {
   /** Finishes what is running, and ends the process. It is called once. */
   readonly stop: () => void;
   /** Ends the process immediately, because of a second signal, with the milliseconds since the first. */
@@ -29,8 +29,8 @@ const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
  * Obeys signals from now on. SIGHUP has two meanings: that the terminal has closed, which stops the command, and the order of
  * an operator to read the files again. A process that has no terminal gets only orders.
  */
-export function obeySignals(
-  { stop, end, reload }: Orders,
+export function handleSignals(
+  { stop, end, reload }: SignalActions,
   platform: NodeJS.Platform = process.platform,
 ): void {
   let since: number | undefined;
@@ -61,11 +61,11 @@ export function obeySignals(
   };
   process.on("SIGHUP", () => {
     const isClosed = (): boolean => !terminals.some((fd) => isatty(fd));
-    if (terminals.length === 0) order();
+    if (terminals.length === 0) requestReload();
     else if (isClosed()) leave();
-    else setTimeout(() => (isClosed() ? leave() : order()), CLOSE_TIME);
+    else setTimeout(() => (isClosed() ? leave() : requestReload()), CLOSE_TIME);
   });
-  function order(): void {
+  function requestReload(): void {
     if (since === undefined) reload();
   }
 }

@@ -43,13 +43,13 @@ export async function claimSocket(path: string): Promise<() => void> {
   if (file === undefined) return () => {};
   if (!file.isSocket())
     throw refuseSocket(path, "there is a file that is no socket; use another path");
-  const giveUp = await claimName(`${file.dev}:${file.ino}`);
+  const release = await claimName(`${file.dev}:${file.ino}`);
   try {
     if (await isAnswered(path)) throw refuseSocket(path, "another process listens there");
     removeSocket(path);
-    return giveUp;
+    return release;
   } catch (error) {
-    giveUp();
+    release();
     throw error;
   }
 }

@@ -24,10 +24,10 @@ import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
 import { Router } from "./routes.ts";
-import { obeySignals } from "./signals.ts";
+import { handleSignals } from "./signals.ts";
 import { nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { createStop } from "./stop.ts";
-import { keepStdoutForLog, tell } from "./tell.ts";
+import { keepStdoutForLog, printNotice } from "./printnotice.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(
@@ -88,8 +88,8 @@ export async function start(
   });
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
-    const asked = settings.server;
-    return worker.serve({ front, router, observers, server, asked, address: front.address });
+    const configured = settings.server;
+    return worker.serve({ front, router, observers, server, configured, address: front.address });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
@@ -97,7 +97,7 @@ export async function start(
   if (certificate !== undefined) reloads.push(reloadCertificate(front.server, server));
   if (path !== undefined) reloads.push(reloadConfig(path, settings, compose, router));
   const { stop, end } = createStop(front, router, server.stopTimeout, () => observers.close());
-  obeySignals({
+  handleSignals({
     stop() {
       observers.setStopping();
       stop();
@@ -107,12 +107,12 @@ export async function start(
       for (const reload of reloads) reload();
     },
   });
-  tell(renderBanner(front.address, settings, demo));
+  printNotice(renderBanner(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
-  if (made !== undefined) tell(made);
+  if (made !== undefined) printNotice(made);
   const few = front.connections && renderFewFiles(server);
-  if (few !== undefined) tell(few);
-  if (status !== undefined) tell(`  status page: ${status}/`);
+  if (few !== undefined) printNotice(few);
+  if (status !== undefined) printNotice(`  status page: ${status}/`);
 }
 
 /** Prints what a request would become, and ends the process. */

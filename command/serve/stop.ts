@@ -2,8 +2,8 @@
 import process from "node:process";
 import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
-import type { Orders } from "./signals.ts";
-import { tell } from "./tell.ts";
+import type { SignalActions } from "./signals.ts";
+import { printNotice } from "./printnotice.ts";
 
 /** The exit code if requests or tunnels had to be cut. */
 const CUT = 1;
@@ -27,12 +27,12 @@ export type OnRunning = (running: Running) => void;
 /** Finishes what is running on a server, until a deadline that may be set while it waits. */
 export class Drain {
   readonly #front: Front;
-  readonly #fetchway: Stoppable;
+  readonly #proxy: Stoppable;
   #deadline = Infinity;
 
   constructor(front: Front, proxy: Stoppable) {
     this.#front = front;
-    this.#fetchway = proxy;
+    this.#proxy = proxy;
   }
 
   /** Sets the deadline: what is running after these milliseconds is cut. */
@@ -50,20 +50,20 @@ export class Drain {
     const front = this.#front;
     await front.stopAccepting();
     await afterClose?.();
-    onRunning(front.countRunning(this.#fetchway));
+    onRunning(front.countRunning(this.#proxy));
     while (!this.#isFinished() && performance.now() < this.#deadline) {
       await delay(this.#deadline === Infinity ? SLOW_POLL : POLL);
     }
-    const cut = front.countRunning(this.#fetchway);
+    const cut = front.countRunning(this.#proxy);
     if (cut.requests + cut.tunnels === 0) return cut;
-    this.#fetchway.destroy();
+    this.#proxy.destroy();
     const end = performance.now() + LAST_ANSWERS;
     while (!this.#isFinished() && performance.now() < end) await delay(POLL);
     return cut;
   }
 
   #isFinished(): boolean {
-    return this.#front.isFinished(this.#fetchway, this.#deadline === Infinity ? LONG_GRACE : GRACE);
+    return this.#front.isFinished(this.#proxy, this.#deadline === Infinity ? LONG_GRACE : GRACE);
   }
 }
 
@@ -76,11 +76,11 @@ export function createStop(
   proxy: Stoppable,
   stopTimeout: number,
   finish: () => Promise<void>,
-): Pick<Orders, "stop" | "end"> {
+): Pick<SignalActions, "stop" | "end"> {
   async function stop(): Promise<void> {
     const drain = new Drain(front, proxy);
     drain.limit(stopTimeout);
-    const cut = await drain.run(tellRunning);
+    const cut = await drain.run(printRunning);
     printCut(cut, stopTimeout);
     await finish();
     process.exit(exitCodeOf(cut));
@@ -100,9 +100,9 @@ export function exitCodeOf(cut: Running): number {
 }
 
 /** Tells what is still running when the command stops. */
-export function tellRunning(running: Running): void {
+export function printRunning(running: Running): void {
   if (running.requests + running.tunnels === 0) return;
-  tell(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
+  printNotice(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
 }
 
 /** Prints what was cut. */

@@ -12,11 +12,11 @@ import {
 } from "./recent.ts";
 
 /** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
-const MOST_UPSTREAMS = 50;
-const MOST_SERIES = 400;
-const MOST_FAILURES = 20;
-const MOST_RECENT = 30;
-const MOST_PROTOCOLS = 10;
+const MAX_UPSTREAMS = 50;
+const MAX_SERIES = 400;
+const MAX_FAILURES = 20;
+const MAX_RECENT = 30;
+const MAX_PROTOCOLS = 10;
 export const OTHER = "other";
 
 /** The bounds of the histogram for Prometheus in seconds: those that OpenTelemetry recommends for HTTP. */
@@ -270,7 +270,7 @@ export class Metrics {
     const code = error === undefined ? undefined : this.#countError(end);
     if (protocol !== undefined && status === 101) {
       // A tunnel lasts for hours, which says nothing about how fast responses are.
-      increase(this.tunnels, protocol, MOST_PROTOCOLS);
+      increase(this.tunnels, protocol, MAX_PROTOCOLS);
     } else {
       // The time of the body depends on the client, and that of an event stream says nothing.
       this.#latencies.add(second, timings.firstByte ?? timings.total);
@@ -354,7 +354,7 @@ export class Metrics {
     for (const [bucket, count] of latencies) this.#latencies.addTo(second, bucket, count);
     this.#latencies.addLongest(second, report.longest);
     for (const [name, count] of report.errors) increase(this.errors, name, Infinity, count);
-    for (const [name, count] of report.tunnels) increase(this.tunnels, name, MOST_PROTOCOLS, count);
+    for (const [name, count] of report.tunnels) increase(this.tunnels, name, MAX_PROTOCOLS, count);
     for (const each of report.series) {
       const series = this.#findSeries(each.method, each.status, each.errorType, each.isOverflow);
       each.buckets.forEach((count, i) => increaseAt(series.buckets, i, count));
@@ -371,7 +371,7 @@ export class Metrics {
     this.#requests.push(...report.requests);
     // The workers' own numbers would repeat.
     this.#requests.sort((one, other) => one.at - other.at);
-    this.#requests.splice(0, this.#requests.length - MOST_RECENT);
+    this.#requests.splice(0, this.#requests.length - MAX_RECENT);
     this.#requests.forEach((each, i) => {
       this.#requests[i] = { ...each, id: this.requests - this.#requests.length + i + 1 };
     });
@@ -397,7 +397,7 @@ export class Metrics {
     this.#failures.delete(key);
     // The reports of workers come in any order.
     this.#failures.set(key, { ...failure, count, at: Math.max(at, failure.at) });
-    if (this.#failures.size > MOST_FAILURES) {
+    if (this.#failures.size > MAX_FAILURES) {
       this.#failures.delete(this.#failures.keys().next().value as string);
     }
   }
@@ -420,7 +420,7 @@ export class Metrics {
     isOther = false,
   ): Series {
     const key = `${method} ${status} ${errorType ?? ""}`;
-    const isOverflow = isOther || (!this.series.has(key) && this.series.size >= MOST_SERIES);
+    const isOverflow = isOther || (!this.series.has(key) && this.series.size >= MAX_SERIES);
     const found = isOverflow ? OTHER : key;
     let series = this.series.get(found);
     if (series === undefined) {
@@ -455,14 +455,14 @@ export class Metrics {
     this.#attemptsSecond = second;
     const live = pool?.upstreams?.filter(({ weight }) => weight > 0) ?? [];
     const attempts = new Map<string, AttemptCounters>();
-    for (const { name, requests, failures } of live.slice(0, MOST_UPSTREAMS)) {
+    for (const { name, requests, failures } of live.slice(0, MAX_UPSTREAMS)) {
       const before = this.#attempts.get(name);
       const recent = before?.recent ?? new Recent(2);
       // The counters begin again if the configuration has changed.
-      const isGoingOn = before !== undefined && before.requests <= requests;
+      const isContinued = before !== undefined && before.requests <= requests;
       if (second - since < RECENT_SECONDS) {
-        recent.add(since, REQUESTS, requests - (isGoingOn ? before.requests : 0));
-        recent.add(since, FAILED, failures - (isGoingOn ? before.failures : 0));
+        recent.add(since, REQUESTS, requests - (isContinued ? before.requests : 0));
+        recent.add(since, FAILED, failures - (isContinued ? before.failures : 0));
       }
       attempts.set(name, { requests, failures, recent });
     }
@@ -470,7 +470,7 @@ export class Metrics {
   }
 
   #findUpstream(upstream: string): UpstreamCounters {
-    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
+    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MAX_UPSTREAMS;
     const name = isKnown ? upstream : OTHER;
     let counters = this.upstreams.get(name);
     if (counters === undefined) {
@@ -482,7 +482,7 @@ export class Metrics {
 
   #keepRequest(end: RequestEnd, code: string | undefined): void {
     const { method, path, upstream, status, timings, bytesOut, protocol, clientAddress } = end;
-    if (this.#requests.length >= MOST_RECENT) this.#requests.shift();
+    if (this.#requests.length >= MAX_RECENT) this.#requests.shift();
     this.#requests.push({
       id: this.requests,
       time: end.startedAt + timings.total,
@@ -511,7 +511,7 @@ export class Metrics {
     const health = new Map(live?.map(({ name, state }) => [name, state]));
     const queued = new Map(live?.map((each) => [each.name, each.waiting]));
     const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
-    return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
+    return [...names].slice(0, MAX_UPSTREAMS + 1).map((name) => {
       const { recent, ...ended } = this.upstreams.get(name) ?? { requests: 0, failed: 0 };
       const attempts = this.#attempts.get(name);
       const { requests = ended.requests, failures = ended.failed } = attempts ?? {};
@@ -558,8 +558,8 @@ function monotonicSecond(): number {
 }
 
 /** Increases a counter; a name for which there is no room is counted as `OTHER`. */
-function increase(counters: Map<string, number>, name: string, most: number, by = 1): void {
-  const key = counters.has(name) || counters.size < most ? name : OTHER;
+function increase(counters: Map<string, number>, name: string, max: number, by = 1): void {
+  const key = counters.has(name) || counters.size < max ? name : OTHER;
   counters.set(key, (counters.get(key) ?? 0) + by);
 }
 

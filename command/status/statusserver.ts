@@ -13,7 +13,7 @@ import { statusPage } from "./statuspage.ts";
 /** Milliseconds between two events of the page. */
 const INTERVAL = 1000;
 /** The number of pages that may be open at the same time. */
-const MOST_PAGES = 20;
+const MAX_PAGES = 20;
 
 const SECURITY_FIELDS = {
   "cache-control": "no-store",
@@ -101,7 +101,7 @@ export class StatusPages {
   }
 
   #openEvents(): Response {
-    if (this.#pages.size >= MOST_PAGES) return toPlainText("too many pages are open\n", 503);
+    if (this.#pages.size >= MAX_PAGES) return toPlainText("too many pages are open\n", 503);
     let page: ReadableStreamDefaultController<Uint8Array>;
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {

@@ -24,7 +24,7 @@ export class Heartbeat<Key> {
   readonly #limit: number;
   readonly #onSilence: (key: Key) => void;
   #timer: ReturnType<typeof setInterval> | undefined;
-  #lookedAt = 0;
+  #checkedAt = 0;
 
   /**
    * @param timeout milliseconds of silence after which a worker is reported, once; 0 for never
@@ -44,8 +44,8 @@ export class Heartbeat<Key> {
     }
     this.#pulses.set(key, { missed: 0, hasBeaten: true });
     if (this.#timer !== undefined) return;
-    this.#lookedAt = performance.now();
-    this.#timer = setInterval(() => this.look(performance.now()), BEAT_INTERVAL).unref();
+    this.#checkedAt = performance.now();
+    this.#timer = setInterval(() => this.check(performance.now()), BEAT_INTERVAL).unref();
   }
 
   /** Ends watching a worker. */
@@ -57,9 +57,9 @@ export class Heartbeat<Key> {
   }
 
   /** Looks at all workers. */
-  look(now: number): void {
-    const isLate = now - this.#lookedAt > BEAT_INTERVAL + MAX_DELAY;
-    this.#lookedAt = now;
+  check(now: number): void {
+    const isLate = now - this.#checkedAt > BEAT_INTERVAL + MAX_DELAY;
+    this.#checkedAt = now;
     for (const [key, pulse] of this.#pulses) {
       pulse.missed = pulse.hasBeaten || isLate ? 0 : pulse.missed + 1;
       pulse.hasBeaten = false;

@@ -76,11 +76,11 @@ export type WorkerMessage =
   | { readonly type: "closed" };
 
 /** Puts a message into the object in which it is sent. */
-export function toSent(message: Order | WorkerMessage): Record<string, unknown> {
+export function wrapMessage(message: Order | WorkerMessage): Record<string, unknown> {
   return { [WORKER_MARK]: message };
 }
 
 /** Returns what was sent, a message of the other side; undefined for what other code has sent. */
-export function fromSent(sent: unknown): unknown {
+export function unwrapMessage(sent: unknown): unknown {
   return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
 }

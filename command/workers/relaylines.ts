@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 
 /** The most characters of a line that has no end yet. */
-const LONGEST = 1024 * 1024;
+const MAX_LINE = 1024 * 1024;
 
 /**
  * Passes on what a worker prints in whole lines, so that the lines of two workers do not mix.
@@ -16,7 +16,7 @@ export function relayLines(output: Readable, write: (lines: string) => void): vo
       write(rest + text.slice(0, end));
       rest = text.slice(end + 1);
     } else rest += text;
-    if (rest.length <= LONGEST) return;
+    if (rest.length <= MAX_LINE) return;
     write(rest);
     rest = "";
   });

@@ -16,10 +16,10 @@ import {
 import { createMetrics, openStatus } from "../serve/observe.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
-import { obeySignals } from "../serve/signals.ts";
+import { handleSignals } from "../serve/signals.ts";
 import { claimSocket, readSocketPath } from "../serve/socketfile.ts";
-import { exitCodeOf, printCut, tellRunning } from "../serve/stop.ts";
-import { tell } from "../serve/tell.ts";
+import { exitCodeOf, printCut, printRunning } from "../serve/stop.ts";
+import { printNotice } from "../serve/printnotice.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 import { countWorkers } from "./countworkers.ts";
 import { Supervisor, type WorkerFailure } from "./supervisor.ts";
@@ -94,14 +94,14 @@ export async function startWorkers(
     }
   });
 
-  obeySignals({
+  handleSignals({
     stop: () => void stop(),
     end: (after, code) => void end(after, code),
     reload: replace,
   });
   let isEnding = false;
   async function stop(): Promise<void> {
-    const cut = await supervisor.stop(tellRunning);
+    const cut = await supervisor.stop(printRunning);
     if (isEnding) return;
     printCut(cut, stopTimeout);
     if (supervisor.wasKilled) {
@@ -116,7 +116,7 @@ export async function startWorkers(
   }
 
   const socketPath = readSocketPath(host);
-  const giveUpClaim = socketPath === undefined ? undefined : await claimSocket(socketPath);
+  const releaseClaim = socketPath === undefined ? undefined : await claimSocket(socketPath);
   let address: string;
   try {
     address = await supervisor.start();
@@ -126,16 +126,16 @@ export async function startWorkers(
     await supervisor.end();
     process.exit(exitCode);
   }
-  giveUpClaim?.();
+  releaseClaim?.();
   isListening = true;
   printStats({ stats: poolStats, refresh }, server.stats);
   followCertificate(server);
   if (path !== undefined) watchFiles([path], replace);
-  tell(renderBanner(address, settings, demo));
+  printNotice(renderBanner(address, settings, demo));
   const made = describeMadeSecret(settings, secret);
-  if (made !== undefined) tell(made);
-  tell(`  ${count} workers`);
+  if (made !== undefined) printNotice(made);
+  printNotice(`  ${count} workers`);
   const few = renderFewFiles(server, count);
-  if (few !== undefined) tell(few);
-  if (status !== undefined) tell(`  status page: ${status}/`);
+  if (few !== undefined) printNotice(few);
+  if (status !== undefined) printNotice(`  status page: ${status}/`);
 }

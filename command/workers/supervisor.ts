@@ -11,14 +11,14 @@ import { LineWriter } from "../log/linewriter.ts";
 import { describeDropped } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
-import { tell } from "../serve/tell.ts";
+import { printNotice } from "../serve/printnotice.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import {
   type Begin,
-  fromSent,
+  unwrapMessage,
   type Order,
-  toSent,
+  wrapMessage,
   WORKER_MARK,
   type WorkerMessage,
   type WorkerReport,
@@ -27,20 +27,20 @@ import { relayLines } from "./relaylines.ts";
 import { WorkerTotals } from "./workertotals.ts";
 
 /** Milliseconds for which a worker must serve so that its death is not a further one of a series. */
-const STABLE = 10_000;
+const STABLE_TIME = 10_000;
 /** Milliseconds until a worker that died early is started again; twice as long after each further death. */
-const FIRST_DELAY = 100;
-const LONGEST_DELAY = 30_000;
+const FIRST_RESTART_DELAY = 100;
+const MAX_RESTART_DELAY = 30_000;
 /** Milliseconds within which a worker must be ready. */
-const START_LIMIT = 30_000;
+const START_TIMEOUT = 30_000;
 /** Milliseconds beyond `stopTimeout` after which a worker that does not obey is killed. */
 const KILL_AFTER = 3000;
 /** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
-const CLOSE_LIMIT = 2000;
+const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
-const REPORT_LIMIT = 300;
+const REPORT_TIMEOUT = 300;
 /** Retired workers may finish what is running for as long as it takes, until there are this many for each place. */
-const MOST_RETIRED = 2;
+const MAX_RETIRED = 2;
 
 /** A process that serves, will serve, or did serve. */
 interface WorkerProcess {
@@ -204,8 +204,8 @@ export class Supervisor {
         this.#retire(old);
         closed.push(old.closed);
       }
-      await within(Promise.all(closed), CLOSE_LIMIT);
-      tell(`${count} workers have been replaced`);
+      await within(Promise.all(closed), CLOSE_TIMEOUT);
+      printNotice(`${count} workers have been replaced`);
       return server;
     });
     this.#last = replaced;
@@ -222,7 +222,7 @@ export class Supervisor {
       }
       await member.reported.promise;
     });
-    await within(Promise.all(reports), REPORT_LIMIT);
+    await within(Promise.all(reports), REPORT_TIMEOUT);
   }
 
   /**
@@ -241,7 +241,7 @@ export class Supervisor {
   /** Ends all workers at once, and returns what was cut. */
   async end(): Promise<Running> {
     this.#isStopping = true;
-    await this.#endAll({ type: "end" }, REPORT_LIMIT);
+    await this.#endAll({ type: "end" }, REPORT_TIMEOUT);
     return this.#cut;
   }
 
@@ -290,12 +290,12 @@ export class Supervisor {
     worker.on("error", () => {});
     let how: string | undefined;
     const timer = setTimeout(() => {
-      how = `not ready within ${START_LIMIT / 1000} s`;
+      how = `not ready within ${START_TIMEOUT / 1000} s`;
       worker.process.kill("SIGKILL");
-    }, START_LIMIT);
+    }, START_TIMEOUT);
     const ready = new Promise<Ready>((resolve, reject) => {
       worker.on("message", (sent) => {
-        const message = fromSent(sent) as WorkerMessage | undefined;
+        const message = unwrapMessage(sent) as WorkerMessage | undefined;
         if (message?.type === "ready") resolve(message);
         else if (message !== undefined) this.#note(member, message);
       });
@@ -356,7 +356,7 @@ export class Supervisor {
         break;
       case "running":
         member.running = message.running;
-        this.#tellRunning();
+        this.#reportRunning();
         break;
       case "cut":
         this.#noteCut(message.cut);
@@ -379,7 +379,7 @@ export class Supervisor {
   }
 
   /** Tells what is running as soon as all workers that are left have told it. */
-  #tellRunning(): void {
+  #reportRunning(): void {
     const all = [...this.#members].map(({ running }) => running);
     if (this.#onRunning === undefined || all.includes(undefined)) return;
     this.#onRunning((all as Running[]).reduce(addRunning, { requests: 0, tunnels: 0 }));
@@ -393,7 +393,7 @@ export class Supervisor {
     member.reported?.resolve();
     this.#members.delete(member);
     // It may have been the last one that was to tell what is running.
-    this.#tellRunning();
+    this.#reportRunning();
     if (member.report !== undefined) this.totals.keep(member.report);
   }
 
@@ -404,7 +404,7 @@ export class Supervisor {
     send(member.worker, { type: "retire" });
     this.#killUnless(member, member.closed);
     const retired = [...this.#members].filter(({ state }) => state === "retired");
-    const surplus = retired.length - MOST_RETIRED * this.#places.length;
+    const surplus = retired.length - MAX_RETIRED * this.#places.length;
     for (const each of retired.slice(0, Math.max(0, surplus))) {
       if (each.isEnding) continue;
       each.isEnding = true;
@@ -451,7 +451,7 @@ export class Supervisor {
     if (place.member !== member) return;
     place.member = undefined;
     if (this.#isStopping) return;
-    place.deaths = performance.now() - member.readyAt > STABLE ? 0 : place.deaths + 1;
+    place.deaths = performance.now() - member.readyAt > STABLE_TIME ? 0 : place.deaths + 1;
     const delay = this.#restartLater(place);
     const when = delay === 0 ? "now" : `in ${delay} ms`;
     const { pid } = member.worker.process;
@@ -461,7 +461,7 @@ export class Supervisor {
   /** Starts a process for a place after a while, and returns the milliseconds. */
   #restartLater(place: Slot): number {
     const { deaths } = place;
-    const delay = deaths === 0 ? 0 : Math.min(FIRST_DELAY * 2 ** (deaths - 1), LONGEST_DELAY);
+    const delay = deaths === 0 ? 0 : Math.min(FIRST_RESTART_DELAY * 2 ** (deaths - 1), MAX_RESTART_DELAY);
     place.timer = setTimeout(() => {
       this.#last = this.#last.then(() => this.#restart(place));
     }, delay);
@@ -501,7 +501,7 @@ function noteDropped(count: number): string {
 /** Sends an order. Returns false if the process is ending. */
 function send(worker: Worker, order: Order): boolean {
   if (!worker.isConnected()) return false;
-  worker.send(toSent(order));
+  worker.send(wrapMessage(order));
   return true;
 }
 

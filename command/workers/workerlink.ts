@@ -9,9 +9,9 @@ import { Drain } from "../serve/stop.ts";
 import { BEAT_INTERVAL } from "./heartbeat.ts";
 import {
   type Begin,
-  fromSent,
+  unwrapMessage,
   type Order,
-  toSent,
+  wrapMessage,
   WORKER_MARK,
   type WorkerMessage,
 } from "./messages.ts";
@@ -26,7 +26,7 @@ export interface Serving {
   readonly observers: Observers;
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
-  readonly asked: ServerSettings;
+  readonly configured: ServerSettings;
   /** Where the worker listens. */
   readonly address: string;
 }
@@ -91,7 +91,7 @@ export class WorkerLink {
   constructor() {
     this.begun = new Promise((resolve) => {
       process.on("message", (sent) => {
-        const order = fromSent(sent) as Order | undefined;
+        const order = unwrapMessage(sent) as Order | undefined;
         if (order === undefined) return;
         if (order.type === "begin") {
           this.begin = order;
@@ -114,7 +114,7 @@ export class WorkerLink {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
     const { address, server } = serving;
-    void this.#send({ type: "ready", address, server: toTexts(serving.asked) });
+    void this.#send({ type: "ready", address, server: toTexts(serving.configured) });
     setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();
@@ -128,10 +128,10 @@ export class WorkerLink {
       case "retire":
         return void this.#stop(serving, () => {});
       case "stop": {
-        const tellRunning = (running: Running): void =>
+        const reportRunning = (running: Running): void =>
           void this.#send({ type: "running", running });
-        if (this.#drain === undefined) void this.#stop(serving, tellRunning);
-        else tellRunning(front.countRunning(router));
+        if (this.#drain === undefined) void this.#stop(serving, reportRunning);
+        else reportRunning(front.countRunning(router));
         return this.#drain?.limit(server.stopTimeout);
       }
       case "end":
@@ -187,7 +187,7 @@ export class WorkerLink {
   #send(message: WorkerMessage): Promise<void> {
     return new Promise((resolve) => {
       if (process.send === undefined || !process.connected) resolve();
-      else process.send(toSent(message), undefined, undefined, () => resolve());
+      else process.send(wrapMessage(message), undefined, undefined, () => resolve());
     });
   }
 }

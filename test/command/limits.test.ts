@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { mostTurnedAway } from "../../command/limits/clientconnections.ts";
+import { maxTurnedAway } from "../../command/limits/clientconnections.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { Command } from "./_command.ts";
 import { holdIdle } from "../idle/_holdidle.ts";
@@ -519,7 +519,7 @@ test.runIf(process.platform === "linux")(
     const begun = "GET / HTTP/1.1\r\nHost: a\r\nX: a";
     const seen = await holdIdle(800, ["--max-connections", "300"], begun);
     expect(seen.opened).toBe(800);
-    expect(seen.opened - seen.closed).toBeLessThanOrEqual(300 + mostTurnedAway(300));
+    expect(seen.opened - seen.closed).toBeLessThanOrEqual(300 + maxTurnedAway(300));
     expect(seen.descriptors).toBeLessThan(500);
     expect(new Set(seen.statuses)).toEqual(new Set([200]));
   },

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { isatty } from "node:tty";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { obeySignals } from "../../command/serve/signals.ts";
+import { handleSignals } from "../../command/serve/signals.ts";
 import { programs as runs, upstream } from "./_command.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { until } from "../helpers/wait.ts";
@@ -130,7 +130,7 @@ describe("SIGHUP", () => {
   });
   const emit = (name: NodeJS.Signals): void => void process.emit(name);
   function obey(platform: NodeJS.Platform): void {
-    obeySignals(
+    handleSignals(
       {
         stop: () => orders.push("stop"),
         end: (_, code) => orders.push(`end ${code}`),

@@ -8,7 +8,7 @@
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
-import { mostTurnedAway } from "../../command/limits/clientconnections.ts";
+import { maxTurnedAway } from "../../command/limits/clientconnections.ts";
 import { shareLimits } from "../../command/limits/clientlimits.ts";
 import { defaultsOf } from "../../src/schema/schema.ts";
 import { holdIdle } from "./_holdidle.ts";
@@ -34,7 +34,7 @@ for (const [name, text] of [
   );
   isGood &&=
     seen.opened === count &&
-    seen.opened - seen.closed <= maxConnections + mostTurnedAway(maxConnections) &&
+    seen.opened - seen.closed <= maxConnections + maxTurnedAway(maxConnections) &&
     answered === seen.statuses.length &&
     seen.slowest < PATIENCE;
 }

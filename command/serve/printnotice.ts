@@ -1,7 +1,7 @@
 let isStdoutForLog = false;
 
 /** Says something about the command itself, such as its address: on stdout, unless that is for the log only. */
-export function tell(text: string): void {
+export function printNotice(text: string): void {
   try {
     if (isStdoutForLog) console.error(text);
     else console.log(text);
