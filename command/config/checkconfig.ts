@@ -1,4 +1,4 @@
-/** Finds what is wrong with a config, in the words of the file. */
+/** Finds the mistakes in a config, and describes them by the names that the file uses. */
 import {
   cutCredentials,
   quoteInput,
@@ -29,7 +29,7 @@ export interface ConfigFault {
 
 const TARGET = "http://localhost";
 
-/** Names that other tools have for what is called `target` here, or `match`. */
+/** The names that other tools use for `target` and `match`. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   url: "target",
   upstream: "target",
@@ -113,7 +113,7 @@ function checkMatch(match: unknown, label: string, taken: Map<string, string>): 
     const other = taken.get(name);
     taken.set(name, label);
     if (other === undefined) return [];
-    const where = other === label ? "the same pattern is there twice" : `${other}has it already`;
+    const where = other === label ? "the same pattern is listed twice" : `${other}has it already`;
     return [`${label}match: ${quoteInput(pattern)}: ${where.replace(/: has/, " has")}`];
   });
 }
@@ -129,7 +129,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
 }
 
-/** Checks the options of several upstreams, with upstreams that are right. */
+/** Checks each option of `balance` alone, with a valid target, so that only mistakes in `balance` are found. */
 function checkBalance(
   given: unknown,
   target: unknown,
@@ -183,7 +183,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
   });
 }
 
-/** Checks the options of each route together: some are refused only beside others. */
+/** Checks the options of each route together, because some are refused only in combination with others. */
 function checkWhole(config: object): ConfigFault[] {
   const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
   const own = (config as Config).routes ?? [];
@@ -221,7 +221,7 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 
-/** Removes what the place in the file says already. */
+/** Removes the parts of a message that repeat the place in the file. */
 function strip(message: string): string {
   return message
     .replace(/^fetchway: /, "")

@@ -1,11 +1,11 @@
-/** Finds the place at which a text is not JSON. The messages of `JSON.parse` do not tell it on every runtime. */
+/** Finds the position of a syntax error in JSON. The messages of `JSON.parse` do not have it on every runtime. */
 
 const SPACE = /[ \t\n\r]*/y;
 // oxlint-disable-next-line no-control-regex
 const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"/y;
 const PLAIN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** Thrown at the first character that JSON does not allow; `index` is the length of a text that ends too early. */
+/** Thrown at the first character that JSON does not allow. If the text ends too early, `index` is its length. */
 class Fault extends Error {
   readonly index: number;
   constructor(index: number) {

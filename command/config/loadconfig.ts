@@ -11,7 +11,7 @@ import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
 import { findJsonFault } from "./jsonfault.ts";
 
-/** What is wrong with a config file, one line each, with the name of the file and the line if it is known. */
+/** The mistakes in a config file, one line each, with the name of the file and the line number, if it is known. */
 export class ConfigError extends Error {
   readonly problems: readonly string[];
   constructor(problems: readonly string[]) {
@@ -24,7 +24,7 @@ export class ConfigError extends Error {
 let imports = 0;
 
 /**
- * Reads and checks a config file. Modules that the file itself imports are not read again.
+ * Reads and checks a config file. Modules that the file itself imports are not reloaded.
  * @throws ConfigError that names the file, the line and the fix
  */
 export async function readConfig(path: string): Promise<Config> {
@@ -85,7 +85,7 @@ async function importConfig(path: string, source: string): Promise<unknown> {
   ]);
 }
 
-/** The members of what runtimes throw if a module cannot be imported. */
+/** The members of the errors that runtimes throw if a module cannot be imported. */
 interface ImportFailure {
   readonly name?: string;
   readonly message?: string;
@@ -117,7 +117,7 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
       `${basename(path)}: this single executable cannot import files: use a .json file`,
     ]);
   }
-  // Deno's messages have colours, and a picture of the line behind the first line.
+  // Deno's messages have colours, and show the source line after their first line.
   const message = stripVTControlCharacters(failure.message ?? "");
   const [first = ""] = message.split("\n");
   const line = failure.position?.line ?? findLine(path, failure, message);
@@ -139,13 +139,16 @@ function findLine(
   return shown === null ? undefined : Number(shown[1]);
 }
 
-/** Returns what Node prints about a syntax error. Its errors lack the place; on other runtimes, they have it. */
+/**
+ * Returns the output of `node --check` about a syntax error. Node's errors lack the position, which those of other runtimes
+ * have.
+ */
 function checkSyntax(file: string): string {
   try {
     const env = { ...process.env, NODE_OPTIONS: "" };
     return spawnSync(process.execPath, ["--check", file], { encoding: "utf8", env }).stderr;
   } catch {
-    // Node's permissions may forbid other processes.
+    // Node's permission model may forbid child processes.
     return "";
   }
 }
@@ -176,8 +179,8 @@ function lineMatching(source: string, pattern: RegExp): number | undefined {
 }
 
 /**
- * Finds the line of a wrong option. A config that code computes may have none: the line is told only if the file has the name
- * of the option once, or once within the route.
+ * Finds the line of a wrong option. Code may compute a config, so a line is returned only if the name of the option occurs
+ * exactly once in the file, or once within the route.
  */
 function findFaultLine(source: string, { key, route, routes }: ConfigFault): number | undefined {
   const keys = key === undefined ? [] : indexesOf(source, key);
@@ -189,7 +192,7 @@ function findFaultLine(source: string, { key, route, routes }: ConfigFault): num
     matches[route],
     matches[route + 1],
   ];
-  // Most files begin a route with `match`. Otherwise, the option stands before it.
+  // Most files begin a route with `match`. In the other files, the option is before `match`.
   const after = keys.filter((index) => index >= own && index < end);
   const before = keys.filter((index) => index > begin && index < own);
   const [found = own] = after.length > 0 ? after : before;

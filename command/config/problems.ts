@@ -47,7 +47,7 @@ function tryCreate(options: RouteOptions): string | undefined {
 /**
  * Returns the message with which `createProxy` refuses options; undefined for good ones.
  *
- * To check one option without the others, pass `followRedirects: false` beside it: `redirectTargets` is refused without that.
+ * To check one option alone, pass `followRedirects: false` as well, because `redirectTargets` is refused without it.
  */
 export function findRefusal(options: RouteOptions): string | undefined {
   let proxy: Proxy;

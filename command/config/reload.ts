@@ -1,4 +1,4 @@
-/** Applies a config file again while the command runs. */
+/** Reloads the config file while the command runs. */
 import { basename } from "node:path";
 import type { Config } from "../config.ts";
 import { UsageError } from "../flags/read.ts";
@@ -10,14 +10,14 @@ import { explain } from "./problems.ts";
 import { isSame, type Settings } from "./settings.ts";
 import { watchFiles } from "./watchfiles.ts";
 
-/** The options of the server that are read again. */
+/** The options of the server that can change without a restart. */
 const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
 
 /**
- * Reads a config file again when it changes, and gives its routes to the router. If the file is wrong, or has no route left,
- * everything stays as it is.
- * @param compose makes settings of the file and the flags
- * @returns a function that reads the file again whether it has changed or not
+ * Reloads a config file when it changes, and passes its routes to the router. If the file has a mistake, or no route, the
+ * running routes are kept.
+ * @param compose makes settings from the file and the flags
+ * @returns a function that reloads the file whether it has changed or not
  */
 export function reloadConfig(
   path: string,
@@ -33,13 +33,13 @@ export function reloadConfig(
     assertRouted(name, next);
     router.update(next.routes);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
-    printNotice(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
+    printNotice(`${name} has been reloaded: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
       console.error(
         `fetchway: ${name}: server.${option} has changed: restart the command for that`,
       );
     }
-    // Compare the server with the options that it has been started with.
+    // The server keeps the options that it was started with: compare with those also next time.
     current = { server: current.server, routes: next.routes };
   }
 

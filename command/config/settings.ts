@@ -1,4 +1,4 @@
-/** What the command runs by: the settings of its server and its routes, from flags and a config file. */
+/** The settings of the command: those of its server and its routes, from flags and a config file. */
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
@@ -13,7 +13,7 @@ export interface RouteSettings {
   readonly options: RouteOptions;
 }
 
-/** What the command runs by. */
+/** All settings of the command. */
 export interface Settings {
   readonly server: ServerSettings;
   readonly routes: readonly RouteSettings[];
@@ -21,7 +21,7 @@ export interface Settings {
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 
-/** What the flags say. */
+/** The settings that are given by flags. */
 export interface GivenFlags {
   readonly server: Partial<ServerSettings>;
   /** The options of the proxies, also those of their pools. */
@@ -84,7 +84,7 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   if (Object.keys(cookie).length > 0) spread.cookie = cookie;
   if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
-  // A transport has connections of its own, so that the options of a pool are refused beside it.
+  // A transport has its own connections, so `createProxy` refuses the options of a pool together with it.
   const isOwn = merged.transport === undefined && merged.fetch === undefined;
   const all = isOwn ? { ...base, ...pool } : pool;
   if (Object.keys(all).length > 0) merged.pool = all;
@@ -92,7 +92,7 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   return merged;
 }
 
-/** Whether a value is one that JSON has, so that its parts can be compared. */
+/** Whether a value is a plain object or an array, whose parts can be compared. */
 function isPlain(value: unknown): value is Record<string, unknown> {
   if (typeof value !== "object" || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);

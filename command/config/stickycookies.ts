@@ -1,4 +1,4 @@
-/** Completes the cookies of sticky routes, so that they work without further options. */
+/** Fills in the missing cookie options of sticky routes, so that these work without further options. */
 import { createHash, randomBytes } from "node:crypto";
 import { policyKeepsClients } from "../flags/severalupstreams.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
@@ -11,7 +11,7 @@ export function makeSecret(): string {
 /**
  * Gives the cookie of each sticky route a secret, and a separate name. With one name, the cookie of a route would replace the
  * cookie of another route.
- * @param secret the same for all workers, and for a config file that is read again
+ * @param secret the same for all workers, and after a reload of the config file
  */
 export function fillCookies({ server, routes }: Settings, secret: string): Settings {
   return { server, routes: routes.map((route) => fillCookie(route, secret)) };
@@ -34,11 +34,11 @@ function hashOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 8);
 }
 
-/** Returns what to say of the sticky routes at the start; undefined if they have a secret. */
+/** Returns a notice for the start if a sticky route uses the generated secret; undefined if none does. */
 export function describeMadeSecret({ routes }: Settings, secret: string): string | undefined {
   if (!routes.some(({ options }) => options.balance?.cookie?.secret === secret)) return undefined;
   return (
-    "  sticky cookies hold until the command restarts: " +
-    "it has made their secret, because --sticky-secret is not set"
+    "  sticky cookies are valid until the command restarts: " +
+    "their secret is new at each start, because --sticky-secret is not set"
   );
 }

@@ -3,9 +3,9 @@ import { readFileSync, stat, type Stats, statSync, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { isSame } from "./settings.ts";
 
-/** Milliseconds between two looks at a file that the system has reported no change of. */
+/** Milliseconds between two polls of a file, which find changes without an event of the system. */
 const POLL_INTERVAL = 2000;
-/** Milliseconds for which texts must stay the same, because editors write a file in several steps. */
+/** Milliseconds for which the contents must stay the same, because editors write a file in several steps. */
 const SETTLE_TIME = 50;
 
 /**
@@ -23,7 +23,7 @@ export function watchFiles(
 ): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const checkSoon = (): void => void (timer ??= setTimeout(check, SETTLE_TIME));
-  // The watch begins before the texts are read, so that no change is between them.
+  // Start watching before the contents are read, so that no change in between is missed.
   const ends = paths.flatMap((path) => [
     poll(path, interval, checkSoon),
     watchFolder(dirname(resolve(path)), checkSoon),
@@ -50,20 +50,20 @@ export function watchFiles(
 }
 
 /**
- * Reads the state of a file from time to time. A call waits for the one before, because a network file system that hangs
- * would keep one thread after the other.
+ * Polls the state of a file. Each call of `stat` waits for the previous one: on a network file system that hangs, they would
+ * otherwise block one thread after another.
  */
 function poll(path: string, interval: number, onChange: () => void): () => void {
   let before = statSync(path, { throwIfNoEntry: false });
   let isEnded = false;
   let timer = setTimeout(check, interval).unref();
   function check(): void {
-    // Without a file, there is no second argument.
+    // If there is no file, the second argument is missing.
     stat(path, (_, now?: Stats) => {
       if (isEnded) return;
       timer = setTimeout(check, interval).unref();
       if (isSame(toStamp(now), toStamp(before))) return;
-      // A mounted file that is replaced outside of its mount stays the one that it was, which then has no name.
+      // If a mounted file is replaced outside of its mount, the mount still shows the old file, which then has no links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
         console.error(
           `fetchway: ${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
@@ -83,7 +83,7 @@ function toStamp(state: Stats | undefined): readonly unknown[] {
   return [state?.dev, state?.ino, state?.size, state?.mtimeMs, state?.ctimeMs, state?.nlink];
 }
 
-/** Without its events, changes are seen at the next look. */
+/** Watches a folder. Where that fails, changes are noticed at the next poll. */
 function watchFolder(folder: string, onChange: () => void): () => void {
   try {
     const watcher = watch(folder, onChange).unref();

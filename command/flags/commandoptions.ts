@@ -27,43 +27,42 @@ export interface ListenOptions {
   /**
    * The address to listen on; `"0.0.0.0"` for all. On a machine without `127.0.0.1`, `::1` takes its place.
    *
-   * `"unix:/path"` listens on a Unix domain socket instead of a port, and
-   * `unix:\\.\pipe\name` on a named pipe of Windows.
+   * `"unix:/path"` listens on a Unix domain socket instead of a port, and `unix:\\.\pipe\name` on a named pipe of Windows.
    *
-   * The file of a socket is removed at the end. One that a killed process has left is replaced, if nobody answers on it.
-   * Clients of a socket count as 127.0.0.1, so that `trustProxy: ["loopback"]` trusts a proxy in front; `maxPerAddress` does
-   * not limit them.
+   * The socket's file is removed when the command ends. A file that a killed process has left behind is replaced if no process
+   * listens on it. Clients of a socket count as 127.0.0.1, so that `trustProxy: ["loopback"]` trusts a proxy in front;
+   * `maxPerAddress` does not limit them.
    * @default "127.0.0.1"
    */
   host?: string;
   /**
-   * The permissions of the file of the socket that `host` names, in octal digits: whoever may write to it may connect. Without
-   * it, they follow from the umask of the process, by which mostly only its own user may. It has no effect on a port, and on
-   * Windows.
+   * The permissions of the file of the socket that `host` names, in octal digits: a user who may write to the file may
+   * connect. By default, the permissions follow from the umask of the process, which usually allows only its own user. It has
+   * no effect on a port, nor on Windows.
    * @example "660"
    */
   socketMode?: string;
   /**
-   * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. What is left then is cut, and the exit code
-   * is 1 instead of 0.
+   * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. Requests and tunnels that still run after
+   * that are cut off, and the exit code is 1 instead of 0.
    * @default 10000
    */
   stopTimeout?: number;
   /**
-   * The number of worker processes that share the port; `"auto"` for one for each core. `1` is this process alone. Only Node
-   * can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the workers one after
-   * another, and so does a change of the config file or of the certificate.
+   * The number of worker processes that share the port; `"auto"` for one for each core. With `1`, this process serves by
+   * itself. Only Node can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the
+   * workers one after another, and so does a change of the config file or of the certificate.
    *
-   * Each worker has connections, caches and upstream states of its own: limits of the pool, such as `maxSockets`, count for
-   * each worker. `maxConnections` and `maxPerAddress` are divided among them.
+   * Each worker has its own connections, caches and upstream states: limits of the pool, such as `maxSockets`, apply to each
+   * worker. `maxConnections` and `maxPerAddress` are divided among them.
    * @default 1
    */
   workers?: number | "auto";
   /**
-   * Milliseconds without a sign of life after which a worker counts as hung: another one takes its place, and it is killed if
-   * it does not go on within `stopTimeout` and 3 seconds. `0` never replaces one, such as under a debugger.
+   * Milliseconds without a heartbeat after which a worker counts as hung: another worker takes its place, and the hung one is
+   * killed if it does not recover within `stopTimeout` and 3 seconds. `0` never replaces a worker, which a debugger needs.
    *
-   * A hook that computes for longer without a pause blocks all requests of its worker, and gets it replaced.
+   * A hook that computes for longer than this without a pause blocks all requests of its worker, and the worker is replaced.
    * @default 10000
    */
   workerTimeout?: number;
@@ -124,8 +123,8 @@ export interface SecurityOptions {
    */
   ca?: string;
   /**
-   * Whether to accept any certificate of an upstream. Others on the network path can then read and change everything.
-   * The option `tls` of a target or a pool takes precedence.
+   * Whether to accept any certificate of an upstream. Anyone on the network path can then read and change everything. The
+   * option `tls` of a target or a pool takes precedence.
    * @default false
    */
   insecure?: boolean;
@@ -159,7 +158,7 @@ const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
 export const securityFlags: Flags<SecurityOptions> = {
   heading: "TLS and browsers",
   flags: {
-    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; read again when it changes" },
+    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; reloaded when it changes" },
     key: { value: "<file>", help: "the private key of --cert" },
     ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
     insecure: "accept any certificate of an upstream",
@@ -174,26 +173,26 @@ export const securityFlags: Flags<SecurityOptions> = {
  */
 export interface ClientLimits {
   /**
-   * Milliseconds until the header section of a request is complete, then 408; of a TLS connection also until the handshake
-   * is. `0` for no limit.
+   * Milliseconds until the header section of a request is complete; a client that takes longer gets 408. The handshake of a
+   * TLS connection has the same limit. `0` for no limit.
    * @default 60000
    */
   headersTimeout?: number;
   /**
-   * Milliseconds to wait for each chunk of a request's body, then 408. `0` for no limit. Only the time in which the client
-   * sends nothing counts: not while the upstream does not read, nor once it has begun to answer.
+   * Milliseconds to wait for each chunk of a request's body; a client that takes longer gets 408. `0` for no limit. Only time
+   * in which the proxy waits for the client counts: not while the upstream does not read, nor after it has begun to respond.
    * @default 60000
    */
   bodyTimeout?: number;
   /**
-   * Milliseconds that a client may read nothing while bytes wait for it; then its connection is reset. `0` for no limit. It
-   * applies to tunnels, too.
+   * Milliseconds for which a client may read nothing while bytes wait for it; after that, its connection is reset. `0` for no
+   * limit. It also applies to tunnels.
    * @default 60000
    */
   sendTimeout?: number;
   /**
-   * Milliseconds that a connection without a request is kept. `0` for no limit. Behind a load balancer, set it longer than
-   * the idle timeout of that one, which would otherwise send a request to a connection that is being closed.
+   * Milliseconds that a connection without a request is kept. `0` for no limit. Behind a load balancer, set it longer than the
+   * load balancer's idle timeout: otherwise, the load balancer may send a request on a connection that is being closed.
    * @default 75000
    */
   keepAliveTimeout?: number;
@@ -217,8 +216,8 @@ export interface ClientLimits {
    */
   maxConnections?: number | "auto";
   /**
-   * Connections of one client address at the same time, by the same rule; of IPv6, the addresses of a network of 64 bits count
-   * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
+   * Connections of one client address at the same time, by the same rule. The IPv6 addresses of one /64 network count as one
+   * address. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
    * @default 2048
    */
   maxPerAddress?: number;
@@ -256,10 +255,10 @@ export const clientLimitFlags: Flags<ClientLimits> = {
   },
 };
 
-/** The options about what the server tells. */
+/** The options about the reports of the server: its log, its counters and its status page. */
 export interface ReportOptions {
   /**
-   * Whether the counters of the connections are printed at the end.
+   * Whether the counters of the connections are printed when the command ends.
    * @default false
    */
   stats?: boolean;
@@ -325,7 +324,7 @@ export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Un
   ...reportSchema,
 };
 
-/** The options about where requests go, and what the command does instead of serving. They are flags only. */
+/** The options that exist only as flags: where requests go, and what the command does instead of serving. */
 interface LineOptions {
   route?: readonly string[];
   config?: string;

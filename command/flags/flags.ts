@@ -24,7 +24,9 @@ import {
 import { type Form, formOf } from "./read.ts";
 import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
 
-/** Whose option a flag sets: the command line's own, the server's, that of several upstreams, the proxy's, or its pool's. */
+/**
+ * The group of the option that a flag sets: the command line itself, the server, `balance`, the proxy, or the proxy's pool.
+ */
 export type FlagGroup = "line" | "server" | "balance" | "proxy" | "pool";
 
 /** A flag of the command line. */
@@ -37,7 +39,7 @@ export interface Flag extends Form {
   readonly short?: string;
   readonly help: string;
   readonly check: Check;
-  /** The words that the flag takes as its value if they follow, although it needs none. */
+  /** The words that count as the flag's value if one of them follows. The flag needs no value. */
   readonly choices: readonly string[];
   /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;
@@ -73,7 +75,7 @@ function toFlag(
   const form = formOf(kind);
   if (form === undefined) throw new Error(`no flag can express ${option}`);
   const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  // The command line's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
+  // The command line's own flags, such as `--demo`, are off by default, so `--no-demo` would have no effect.
   const negatable = form.negatable && scope !== "line";
   const { check } = kind;
   const fallback = toFallback(preset);

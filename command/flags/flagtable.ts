@@ -1,4 +1,4 @@
-/** The form in which the flags of a group of options are written down. */
+/** The types of the tables that define the flags of each group of options. */
 
 /** The options that a command line can express: all but functions and objects. */
 export type Expressible<Options> = {

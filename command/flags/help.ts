@@ -18,7 +18,7 @@ Server
 Requests
       --header "name: value"    set a field of the request; "name:" deletes it
       --no-change-origin        send the client's Host, not the target's
-      --strip-prefix </path>    take this off the path
+      --strip-prefix </path>    remove this prefix from the path
       --timeout <ms>            until response headers (default 60000)
       --insecure                accept any certificate of an upstream
       --cors                    let pages of all origins read responses

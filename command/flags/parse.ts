@@ -11,7 +11,7 @@ import { expandTarget } from "./shorttarget.ts";
 export interface CommandLine {
   /** The first target, written out. */
   readonly target: string | undefined;
-  /** All targets: several are the upstreams of one. */
+  /** All targets; if there are several, they are the upstreams among which the requests are distributed. */
   readonly targets: readonly string[];
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
   readonly given: Readonly<Record<FlagGroup, Record<string, unknown>>> & {
@@ -41,7 +41,10 @@ for (const flag of flags) {
 }
 const longNames = Array.from(spellings.keys()).filter((each) => each.startsWith("--"));
 
-/** The flags as `parseArgs` knows them. A flag whose value may be left out is a boolean: its value is a word of its own. */
+/**
+ * The flags as options of `parseArgs`. A flag with an optional value is a boolean there, so its value arrives as a separate
+ * word.
+ */
 const options = Object.fromEntries(
   flags.map(({ name, short, value }) => [
     name,
@@ -75,7 +78,7 @@ function splitArgs(args: readonly string[]): Part[] {
     const typed = /^-\w[\w-]+/.exec(args[index] ?? "")?.[0];
     const flag = rawName.startsWith("--") ? (typed ?? rawName) : rawName;
     if (inlineValue === false && value !== undefined && isFlag(value)) {
-      // `parseArgs` takes any word for the value, also the next flag.
+      // `parseArgs` takes any word as the value, even the next flag.
       return [...parts, { flag, value: "" }, ...splitArgs(args.slice(index + 1))];
     }
     const isShort = !rawName.startsWith("--");
@@ -85,8 +88,8 @@ function splitArgs(args: readonly string[]): Part[] {
 }
 
 /**
- * Returns `-port` as `--port`: `parseArgs` would take it for `-p` with the value `ort`. Flags of one letter may stand together,
- * also with a value (`-p80`), if the first one is known.
+ * Returns `-port` as `--port`: `parseArgs` would take it for `-p` with the value `ort`. One-letter flags may be combined, or
+ * followed by a value (`-p80`), if the first letter is a known flag.
  */
 function toTwoDashes(arg: string): string {
   const [, name = ""] = /^-(\w[\w-]+)(?:=|$)/.exec(arg) ?? [];
@@ -146,7 +149,7 @@ export function parse(args: readonly string[]): CommandLine {
     if (known === undefined) continue;
     const label = renderLabel(spelled, spelling, text);
     try {
-      if (text === undefined) throw new UsageError("it takes no value, leave that out");
+      if (text === undefined) throw new UsageError("it takes no value; leave the value out");
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       const value = flag.read(text, given[flag.scope][flag.option]);
       // `createProxy` checks the options of a proxy, but does not know those of the command.
@@ -174,11 +177,14 @@ function findPeer(spelled: string): PeerFlag | undefined {
 function findMeant(spelled: string): string | undefined {
   const long = spelled.startsWith("--") ? spelled : `-${spelled}`;
   if (spellings.has(long) && spelled.length > 2) return long;
-  // A single letter is similar to nothing.
+  // A single letter is too short for a guess.
   return spelled.length > 2 ? nearest(spelled, longNames) : undefined;
 }
 
-/** Takes the value of a flag: "" if the value is missing, undefined if a flag has a value that it does not take. */
+/**
+ * Takes the value of a flag from the arguments. Returns `""` if the value is missing, and undefined if the flag has a value
+ * but takes none.
+ */
 function takeText(
   { flag, negated }: Spelling,
   inline: string | undefined,
@@ -189,8 +195,8 @@ function takeText(
   if (flag.value !== undefined) return takeWord(rest) ?? "";
   const [next] = rest;
   const word = next?.flag === undefined ? (next?.value ?? "") : "";
-  // A number cannot be the target of such a flag's command line, so it is meant as a detail of the option: `Flag.read`
-  // explains the mistake.
+  // After an on/off flag, a number of up to three digits counts as the flag's value, not as a target: `Flag.read` explains the
+  // mistake.
   const own = flag.negatable ? /^(?:true|false|\d{1,3})$/ : /^(?:true|false)$/;
   return own.test(word) || flag.choices.includes(word) ? takeWord(rest) : "true";
 }

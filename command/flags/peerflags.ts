@@ -5,7 +5,7 @@ import { isTargetText } from "./shorttarget.ts";
 export interface PeerFlag {
   /** The advice, after "there is no --name: ". */
   readonly advice: string;
-  /** Whether the flag has a value, which is then not the target. */
+  /** Whether the flag has a value. The word after the flag is then not the target. */
   readonly takesValue: boolean;
   /** Whether the value is a target. */
   readonly isTarget: boolean;
@@ -74,7 +74,7 @@ const WITHOUT_VALUE: Readonly<Record<string, string>> = {
   "--credentials --cors-credentials": "--cors",
   "--dry-run": "--inspect",
   "--open -o": "open the address that the command prints",
-  "--watch -w --reload": "a file of --config is read again when it changes",
+  "--watch -w --reload": "the file of --config is reloaded when it changes",
   "--strict-port --strictPort": "a port in use is an error by default",
   "--public --expose --allow-external": "--host 0.0.0.0",
 };

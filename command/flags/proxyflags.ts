@@ -18,7 +18,7 @@ export const forwardingFlags: Flags<ForwardingOptions> = {
     xfwd: "send X-Forwarded-*, nothing, or Forwarded",
     trustProxy: {
       value: "<addresses>",
-      help: "proxies of yours, such as 10.0.0.0/8, or true for all",
+      help: "your own proxies, such as 10.0.0.0/8, or true for all",
     },
     via: { value: "<name>", help: "append this pseudonym to Via" },
   },
@@ -40,7 +40,7 @@ export const headerFlags: Flags<HeaderOptions> = {
 export const limitFlags: Flags<LimitOptions> = {
   heading: "Limits",
   flags: {
-    timeout: "until response headers; 0 waits for ever",
+    timeout: "until response headers; 0 for no limit",
     connectTimeout: "to connect to the upstream",
     idleTimeout: "between two chunks of a response body",
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
@@ -59,7 +59,7 @@ export const observationFlags: Flags<ObservationOptions> = {
   heading: "Observation",
   flags: {
     route: { name: "route-name", value: "<name>", help: "the name of the route in the log" },
-    serverTiming: "tell browsers the upstream's times in Server-Timing",
+    serverTiming: "report the upstream's times to browsers in Server-Timing",
     startTrace: "set traceparent where the client sends none",
   },
 };
@@ -69,13 +69,13 @@ export const pathFlags: Flags<PathOptions> = {
   flags: {
     stripPrefix: {
       value: "</path>",
-      help: "take this off the path before the target's goes in front",
+      help: "remove this prefix before the target's path is prepended",
     },
     pathRewrite: "rewrite the path; from is a regular expression",
   },
 };
 
-/** The command has one flag for both options named `connectTimeout`, which is the proxy's. */
+/** The proxy and its pool both have an option `connectTimeout`. The only flag is that of the proxy. */
 export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
   heading: "Connections",
   flags: {
@@ -86,13 +86,13 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
     timeout: { name: "socket-timeout", help: "how long a connection in use may be silent" },
     socketTTL: { name: "socket-ttl", help: "how long a connection lives; 0 for no limit" },
     maxQueued: "waiting requests; beyond it 503",
-    queueTimeout: "how long a request may wait for one",
+    queueTimeout: "how long a request may wait for a connection",
     minRate: "bytes a second of a client while others wait",
     minRateGrace: "how long a client may be slower",
     keepAlive: "keep connections for further requests",
     keepAliveInitialDelay: "silence before TCP probes the peer",
-    noDelay: "send small writes at once",
-    dns: "keep addresses of names, use them in turn",
+    noDelay: "send small writes immediately",
+    dns: "cache the addresses of names, use them in turn",
     http2: "speak HTTP/2 with the target",
     socketPath: { value: "</path>", help: "connect to this unix socket" },
   },
@@ -101,11 +101,11 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
 export const repeatFlags: Flags<RepeatOptions> = {
   heading: "Redirects and retries",
   flags: {
-    followRedirects: "follow redirects, up to so many; true for 5",
-    redirectTargets: { value: "<where>", help: "where to: same-origin, or any" },
-    replayLimit: "bytes kept of a body, to send again",
-    attemptTimeout: "to the response of one attempt, before another",
-    retry: "send again what a stale connection lost",
+    followRedirects: "follow up to this many redirects; true for 5",
+    redirectTargets: { value: "<where>", help: "where redirects may lead: same-origin, or any" },
+    replayLimit: "bytes of a body to keep for a further attempt",
+    attemptTimeout: "to the response of an attempt, before the next one",
+    retry: "resend a request that a stale connection lost",
   },
 };
 
@@ -117,6 +117,6 @@ export const rewriteFlags: Flags<RewriteOptions> = {
       help: "rewrite cookies' domain; * is any other, =to is all",
     },
     cookiePathRewrite: { name: "cookie-path", help: "rewrite cookies' path, in the same way" },
-    locationRewrite: "rewrite how URLs in Location begin",
+    locationRewrite: "rewrite the beginning of URLs in Location",
   },
 };

@@ -1,7 +1,7 @@
 /** How a flag's text is read, by the kind of its option. */
 import type { Kind, KindName } from "#fetchway/options";
 
-/** A mistake in the command line. The message tells how to correct it. */
+/** A mistake in the command line. The message says how to correct it. */
 export class UsageError extends Error {}
 
 /**

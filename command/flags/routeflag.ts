@@ -34,7 +34,7 @@ export function readRoute(text: string): GivenRoute | string[] {
   const targets = splitTargets(first.slice(equals + 1));
   const found = [...findTargetProblems(targets), ...line.problems, ...findProblems(line)];
   if (line.target !== undefined)
-    found.push("the targets of a route stand before its flags, with commas between them");
+    found.push("write the targets of a route before its flags, with commas between them");
   for (const [flag] of line.labels) {
     const isOwn = flag.option in server || flag.option in other;
     if (isOwn && (flag.scope === "server" || flag.scope === "line")) {

@@ -1,6 +1,6 @@
 /**
- * Several upstreams of a route. They stay plain data until the route is opened, so that a config file that is read again can
- * be compared with what runs.
+ * Several upstreams of a route. They stay plain data until the route is opened, so that a reloaded config file can be compared
+ * with the running routes.
  */
 import { readFileSync } from "node:fs";
 import type { CreateProxyOptions, TargetAddress } from "#fetchway";
@@ -15,13 +15,15 @@ import {
 import type { Flags } from "./flagtable.ts";
 import { UsageError } from "./read.ts";
 
-/** Several upstreams, each perhaps with a weight. */
+/** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
 /** The options of a route: those of a proxy, whose target may be several upstreams. */
 export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
   target: CreateProxyOptions["target"] | TargetList;
-  /** How requests are spread over several upstreams. With a single URL, its failures and checks are followed. */
+  /**
+   * How requests are spread over several upstreams. With a single URL, the options apply to its failures and health checks.
+   */
   balance?: BalanceOptions;
 }
 
@@ -57,8 +59,8 @@ export const balanceFlags: Flags<BalanceFlags> = {
   flags: {
     policy: { value: "<name>", help: policies.join("|") },
     stickySecret: { value: "<file>", help: "the secret of the cookies of --policy sticky" },
-    check: { value: "</path>", help: "ask each upstream for this path every 10 s" },
-    resolve: "make one upstream of each address of a name",
+    check: { value: "</path>", help: "request this path from each upstream every 10 s" },
+    resolve: "use each address of a name as an upstream",
   },
 };
 

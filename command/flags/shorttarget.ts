@@ -10,8 +10,8 @@ export function isTargetText(text: string): boolean {
 }
 
 /**
- * Expands the short forms of a target: a port of this machine (`4000`, `:4000`) on any of its loopback addresses, and a host with a port (`localhost:4000`).
- * Other texts are returned as they are.
+ * Expands the short forms of a target: a port of this machine (`4000`, `:4000`), on any of its loopback addresses, and a host
+ * with a port (`localhost:4000`). Other texts are returned as they are.
  */
 export function expandTarget(text: string): string {
   const [, own, base = ""] = PORT.exec(text) ?? [];

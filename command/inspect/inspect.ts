@@ -1,7 +1,7 @@
 /**
  * Shows what a request would become, without sending it: `fetchway … --inspect "GET http://shop.example/api/x"`.
  *
- * The request passes the server and the routes as any other; the proxy of its route explains it.
+ * The request passes the server and the routes like any other, and the proxy of its route explains it.
  */
 import { connect } from "node:net";
 import type { ExplainedField, Explanation } from "#fetchway";
@@ -14,13 +14,13 @@ import { listen } from "../serve/listen.ts";
 import { Router } from "../serve/routes.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
-/** How a request ended. */
+/** The outcome of an inspection. */
 export interface InspectedOutcome {
-  /** The route and what its proxy says; undefined where the server answers by itself. */
+  /** The route, and the explanation of its proxy; undefined if the server answers by itself. */
   readonly explained: [RouteSettings, Explanation] | undefined;
-  /** The response that the server sent: the one that the client would get, if nothing would be sent to an upstream. */
+  /** The response that the server sent. If the request would not be forwarded, the client would get this response. */
   readonly answer: string;
-  /** Why nothing would be sent; undefined where something would be, or a hook responds. */
+  /** Why the request would not be forwarded; undefined if it would be, or if a hook responds. */
   readonly error: unknown;
 }
 
@@ -58,14 +58,14 @@ export async function capture(
   }
 }
 
-/** Leaves out what would send something by itself: checks of upstreams, and lookups of names. */
+/** Drops the options that cause traffic without a request: health checks, and lookups of names. */
 function dropBackgroundWork(options: RouteOptions): RouteOptions {
   if (options.balance === undefined) return options;
   const { check: _, resolve: __, ...balance } = options.balance;
   return { ...options, balance };
 }
 
-/** Sends bytes to the server, and returns its answer, or what there is of it when `isDone` is true. */
+/** Sends bytes to the server, and returns its answer, or the part that has arrived when `isDone` is true. */
 function sendInspected(port: number, bytes: Buffer, isDone: () => boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     let answer = "";
@@ -82,7 +82,7 @@ function sendInspected(port: number, bytes: Buffer, isDone: () => boolean): Prom
   });
 }
 
-/** Whether an answer is complete: errors have a length, and other answers are not looked at. */
+/** Whether an answer is complete, by its Content-Length, or by its last chunk. */
 function isAnswerComplete(answer: string): boolean {
   const end = answer.indexOf("\r\n\r\n");
   if (end < 0) return false;
@@ -116,7 +116,7 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
     ? ["dot segments are resolved", ...path]
     : path;
   const rows: [text: string, reason: string][] = [
-    [shownLine, steps.length === 0 ? "as it came" : steps.join(", then ")],
+    [shownLine, steps.length === 0 ? "unchanged" : steps.join(", then ")],
     ...fields.map(toRow),
   ];
   const to = upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
@@ -127,13 +127,13 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
     renderRows(rows),
     ...(isFramed
       ? []
-      : ["\nThe client of this route writes the framing, and perhaps other fields."]),
+      : ["\nThe HTTP client of this route writes the framing, and perhaps other fields."]),
     ...(dropped.length === 0 ? [] : ["\nnot forwarded\n", renderRows(dropped.map(toRow))]),
   ];
   return lines.join("\n");
 }
 
-/** Says how the upstream was chosen, where there are several. */
+/** Renders how the upstream was chosen, if there are several. */
 function explainChoice({ target, balance = {} }: RouteOptions): string {
   const names = nameUpstreams(target, nameAddress);
   if (names === undefined) return "";
@@ -145,7 +145,7 @@ function explainChoice({ target, balance = {} }: RouteOptions): string {
 /** Segments that web servers resolve when they make a web `Request`. */
 const DOTS = /[/\\](?:\.|%2e){1,2}(?:[/\\?#]|$)/i;
 
-/** Whether the server has resolved dot segments of the path. It gives upgrades to the proxy as they came. */
+/** Whether the server has resolved dot segments of the path. It passes upgrades to the proxy unchanged. */
 function isResolved(path: string, upgrade: string | undefined): boolean {
   return (
     upgrade === undefined &&
@@ -162,7 +162,7 @@ function toRow({ name, value, reason, option }: ExplainedField): [string, string
   return [`${name}: ${shown}`, option === undefined ? reason : `${option}: ${reason}`];
 }
 
-/** The most characters that a field takes before its reason begins. */
+/** The width of the column for fields. The reason for a longer field is on the next line. */
 const WIDTH = 46;
 
 function renderRows(rows: readonly (readonly [string, string])[]): string {

@@ -7,13 +7,13 @@ import { unmapAddress } from "#fetchway/requests";
 
 /** A client's connection. */
 export interface ClientConnection {
-  /** The socket as the server reads and writes it: of a TLS connection the encrypted one, from the end of its handshake. */
+  /** The socket that the server reads and writes: on a TLS connection, the TLS socket as soon as the handshake has ended. */
   socket: Socket;
   /** The connection below TLS. */
   readonly raw: Socket;
   /** The session, if the client speaks HTTP/2. */
   session: ServerHttp2Session | undefined;
-  /** What the limit for each address counts by; undefined without an address, and for one that is exempt from it. */
+  /** The key by which the limit for each address counts; undefined without an address, and for an exempt address. */
   readonly group: string | undefined;
   /** When it was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
@@ -34,7 +34,7 @@ export interface ClientConnection {
 export type RunningResponse = ServerResponse | Http2ServerResponse;
 type Message = IncomingMessage | Http2ServerRequest;
 
-/** The most connections of clients. */
+/** The limits for the connections of clients. */
 export interface ConnectionLimits {
   readonly maxConnections: number;
   readonly maxPerAddress: number;
@@ -68,9 +68,9 @@ export interface ConnectionCounts {
 /**
  * Counts the connections of a server, and keeps them below the limits.
  *
- * At a limit, the connection that has been idle longest is closed, as in nginx: so clients that open connections and send
- * nothing do not keep others out. If none is idle, the new connection is refused: at the limit for all, its first request gets
- * 503, while a client that has all connections of its address is reset.
+ * At a limit, the connection that has been idle longest is closed, as in nginx: so that clients which open connections and
+ * send nothing cannot keep others out. If none is idle, the new connection is refused. At the limit for all clients, its first
+ * request gets 503; at the limit for its address, the connection is reset.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
@@ -89,7 +89,7 @@ export class ClientConnections {
   readonly #isExempt: (address: string) => boolean;
   /** Connections without a request and without a tunnel; the one that has been idle longest is the first. */
   readonly #idle: Set<ClientConnection> = new Set();
-  /** The connections that wait for a request to answer by 503; the first one has waited longest. */
+  /** Connections beyond the limits, which wait for the request that gets 503; the first one has waited longest. */
   readonly #turnedAway: Set<ClientConnection> = new Set();
   readonly #groups: Map<string, Set<ClientConnection>> = new Map();
   readonly #bySocket: WeakMap<object, ClientConnection> = new WeakMap();
@@ -98,7 +98,7 @@ export class ClientConnections {
 
   /**
    * @param report is called when connections are refused, at most once a minute
-   * @param isExempt tells which addresses have no limit of their own, such as those of proxies
+   * @param isExempt returns whether an address has no limit of its own, such as that of a proxy
    */
   constructor(
     server: Server,
@@ -142,7 +142,9 @@ export class ClientConnections {
     this.#idle.delete(connection);
   }
 
-  /** Whether a request came on a connection beyond the limits. It must get 503, and its connection takes no other. */
+  /**
+   * Whether a request came on a connection beyond the limits. It must get 503, and its connection accepts no further request.
+   */
   isTurnedAway(message: Message): boolean {
     const owner = "stream" in message ? message.stream.session : message.socket;
     const connection = owner && this.#bySocket.get(owner);
@@ -161,15 +163,15 @@ export class ClientConnections {
   }
 
   /**
-   * Stops accepting connections. Clients are told to send no further request on those that they have.
+   * Stops accepting connections, and announces to clients that their open connections will be closed.
    *
-   * Idle connections stay open until `closeIdle`, because a request may be on its way on any of them: it is answered, with
-   * `Connection: close`. Resolves when the clients are being told.
+   * Idle connections stay open until `closeIdle`, because a request may be on its way on any of them. That request is answered
+   * with `Connection: close`. Resolves when the close has been announced.
    */
   async stopAccepting(): Promise<void> {
-    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
-    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
-    // closes idle connections at once. Clients are told afterwards, because they then open new connections.
+    // The system has accepted connections that Node has not seen yet, and resets them when the listening socket closes. After
+    // two turns of the event loop, Node has accepted all that came before. `close` of the HTTP server is not called, because
+    // it closes idle connections immediately. The announcement is last, because clients then open new connections.
     await new Promise(setImmediate);
     await new Promise(setImmediate);
     for (const listener of this.listeners) NetServer.prototype.close.call(listener);
@@ -179,18 +181,18 @@ export class ClientConnections {
   #announceStop(): void {
     const now = performance.now();
     this.#stoppedAt = now;
-    // Before the app's own listener, which may send the head of the response at once.
+    // This listener must run before that of the app, which may send the head of the response synchronously.
     this.#server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;
       // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
-      // A destroyed session throws. Its socket may still be open for a while.
+      // `goaway` throws if the session is destroyed, whose socket may still be open for a while.
       if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
     }
   }
 
-  /** Closes the connections that have been idle for these milliseconds since the server has begun to stop. */
+  /** Closes the connections that have been idle for these milliseconds since the server began to stop. */
   closeIdle(grace: number): void {
     if (this.#stoppedAt === undefined) return;
     const latest = performance.now() - grace;
@@ -204,7 +206,7 @@ export class ClientConnections {
 
   #onConnection(socket: Socket, isSecure: boolean): void {
     const address = unmapAddress(socket.remoteAddress ?? "");
-    // The clients of a Unix domain socket have no address: they are not one client.
+    // The clients of a Unix domain socket have no address, and do not count as one client.
     const group = address === "" || this.#isExempt(address) ? undefined : groupOf(address);
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxConnections, maxPerAddress } = this.#limits;
@@ -243,7 +245,8 @@ export class ClientConnections {
     socket.once("close", () => {
       if (this.#handshaking.get(key) === connection) this.#handshaking.delete(key);
       // Node's native code holds a callback for each SETTINGS frame that the client has not acknowledged, and the callback
-      // holds the session. If this map led from the session to its socket, none of them would be collected.
+      // holds the session. If this map still led from the session to its socket, none of these objects would be
+      // garbage-collected.
       if (connection.session !== undefined) this.#bySocket.delete(connection.session);
       this.#remove(connection);
     });
@@ -292,7 +295,7 @@ export class ClientConnections {
       this.counts.evicted++;
       // The connection no longer counts, although its socket closes later.
       this.#remove(connection);
-      // The request of a new connection may be on its way: to close the connection would lose it.
+      // The first request of a new connection may be on its way, and would be lost if the connection were closed.
       const isNew = connection.total === 0 && performance.now() - connection.openedAt < NEW_TIME;
       connection.wasIdle = isNew;
       if (isNew) this.#turnAway(connection);
@@ -320,20 +323,20 @@ export class ClientConnections {
   }
 }
 
-/** Milliseconds for which a connection counts as new: a busy event loop reads the first request that late. */
+/** Milliseconds for which a connection counts as new: a busy event loop may read its first request this late. */
 const NEW_TIME = 1000;
-/** Milliseconds in which the first request of a connection beyond the limits may come. */
+/** Milliseconds for which a connection beyond the limits waits for its first request. */
 const TURNED_AWAY_TIME = 5000;
 
 /**
- * Returns how many connections beyond a limit may wait for their first request: of a crowd that comes at once, each takes as
- * long as its request is on its way.
+ * Returns how many connections beyond a limit may wait for their first request at the same time. If many clients connect
+ * together, each one waits while its request is on its way.
  */
 export function maxTurnedAway(maxConnections: number): number {
   return Math.max(32, Math.min(1024, Math.floor(maxConnections / 8)));
 }
 
-/** Milliseconds after a report in which no other one follows. */
+/** The minimum number of milliseconds between two reports. */
 const QUIET = 60_000;
 
 /** Returns what the operator can do when all connections are in use. */
@@ -361,7 +364,10 @@ function addTo<Member>(sets: Map<string, Set<Member>>, key: string, member: Memb
   else set.add(member);
 }
 
-/** Returns what one client can choose addresses from: of IPv6, a subscriber has at least a network of 64 bits (RFC 6177). */
+/**
+ * Returns the range from which one client can choose its address: an IPv4 address alone, or an IPv6 network of 64 bits, the
+ * least that a subscriber has (RFC 6177).
+ */
 export function groupOf(address: string): string {
   if (!address.includes(":")) return address;
   const [front = "", back] = (address.split("%")[0] ?? "").split("::");
@@ -373,8 +379,8 @@ export function groupOf(address: string): string {
 }
 
 /**
- * Closes a connection, and drops the bytes that wait to be sent: the client cannot take the response for complete. Only a TCP
- * socket can be reset; a TLS connection is closed without close_notify instead.
+ * Closes a connection, and drops the bytes that wait to be sent, so that the client cannot mistake the response for a complete
+ * one. Only a TCP socket can be reset; a TLS connection is closed without close_notify instead.
  */
 export function resetConnection(socket: Socket): void {
   try {
@@ -384,7 +390,7 @@ export function resetConnection(socket: Socket): void {
   }
 }
 
-/** Closes a connection: one that speaks HTTP/2 with GOAWAY, so that the client sends its next request on another. */
+/** Closes a connection. A client that speaks HTTP/2 gets GOAWAY, so that it sends its next request on another connection. */
 export function closeConnection({ session, socket, raw }: ClientConnection): void {
   if (session !== undefined && !session.destroyed) session.destroy();
   else {

@@ -1,4 +1,4 @@
-/** How the limits for clients reach the server of each runtime. */
+/** Resolves the limits for clients, and applies them to Node's server. */
 import type { ProxyOptions } from "#fetchway";
 import { limitOfOpenFiles } from "#fetchway/node";
 import { createTrust, type Trust } from "#fetchway/requests";
@@ -7,7 +7,7 @@ import { type ClientLimits, clientLimitSchema } from "../flags/commandoptions.ts
 import { maxTurnedAway } from "./clientconnections.ts";
 import { intervalOf } from "./clienttimeouts.ts";
 
-/** The limits as they were asked for, with the defaults. */
+/** The limits as configured, or their defaults. */
 export type ClientLimitSettings = Required<ClientLimits>;
 
 /** The limits in numbers. */
@@ -19,15 +19,18 @@ export interface ResolvedClientLimits extends ClientLimitSettings {
 
 /** The highest default of `maxConnections`. */
 const MAX_CONNECTIONS = 16_384;
-/** The share of the limit of open files that is left for upstreams, as in the default of `maxSockets`, and its most. */
+/**
+ * The part of the limit of open files that is reserved for upstreams: a quarter, as in the default of `maxSockets`, up to a
+ * maximum.
+ */
 const UPSTREAM_SHARE = 4;
 const MAX_UPSTREAM = 4096;
 /** The descriptors of the process itself, without its listening sockets. */
 const OWN_FILES = 48;
-/** The fewest and the most listening sockets. */
+/** The minimum and the maximum number of listening sockets. */
 const MIN_LISTENERS = 4;
 const MAX_LISTENERS = 128;
-/** The limit of open files for each listening socket. */
+/** The number of open files in the limit for each listening socket: there is one socket for every 64. */
 const LISTENER_SHARE = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */
@@ -37,23 +40,23 @@ const PSEUDO_FIELDS = 5;
 /** TCP probes a client after a minute of silence: without probes, a vanished client's WebSocket stays for ever. */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
-/** The limits of Node's server for HTTP/1.1, which are options, and properties of the server as well. */
+/** Returns the HTTP/1.1 limits of a Node server, which are both options and properties of the server. */
 function http1Limits(limits: ResolvedClientLimits): object {
   const { headersTimeout, keepAliveTimeout, maxHeaderSize } = limits;
   return {
     // Node's limit for a whole request would end an upload whose chunks still arrive. `bodyTimeout` replaces it.
     requestTimeout: 0,
     headersTimeout,
-    // Node looks for late header sections only so often.
+    // Node checks for late header sections only at this interval.
     connectionsCheckingInterval: intervalOf(limits),
     keepAliveTimeout,
     maxHeaderSize,
-    // A request without Host is refused by `listen`, which reports it.
+    // The handler of `listen` refuses a request without Host, and reports it.
     requireHostHeader: false,
   };
 }
 
-/** Returns the options of Node's server, of HTTP/1.1 or of HTTP/2 over TLS, that limit clients. */
+/** Returns the options that limit the clients of a Node server, for HTTP/1.1 or for HTTP/2 over TLS. */
 export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOptions["node"]> {
   const { headersTimeout, maxHeaderSize, maxHeadersCount } = limits;
   return {
@@ -66,8 +69,8 @@ export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOpti
 }
 
 /**
- * Returns the limits of one worker. New connections go to the workers in turn, so that shares of the limits for connections
- * add up to about what was asked for. Each worker may have as many open files as one process.
+ * Returns the limits of one worker. New connections go to the workers in turn, so the workers' shares of the limits for
+ * connections add up to about the configured limits. The limit of open files applies to each worker alone.
  */
 export function shareLimits(
   limits: ClientLimitSettings,
@@ -99,23 +102,23 @@ function connectionsFor(openFiles: number): number {
 }
 
 /**
- * Sets the limits of Node's server that it does not take from its options. Call it before the server listens.
+ * Sets the limits that a Node server does not take from its options. Call it before the server listens.
  *
- * - Node 22.12 and 24.0 give a server for HTTP/2 none of its options for HTTP/1.1: with TLS, clients would have Node's limits.
- * - The server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices.
+ * - A server for HTTP/2 of Node 22.12 and 24.0 ignores its options for HTTP/1.1: with TLS, Node's default limits would apply.
+ * - The server silently drops fields beyond its own limit, which is therefore one higher, so that `isTooLarge` notices.
  */
 export function setNodeLimits(server: object, limits: ResolvedClientLimits): void {
   Object.assign(server, http1Limits(limits), { maxHeadersCount: limits.maxHeadersCount + 1 });
 }
 
-/** Whether a request's header section is too large, as far as Node's server has not found it out. */
+/** Whether a request's header section is too large, by the limits that Node's server does not check itself. */
 export function isTooLarge(
   req: { readonly rawHeaders: readonly string[]; readonly stream?: unknown },
   { maxHeadersCount, maxHeaderSize }: ResolvedClientLimits,
 ): boolean {
   const { rawHeaders } = req;
   if (req.stream === undefined) return rawHeaders.length > 2 * maxHeadersCount;
-  // Node limits the number of HTTP/2 fields, but their size only from the client's acknowledgement of the settings on.
+  // Node limits the number of HTTP/2 fields, but limits their size only after the client has acknowledged the settings.
   let size = 0;
   for (const text of rawHeaders) size += text.length;
   return size > maxHeaderSize;
@@ -129,7 +132,10 @@ export function lacksHost(req: {
   return req.httpVersion === "1.1" && req.headers.host === undefined;
 }
 
-/** Returns which addresses are proxies, whose connections carry the requests of many clients. */
+/**
+ * Returns the addresses without a limit of their own: those of trusted proxies, whose connections carry the requests of many
+ * clients.
+ */
 export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);
 }
@@ -138,7 +144,7 @@ export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
 export const NODE_ONLY: readonly string[] = Object.keys(clientLimitSchema);
 
 /**
- * Finds limits that were asked for and that the server of this runtime does not have.
+ * Finds configured limits that the server of this runtime does not have.
  * @param names the names of the options that were given
  * @param describe returns how the user has written an option
  */

@@ -19,10 +19,10 @@ export interface ClientTimeouts {
   readonly keepAliveTimeout: number;
 }
 
-/** The longest time between two looks in milliseconds. A timeout ends up to so much later. */
+/** The maximum number of milliseconds between two checks. A timeout takes effect up to this much later. */
 const MAX_INTERVAL = 5_000;
 
-/** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
+/** Returns the milliseconds between two checks of the connections: an eighth of the shortest timeout. */
 export function intervalOf({
   headersTimeout,
   bodyTimeout,
@@ -34,13 +34,16 @@ export function intervalOf({
   return Math.max(10, Math.ceil(Math.min(MAX_INTERVAL, shortest)));
 }
 
-/** What was seen of a request, a response or a connection at the last look. */
+/** The progress of a request, a response or a connection at the last check. */
 interface Seen {
-  /** Changes with each progress. */
+  /** A value that changes with any progress. */
   progress: number;
-  /** Another part of the progress. */
+  /** A second value that changes with progress. */
   more: number;
-  /** Milliseconds without progress. Only looks count: the client can do nothing while the event loop is blocked. */
+  /**
+   * Milliseconds without progress, added up by the checks, because the client can make no progress while the event loop is
+   * blocked.
+   */
   stalled: number;
 }
 
@@ -49,7 +52,7 @@ function hasEnded(req: RunningResponse["req"]): boolean {
   return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
 }
 
-/** How many clients were too slow, and for what. */
+/** How many clients were too slow to send a body, or to read. */
 export interface SlowCounts {
   body: number;
   read: number;
@@ -62,8 +65,8 @@ const HALF_WINDOW = 32_768;
 const CANCEL = 8;
 
 /**
- * Looks at all connections from time to time, instead of a timer for each: a look costs little for each connection, and a
- * request that ends before the next look costs nothing.
+ * Checks all connections at an interval, instead of with a timer for each: a check costs little for each connection, and a
+ * request that ends before the next check costs nothing.
  */
 export class ClientWatch {
   readonly counts: SlowCounts = { body: 0, read: 0 };
@@ -73,7 +76,7 @@ export class ClientWatch {
   readonly #timer: NodeJS.Timeout;
   readonly #bodies: WeakMap<object, Seen> = new WeakMap();
   readonly #writes: WeakMap<object, Seen> = new WeakMap();
-  /** How often the buffers of HTTP/2 streams have been empty, from the first look on. */
+  /** How often the buffer of an HTTP/2 stream has drained since its first check. */
   readonly #drains: WeakMap<object, { readonly count: number }> = new WeakMap();
   readonly #silences: WeakMap<object, Seen> = new WeakMap();
 
@@ -91,7 +94,7 @@ export class ClientWatch {
     return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
   }
 
-  /** Stops looking. */
+  /** Stops the checks. */
   stop(): void {
     clearInterval(this.#timer);
   }
@@ -100,7 +103,7 @@ export class ClientWatch {
     const { bodyTimeout, sendTimeout, keepAliveTimeout } = this.#timeouts;
     for (const [res, connection] of this.#connections.running) {
       if (bodyTimeout > 0) this.#checkBody(res, connection, bodyTimeout);
-      // Each HTTP/2 stream has a window of its own: a client may refuse one and read others.
+      // Each HTTP/2 stream has its own window: a client may stop reading one stream and read others.
       if (sendTimeout > 0 && "stream" in res) this.#checkStream(res, sendTimeout);
       if (connection?.session !== undefined) this.#silences.delete(connection);
     }
@@ -110,7 +113,7 @@ export class ClientWatch {
     }
   }
 
-  /** Closes an HTTP/2 connection without requests. An endless stream of frames that begin none is not activity. */
+  /** Closes an HTTP/2 connection without requests. Frames that begin no request do not count as activity. */
   #checkSession(connection: ClientConnection, timeout: number): void {
     const { session, requests, total } = connection;
     if (session === undefined || requests > 0) return;
@@ -119,7 +122,7 @@ export class ClientWatch {
     else session.close();
   }
 
-  /** Ends a request whose body makes no progress, if that is the client's fault. */
+  /** Ends a request whose body makes no progress, unless the client may pause. */
   #checkBody(
     res: RunningResponse,
     connection: ClientConnection | undefined,
@@ -128,9 +131,9 @@ export class ClientWatch {
     const req = res.req;
     const mayPause =
       hasEnded(req) ||
-      // The request waits behind another one of its connection, from which no body is read for it yet.
+      // The request waits behind another one of its connection, and its body is not read yet.
       (!("stream" in res) && res.socket === null) ||
-      // What has arrived waits for the upstream.
+      // Bytes that have arrived wait for the upstream.
       req.readableLength > 0 ||
       // The upstream has not asked for the body yet.
       isAwaitingContinue(req) ||
@@ -140,8 +143,8 @@ export class ClientWatch {
     let progress = req.socket?.bytesRead ?? 0;
     let more = 0;
     if ("stream" in req) {
-      // The window of an HTTP/2 stream shrinks with each byte that arrives, and grows again after half of it: it may look
-      // the same after that many bytes. Other frames of the connection, such as pings, are smaller.
+      // The window of an HTTP/2 stream shrinks with each byte that arrives, and grows again after half of it: it may have the
+      // same size after that many bytes. Other frames of the connection, such as pings, are smaller.
       progress = req.stream.state.localWindowSize ?? 0;
       more = Math.floor((connection?.raw.bytesRead ?? 0) / HALF_WINDOW);
     }
@@ -151,7 +154,8 @@ export class ClientWatch {
     noteEnd("stream" in res ? res.stream : req.socket, 408, `the body stopped for ${timeout} ms`);
     if ("stream" in res) return res.stream.close(CANCEL);
     const { socket } = req;
-    // A response behind another one on its connection has no socket: nothing can be sent in front of the other.
+    // A response that waits behind another one on its connection has no socket, and no 408 can be sent before the other
+    // response.
     if (!res.headersSent && res.socket !== null) socket.write(TIMED_OUT);
     socket.destroy();
   }
@@ -160,7 +164,7 @@ export class ClientWatch {
     const { stream } = res as Extract<RunningResponse, { stream: unknown }>;
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
     if (unsent === 0) return void this.#writes.delete(res);
-    // The buffer may be filled again to the same size between two looks.
+    // Between two checks, the buffer may drain and be filled again to the same size.
     let drains = this.#drains.get(stream);
     if (drains === undefined) {
       const counted = { count: 0 };
@@ -173,7 +177,7 @@ export class ClientWatch {
     stream.close(CANCEL);
   }
 
-  /** Closes a connection, also one that is a tunnel, whose client does not take what is sent to it. */
+  /** Closes a connection, or a tunnel, whose client does not read what is sent to it. */
   #checkWrites(connection: ClientConnection, timeout: number): void {
     const { socket, raw } = connection;
     const { writableLength } = socket;
@@ -187,7 +191,7 @@ export class ClientWatch {
     raw.destroy();
   }
 
-  /** Whether what was seen before has not changed for this time. */
+  /** Returns whether there has been no progress for the milliseconds of `timeout`. */
   #isStalled(
     seen: WeakMap<object, Seen>,
     of: object,

@@ -15,10 +15,10 @@ import { unmapAddress } from "#fetchway/requests";
 
 type Message = IncomingMessage | Http2ServerRequest;
 
-/** Takes the end of a request that no proxy has seen. */
+/** Receives the end of a request that no proxy has seen. */
 export type Report = (end: RequestEnd) => void;
 
-/** In place of a web request for which there is none. */
+/** A placeholder for the web `Request`, which a refused request does not have. */
 const UNKNOWN = new Request("http://unknown.invalid/");
 
 /** What is known of a request that is not answered by a proxy. */
@@ -29,7 +29,7 @@ interface Known {
   readonly address: string | undefined;
 }
 
-/** What Node's listener for errors of the parser is given. */
+/** The error that Node passes to a listener of `clientError`. */
 interface ParserError extends Error {
   readonly code?: string;
   readonly reason?: string;
@@ -41,14 +41,17 @@ interface ParserError extends Error {
 const ended: WeakMap<object, ProxyError> = new WeakMap();
 
 /**
- * Notes that a running request is ended here, so that its end is not taken for a disconnect of the client.
+ * Notes why the command ends a running request, so that its end is not reported as a disconnect of the client.
  * @param carrier the socket of HTTP/1.1 or the stream of HTTP/2
  */
 export function noteEnd(carrier: object, status: number, cause: string): void {
   ended.set(carrier, makeRefusal(status, cause));
 }
 
-/** Returns the end of a request, with the reason for which it was ended here instead of a disconnect of the client. */
+/**
+ * Returns the end of a request. If the command has ended the request, the error is the reason for that, not a disconnect of
+ * the client.
+ */
 export function correctEnd(end: RequestEnd): RequestEnd {
   if (!isBrokenOff(end.error)) return end;
   const { request } = end;
@@ -64,7 +67,10 @@ function isBrokenOff(error: unknown): boolean {
   return error instanceof ProxyError && (error.status === 499 || error.status === 400);
 }
 
-/** Refuses a request before a proxy sees it. An HTTP/1.1 connection is closed: what follows may not be a request. */
+/**
+ * Refuses a request before a proxy sees it. An HTTP/1.1 connection is closed, because the bytes that follow may not be a
+ * request.
+ */
 export function refuseEarly(
   message: Message,
   status: number,
@@ -86,12 +92,12 @@ export function refuseEarly(
   return new Response(`${statusText}\n`, { status, statusText, headers: fields });
 }
 
-/** Answers what Node's parser refuses, as Node does without a listener, and reports it. */
+/** Answers requests that Node's parser refuses, as Node does without a listener, and reports them. */
 export function answerParserErrors(server: Server, headersTimeout: number, report: Report): void {
   server.on("clientError", (error: ParserError, socket: Socket) => {
     const { code = "" } = error;
     const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";
-    // Other errors are the connection's own, such as a reset: there is nobody to answer.
+    // Other errors concern the connection, such as a reset: no client can receive an answer.
     if (!isTimeout && !code.startsWith("HPE_")) return socket.destroy(error);
     const status = isTimeout ? 408 : (STATUSES[code] ?? 400);
     const cause = isTimeout
@@ -101,7 +107,7 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
     if (running === undefined) {
       report(toEnd({ ...readRequestLine(error), address: socket.remoteAddress }, status, cause));
     } else if (code !== "HPE_INVALID_EOF_STATE") {
-      // Otherwise the client has disconnected in the middle of its body.
+      // With that code, the client has disconnected in the middle of its body.
       noteEnd(socket, status, cause);
     }
     if (socket.writable && running?.headersSent !== true) {
@@ -114,7 +120,7 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
     addresses.set(session, session.socket.remoteAddress);
   });
   server.on("sessionError", (error: ParserError, session: ServerHttp2Session) => {
-    // The error of nghttp2, not one that the client has sent, nor one of the connection.
+    // Report only errors of nghttp2, not an error that the client has sent, nor one of the connection.
     if (error.code !== "ERR_HTTP2_ERROR") return;
     const cause = `the connection is not valid HTTP/2: ${error.message}`;
     report(toEnd({ address: addresses.get(session) }, 400, cause));
@@ -135,7 +141,7 @@ function findRunning(socket: Socket): { headersSent: boolean } | undefined {
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
-/** The number of bytes that may have the request line of a request that is refused. */
+/** The number of bytes in which the request line of a refused request is searched. */
 const MAX_REQUEST_LINE = 16_384;
 
 /** Finds the last request line before the place where the parser stopped, if it is in the same packet. */

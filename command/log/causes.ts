@@ -12,17 +12,17 @@ export interface Failure {
   readonly fix: string | undefined;
 }
 
-/** What the texts are made of. */
+/** The inputs of a diagnosis. */
 interface FailureFacts {
   /** The upstream as host and port, or the path of its socket. */
   readonly at: string;
   /** The host name of the upstream, without the port. */
   readonly host: string;
-  /** The message of the `ProxyError`, if it has one of its own. */
+  /** The message of the `ProxyError`, if it is more than its code. */
   readonly message: string | undefined;
   /** The exception behind the error. */
   readonly thrown: Thrown;
-  /** The status that the error stands for. */
+  /** The status of the response for this error. */
   readonly status: number;
 }
 
@@ -50,7 +50,7 @@ const TRUST = "trust it by --ca <file>, or accept any by --insecure";
 const REDIAL = "is the target right? does a firewall drop packets? see --connect-timeout";
 
 const unknownAuthority: Text = ({ at }) => [
-  `${at} has a certificate of an authority that is not known here`,
+  `the certificate of ${at} is from an authority that is not trusted here`,
   TRUST,
 ];
 const selfSigned: Text = ({ at }) => [`${at} has a self-signed certificate`, TRUST];
@@ -72,14 +72,17 @@ const BY_CAUSE: Readonly<Record<string, Text>> = {
     "is --keep-alive on? lower --max-sockets",
   ],
   EHOSTUNREACH: ({ at }) => [
-    `there is no way to ${at}`,
+    `there is no network route to ${at}`,
     "is the address right? is the network up?",
   ],
-  ENETUNREACH: ({ at }) => [`there is no way to ${at}`, "is the address right? is the network up?"],
+  ENETUNREACH: ({ at }) => [
+    `there is no network route to ${at}`,
+    "is the address right? is the network up?",
+  ],
   ETIMEDOUT: ({ at }) => [`${at} does not answer`, REDIAL],
   ENOTFOUND: ({ host }) => [`cannot find host ${host}`, "is the name right?"],
   EAI_AGAIN: ({ host }) => [
-    `no name server answers the question for ${host}`,
+    `no name server answers the query for ${host}`,
     "is the network up? is the name server of this machine right?",
   ],
   EAI_FAIL: ({ host }) => [`the name server refuses to look up ${host}`, "is the name right?"],
@@ -119,7 +122,10 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     const fix = `is ${flag} of the runtime missing? does a firewall forbid it?`;
     return [`this process may not connect to ${at}`, fix];
   },
-  destination_ip_unroutable: ({ at }) => [`there is no way to ${at}`, "is the address right?"],
+  destination_ip_unroutable: ({ at }) => [
+    `there is no network route to ${at}`,
+    "is the address right?",
+  ],
   connection_refused: ({ at }) => [at, "is it running?"],
   connection_terminated: ({ at, message }) => [
     message ?? `${at} closed the connection without an answer`,
@@ -166,12 +172,12 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     "see its log",
   ],
   http_response_header_section_size: ({ at, message }) => [
-    message === undefined ? `${at} sent too long a head` : `${at}: ${message}`,
+    message === undefined ? `${at} sent too long a header section` : `${at}: ${message}`,
     "shorten its header fields, such as cookies",
   ],
   http_response_transfer_coding: ({ at, message }) => [
     `${at} sent a body whose coding cannot be forwarded${toClause(message)}`,
-    "let it send chunked, or a Content-Length",
+    "make it send a chunked body, or a Content-Length",
   ],
   http_response_timeout: ({ at, message }) => [
     `${at} does not answer${toClause(message)}`,
@@ -191,7 +197,10 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
 };
 
-/** The texts for the system errors that a hook may have thrown: its own files, not connections to the upstream. */
+/**
+ * The texts for the system errors that a hook may have thrown. They concern files of the hook, not connections to the
+ * upstream.
+ */
 const BY_INTERNAL_CAUSE: Readonly<Record<string, Text>> = {
   EMFILE: tooManyFiles,
   ENFILE: tooManyFiles,
@@ -206,7 +215,7 @@ export function diagnoseFailure(error: unknown, upstream: string | undefined): F
   const isOurs = error instanceof ProxyError;
   const code = isOurs ? error.code : "proxy_internal_error";
   const thrown = Object(isOurs ? error.cause : error) as Thrown;
-  // The message of an error that was given none is its code.
+  // An error that was created without a message has its code as the message.
   const message =
     isOurs && error.message !== code ? error.message.replace("the upstream's", "its") : undefined;
   const facts = {
@@ -232,14 +241,14 @@ export function renderFailure({ code, cause, fix }: Failure): string {
   return `${code}: ${cause}${fix === undefined ? "" : ` (${fix})`}`;
 }
 
-/** Whether an error says that the client left before its response was complete, which is no failure of the proxy. */
+/** Whether an error says that the client disconnected before its response was complete, which is no failure of the proxy. */
 export function isClientGone(error: unknown): boolean {
   return error instanceof ProxyError && error.status === 499;
 }
 
 /** Whether an error says that the client was slower than `minRate` while others waited, which is no failure either. */
 export function isClientSlow(error: unknown): boolean {
-  // The server's own 408, of a head or body that takes too long, does not name the option.
+  // The server's own 408, for a head or body that takes too long, does not name this option.
   return error instanceof ProxyError && error.status === 408 && error.message.includes("(minRate)");
 }
 
@@ -263,7 +272,7 @@ function locateUpstream(
   const named = upstream?.replace(/^(?:https?:\/\/|unix:)/, "");
   const at = named ?? dialed[0] ?? hostname ?? "the upstream";
   const host = hostname ?? at.replace(/:\d+$/, "");
-  // A name may have several addresses, of which only one fails: `localhost` is `::1`, too.
+  // A name may have several addresses, of which only one fails: `localhost` may also be `::1`.
   const isOther = dialed.length > 0 && !dialed.includes(at) && !at.startsWith("/");
   return { at: isOther ? `${at} at ${addresses.join(" and ")}` : at, host };
 }

@@ -14,7 +14,7 @@ export interface FailedRequest {
   readonly failure: Failure;
   /** The time at which it failed, in milliseconds since 1970. */
   readonly time: number;
-  /** What the client had got before, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */
+  /** What the client had received by then, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */
   readonly outcome: string | undefined;
 }
 
@@ -37,15 +37,15 @@ export interface Repetition<T> {
 interface FailureKind<T> {
   last: T;
   count: number;
-  /** When the first was shown or the last sum, on the clock of `performance.now()`. */
+  /** When the first failure or the last summary was shown, on the clock of `performance.now()`. */
   since: number;
   wait: number;
 }
 
 /**
- * Shows the first failure of each kind at once, and equal ones as one line after 1 s, 2 s, 4 s and so on up to a minute,
- * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its
- * next failure is shown at once again.
+ * Shows the first failure of each kind immediately, and equal ones as one line after 1 s, 2 s, 4 s and so on up to a minute,
+ * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its next
+ * failure is shown immediately again.
  */
 export class FailureLog<T> {
   readonly #show: (failed: T) => void;
@@ -80,7 +80,7 @@ export class FailureLog<T> {
     this.#timer ??= setInterval(() => this.tick(performance.now()), FIRST_WAIT).unref();
   }
 
-  /** @internal Shows the sums that are due. */
+  /** @internal Shows the summaries that are due. */
   tick(now: number): void {
     for (const [key, kind] of this.#kinds) {
       if (now - kind.since < kind.wait) continue;
@@ -92,7 +92,7 @@ export class FailureLog<T> {
     this.#timer = undefined;
   }
 
-  /** Shows all sums, when the process ends. */
+  /** Shows all summaries, when the process ends. */
   flush(): void {
     const now = performance.now();
     for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, now);

@@ -75,20 +75,20 @@ function findStyleCodes(format: Format, stream: NodeJS.WritableStream): string[]
   try {
     return styleText(format, "|", { stream }).split("|");
   } catch {
-    // On a terminal, it reads several variables, which Deno may not permit.
+    // On a terminal, `styleText` reads several environment variables, which Deno may not permit.
     return [];
   }
 }
 
-/** Whether a stream takes colours: `util.styleText` of Node 22.12 and older does not ask. */
+/** Whether a stream takes colours: `util.styleText` of Node 22.12 and older does not check that. */
 function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean }): boolean {
   const { FORCE_COLOR, NO_COLOR } = process.env;
   return FORCE_COLOR !== undefined || (isTTY && NO_COLOR === undefined);
 }
 
 /**
- * Makes the colours of a stream. `util.styleText` decides by the stream, NO_COLOR and FORCE_COLOR; it is asked once for
- * each colour, because asking takes longer than the rest of the line.
+ * Makes the colours of a stream. `util.styleText` decides by the stream, NO_COLOR and FORCE_COLOR; it is called once for each
+ * colour, because a call takes longer than rendering the rest of a line.
  */
 export function createPalette(stream: NodeJS.WritableStream): Palette {
   const painter = (format: Format): Paint => {
@@ -124,7 +124,7 @@ export function createPrettyForm(palette: Palette): LineForm {
   };
 }
 
-/** Renders what the status does not say: how long it took, how much was sent, and whether it ended early. */
+/** Renders the outcome beyond the status: how long the request took, how much was sent, and whether it ended early. */
 export function renderOutcome(end: RequestEnd): string {
   const { bytesIn, bytesOut, protocol, error, attempts, timings } = end;
   const duration = renderDuration(timings.total);
@@ -152,14 +152,14 @@ const apacheTime = everySecond((date) => {
   return `[${day}:${clockTime(date.getTime())} ${offset < 0 ? "-" : "+"}${zone}]`;
 });
 
-/** The members of srvx's requests on Node that tell the version of HTTP. */
+/** The members of an srvx request on Node that have the version of HTTP. */
 interface ServerRequest {
   readonly runtime?: { readonly node?: { readonly req?: { readonly httpVersion?: string } } };
 }
 
 /**
- * Renders the Common Log Format, `%h %l %u %t "%r" %>s %b`. The time is that of the start of the request, as in Apache.
- * The version of HTTP is 1.1 where the runtime does not tell it.
+ * Renders the Common Log Format, `%h %l %u %t "%r" %>s %b`. The time is that of the start of the request, as in Apache. The
+ * version of HTTP is 1.1 if the runtime does not report it.
  * @see https://httpd.apache.org/docs/2.4/logs.html#common
  */
 export function renderCommon(end: RequestEnd): string {

@@ -13,9 +13,9 @@ const MAX_PENDING = 1024 * 1024;
 const CLOSE_TIMEOUT = 1000;
 
 /**
- * Writes lines to a stream, those of one turn of the event loop together, and one write at a time. If the reader of a pipe
- * is too slow, it keeps up to 1 MB of lines, then drops lines, and says how many: a slow reader neither holds up requests
- * nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of a pipe does hold up requests there.)
+ * Writes lines to a stream, those of one turn of the event loop together, and one write at a time. If the reader of a pipe is
+ * too slow, the writer keeps up to 1 MB of lines, then drops lines, and reports how many: a slow reader neither holds up
+ * requests nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of a pipe does hold up requests there.)
  *
  * Lines that cannot be written, because a disk is full, are dropped and counted as well, until there is room again.
  */
@@ -27,7 +27,7 @@ export class LineWriter {
   #isScheduled = false;
   #isWriting = false;
   #isBroken = false;
-  /** Whether lines are written past the stream, which Node destroys at the first error. */
+  /** Whether lines are written directly to the file descriptor, because Node destroys the stream at its first error. */
   #isDirect = false;
   /** The number of lines that were lost since a write has failed; undefined while writes succeed. */
   #lost: number | undefined;
@@ -56,7 +56,7 @@ export class LineWriter {
       this.#isDirect = true;
       return;
     }
-    // The reader of a pipe may end first, as `head` does. The server goes on without a log.
+    // The reader of a pipe may end first, as `head` does. The server continues without a log.
     this.#isBroken = true;
     this.#pending = "";
     this.#whenIdle?.();
@@ -84,11 +84,11 @@ export class LineWriter {
     clearTimeout(timer);
   }
 
-  /** Writes the lines that are left, when the process exits and no callback is called any more. */
+  /** Writes the remaining lines when the process exits, after which no callback runs. */
   flushNow(): void {
     const lines = this.#takeLines();
     if (lines === "") return;
-    // Of a write that is not complete, the stream may have written half a line.
+    // An incomplete write of the stream may have ended inside a line.
     let bytes = Buffer.from(this.#isWriting || this.#isCut ? `\n${lines}` : lines);
     const deadline = performance.now() + CLOSE_TIMEOUT;
     while (bytes.length > 0 && performance.now() < deadline) {
@@ -132,7 +132,7 @@ export class LineWriter {
     });
   }
 
-  /** @param dropped the number of dropped lines that the last of the lines tells, if it is not 0 */
+  /** @param dropped the number of dropped lines that the last line reports; 0 if there is no such line */
   #writeDirectly(lines: string, dropped: number): void {
     let bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
     try {

@@ -44,7 +44,10 @@ export class RequestLog {
   readonly #lines: LineWriter;
   readonly #errors: LineWriter;
   readonly #failures: FailureLog<FailedRequest>;
-  /** The upstreams that are ejected, down or up again, summed up as failures are: one may change its state all the time. */
+  /**
+   * The upstreams that are ejected, down or up again. They are summed up like failures, because an upstream may change its
+   * state all the time.
+   */
   readonly #changes: FailureLog<TimedChange>;
 
   /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
@@ -74,8 +77,8 @@ export class RequestLog {
   }
 
   /**
-   * Reports the failure of a request in the form `off`, in which nothing follows a request to its end. A response that
-   * breaks off after its head is therefore not reported.
+   * Reports the failure of a request in the form `off`, in which no request is observed to its end. A response that breaks off
+   * after its head is therefore not reported.
    */
   readonly onError = (error: unknown, request: Request, upstream?: string): void => {
     if (isClientGone(error)) return;
@@ -87,7 +90,7 @@ export class RequestLog {
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };
 
-  /** Reports a request that no proxy has seen in the form `off`. */
+  /** In the form `off`, reports a request that no proxy has seen. */
   readonly onRefused = ({ method, path, status, error }: RequestEnd): void => {
     const failure = diagnoseFailure(error, undefined);
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
@@ -98,14 +101,14 @@ export class RequestLog {
     this.#changes.add({ ...change, time: Date.now() });
   };
 
-  /** Writes what is left. Resolves when it is written, or after a second if the reader of a pipe is too slow. */
+  /** Writes the remaining lines. Resolves when they are written, or after a second if the reader of a pipe is too slow. */
   async close(): Promise<void> {
     this.#failures.flush();
     this.#changes.flush();
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
 
-  /** Writes what is left, in a listener of the process's `exit`. */
+  /** Writes the remaining lines, in a listener of the process's `exit`. */
   flushNow(): void {
     this.#failures.flush();
     this.#changes.flush();
@@ -170,7 +173,7 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
   };
 }
 
-/** Makes the form of a line that tells a change of an upstream; `count` of them if it sums up equal ones. */
+/** Makes the form of a line about a change of an upstream, or about `count` equal changes. */
 function createChangeForm(
   form: LogForm,
   stderr: Stream,

@@ -32,10 +32,12 @@ export function renderBanner(
   return lines.join("\n");
 }
 
-/** A limit of open files below which the operator is told of the bound that follows from it. */
+/** If the limit of open files is lower than this, the banner shows the limit of clients that follows from it. */
 const FEW_FILES = 4096;
 
-/** Renders the bound that follows from a low limit of open files; undefined if there is none. */
+/**
+ * Renders the limit of clients that follows from a low limit of open files; undefined if the limit of open files is not low.
+ */
 export function renderFewFiles(server: ServerSettings, workers = 1): string | undefined {
   const { openFiles = Infinity, maxConnections } = shareLimits(server, workers);
   if (openFiles >= FEW_FILES) return undefined;

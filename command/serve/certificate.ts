@@ -9,7 +9,7 @@ import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { printNotice } from "./printnotice.ts";
 
-/** Milliseconds in which the second file of a certificate and its key follows the first. */
+/** Milliseconds to wait for the second of the two files, certificate and key, after the first one has changed. */
 const PAIR_TIME = 5000;
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
@@ -64,7 +64,7 @@ function readAuthorities(path: string): string[] {
   const pem = readPem("--ca", path, "CERTIFICATE");
   const certificate = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs;
   return Array.from(pem.matchAll(certificate), ([block]) => {
-    // The TLS options ignore a certificate that cannot be read.
+    // The TLS option `ca` ignores a certificate that cannot be parsed.
     try {
       return new X509Certificate(block).toString().trim();
     } catch (error) {
@@ -115,12 +115,12 @@ function explainCode(error: unknown): string {
   return message;
 }
 
-/** The member of Node's TLS servers that is used here. */
+/** The member of a Node TLS server that is used here. */
 interface SecureServer {
   setSecureContext(texts: CertificateTexts): void;
 }
 
-/** A certificate that is read again when its files change. */
+/** A certificate that is reloaded when its files change. */
 export interface WatchedCertificate {
   /** Reads the files, whether they have changed or not. */
   readonly read: () => void;
@@ -129,9 +129,9 @@ export interface WatchedCertificate {
 }
 
 /**
- * Calls a function with the certificate when its files have changed. If they are wrong, a line on stderr says why: the server
- * keeps the certificate that it has. A certificate and its key are written one after the other, so a change that makes them
- * wrong has a few seconds to become complete.
+ * Calls a function with the certificate when its files have changed. If they cannot be used, a line on stderr says why, and
+ * the server keeps its certificate. A certificate and its key are written one after the other, so after a change that leaves
+ * them inconsistent, the other file has a few seconds to follow.
  */
 export function watchCertificate(
   paths: CertificatePaths,
@@ -162,8 +162,8 @@ export function watchCertificate(
 }
 
 /**
- * Gives the server its certificate again when its files change. New connections get the new one, and running connections keep
- * theirs.
+ * Reloads the certificate of the server when its files change. New connections get the new certificate, and open connections
+ * keep theirs.
  * @returns a function that reads the files whether they have changed or not
  */
 export function reloadCertificate(server: Server, paths: CertificatePaths): () => void {
@@ -171,12 +171,12 @@ export function reloadCertificate(server: Server, paths: CertificatePaths): () =
     const secure = server.node?.server as Partial<SecureServer> | undefined;
     if (secure?.setSecureContext === undefined) {
       console.error(
-        "fetchway: the certificate is not read again: only Node's server can change it; restart the command",
+        "fetchway: the certificate is not reloaded: only Node's server can change it; restart the command",
       );
       return;
     }
     secure.setSecureContext(texts);
-    printNotice("the certificate has been read again");
+    printNotice("the certificate has been reloaded");
   });
   return read;
 }

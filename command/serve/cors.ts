@@ -1,5 +1,5 @@
 /**
- * CORS for development: pages of other origins may read what the proxy answers.
+ * CORS for development: pages of other origins may read the responses of the proxy.
  * @see https://fetch.spec.whatwg.org/#http-cors-protocol
  */
 import { quoteInput, type Kind } from "#fetchway/options";
@@ -69,11 +69,11 @@ export function addCors<RequestType extends Request>(
       return new Response(null, { status: 204, headers: preflightFields(request, origin) });
     }
     const response = await answer(request);
-    // No page reads the answer to a handshake, and the runtime must get its own object back.
+    // No page reads the response to a WebSocket handshake, and the runtime must get its own response object back.
     if (response.status === 101) return response;
     const { headers } = response;
     if (headers.has("access-control-allow-origin")) return response;
-    // The response depends on `Origin` also where it is not allowed: a cache must not give it to an allowed one.
+    // The response depends on `Origin` even if that origin is not allowed: a cache must not reuse it for an allowed origin.
     if (allowed !== undefined) headers.append("vary", "Origin");
     if (origin === undefined) return response;
     headers.set("access-control-allow-origin", origin);
@@ -93,7 +93,10 @@ function isPreflight({ method, headers }: Request): boolean {
   );
 }
 
-/** Allows what the preflight asks for. Access to private networks is not allowed: pages of the internet would have it. */
+/**
+ * Returns the fields that allow the request which the preflight announces. Access to private networks is not allowed, because
+ * every page on the internet would have it.
+ */
 function preflightFields({ headers }: Request, origin: string): Headers {
   const fields = new Headers({
     "access-control-allow-origin": origin,

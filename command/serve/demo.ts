@@ -72,9 +72,7 @@ function renderCurl(origin: string, path: string): string {
 export function answerDemo(request: Request): Response | Promise<Response> {
   const url = new URL(request.url);
   const page = pages[url.pathname.startsWith("/status/") ? "/status/" : url.pathname];
-  return (
-    page?.answer(request, url) ?? toTextResponse(`nothing here: see what there is at /\n`, 404)
-  );
+  return page?.answer(request, url) ?? toTextResponse(`not found: / lists all paths\n`, 404);
 }
 
 function toTextResponse(body: string, code = 200): Response {
@@ -171,7 +169,7 @@ async function answerSlow(_request: Request, url: URL): Promise<Response> {
 function answerStatus(_request: Request, url: URL): Response {
   const code = Number(/^\/status\/([2-5]\d\d)$/.exec(url.pathname)?.[1]);
   if (Number.isNaN(code))
-    return toTextResponse("ask for a status from 200 to 599, such as /status/418\n", 400);
+    return toTextResponse("use a status from 200 to 599, such as /status/418\n", 400);
   if (code === 204 || code === 205 || code === 304) return new Response(null, { status: code });
   return toTextResponse(code === 418 ? "I'm a teapot\n" : `${code}\n`, code);
 }

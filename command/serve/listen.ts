@@ -37,28 +37,28 @@ export interface ListenSettings {
   readonly port: number;
   /** An address, a host name, or `unix:/path`. */
   readonly host: string;
-  /** The permissions of the socket's file, in octal digits; undefined for those that the process gives to files. */
+  /** The permissions of the socket's file, in octal digits; undefined for those that follow from the umask. */
   readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
   readonly limits?: ClientLimitSettings;
-  /** Tells which addresses have no limit of their own for connections. */
+  /** Returns whether an address is exempt from the limit of connections for each address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets, which only Bun's server needs. */
   readonly websocket?: unknown;
-  /** Takes the requests that no proxy sees, because their answers are the server's own. */
+  /** Receives the requests that no proxy sees, because the server answers them itself. */
   readonly report?: Report;
-  /** Set in a worker. */
+  /** Set only in a worker. */
   readonly worker?: WorkerPart | undefined;
 }
 
-/** A server of which there are several, in workers. */
+/** Facts about all workers that the server of one worker needs. */
 export interface WorkerPart {
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
 }
 
-/** What a server is busy with. */
+/** The requests and tunnels that a server carries. */
 export interface Running {
   readonly requests: number;
   /** Connections that carry another protocol, such as WebSockets. */
@@ -73,9 +73,9 @@ export interface Front {
   /** The connections of clients, which only Node's server shows. */
   readonly connections: ClientConnections | undefined;
   readonly slow: ClientWatch | undefined;
-  /** Counts what is running. */
+  /** Counts the running requests and tunnels. */
   countRunning(proxy: Pick<Proxy, "stats">): Running;
-  /** Stops accepting connections, and tells clients to send no further requests. */
+  /** Stops accepting connections, and asks clients to send no further requests on open ones. */
   stopAccepting(): Promise<void>;
   /**
    * Notes a request that asks for an upgrade.
@@ -83,7 +83,8 @@ export interface Front {
    */
   readonly admitUpgrade: (message: IncomingMessage) => boolean;
   /**
-   * Whether everything has ended. It closes the connections that are no longer needed; call it from time to time.
+   * Returns whether all requests, tunnels and connections have ended. Each call closes idle connections, so call it
+   * repeatedly.
    * @param grace milliseconds for which idle connections are kept
    */
   isFinished(proxy: Pick<Proxy, "stats">, grace: number): boolean;
@@ -151,7 +152,7 @@ async function openFront(
     return response;
   }
 
-  // A parent has the listening socket of its workers, and the upstream of a demo has few clients.
+  // No further sockets for a worker, whose parent has the listening socket, nor for the demo upstream, which has few clients.
   const isShared =
     isOnNode &&
     canSharePort &&
@@ -162,7 +163,7 @@ async function openFront(
   let connections: ClientConnections | undefined;
   let releaseClaim: (() => void) | undefined;
   try {
-    // The system chooses no free port that is shared.
+    // Port 0 needs no claim: the system chooses a port on which no other process listens.
     if (isShared && port !== 0) releaseClaim = await claimPort(port, host);
     if (socketPath !== undefined && worker === undefined) {
       releaseClaim = await claimSocket(socketPath);
@@ -179,7 +180,7 @@ async function openFront(
         ...certificate,
         backlog: BACKLOG,
         ...(isShared && { reusePort: true }),
-        // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
+        // The parent has the listening socket, and hands over connections. Node then also shares the keys of TLS session
         // tickets, so that a client may resume its session with another worker.
         ...(worker && { exclusive: false }),
         ...socket?.node,
@@ -206,7 +207,7 @@ async function openFront(
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
-      // As Node's own servers do it.
+      // The defaults of a Node HTTP server.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
@@ -232,7 +233,7 @@ async function openFront(
       else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
-      // With too many fields, the request is an ordinary one, and refused.
+      // A request with too many fields is not upgraded, and is refused as an ordinary request.
       if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
       connections?.noteUpgrade(message);
       return true;
@@ -240,8 +241,8 @@ async function openFront(
     isFinished(proxy, grace) {
       connections?.closeIdle(grace);
       const { requests, tunnels } = front.countRunning(proxy);
-      // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
-      // one response.
+      // Closing Deno's server would immediately close all WebSockets, so it is closed after them. Until then, it accepts
+      // connections, and closes each after one response.
       if (server.deno !== undefined && tunnels === 0 && !isClosed) {
         isClosed = true;
         void server.close().catch(() => {});
@@ -267,15 +268,18 @@ function countTunnels(proxy: Pick<Proxy, "stats">): number {
 }
 
 /**
- * Answers for an exception on Deno, whose server calls this also when the body of a response breaks off. It would print the
- * stack trace of each, while the log has reported the errors of proxies already, with cause and fix.
+ * Answers for an exception on Deno, whose server calls this also when the body of a response breaks off. By default, Deno
+ * prints the stack trace of each exception, but the log has already reported the errors of proxies, with cause and fix.
  */
 function answerException(error: unknown): Response {
   if (!(error instanceof ProxyError)) console.error(error);
   return new Response("Internal Server Error\n", { status: 500 });
 }
 
-/** Refuses a request on a connection beyond the limits, and makes it the last one; HTTP/2 has no field for that. */
+/**
+ * Refuses a request on a connection beyond the limits. `Connection: close` makes it the last one; HTTP/2 has no field for
+ * that.
+ */
 function turnAway(message: object): Response {
   const headers = new Headers({ "content-type": "text/plain", "retry-after": "1" });
   if (!("stream" in message)) headers.set("connection", "close");
@@ -289,7 +293,9 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
     case "EADDRINUSE":
       return new UsageError(`port ${port} is in use: use --port with another, or 0 for a free one`);
     case "EACCES":
-      return new UsageError(`port ${port} needs more rights: use --port with one above 1023`);
+      return new UsageError(
+        `no permission to listen on port ${port}: use --port with one above 1023`,
+      );
     case "EADDRNOTAVAIL":
     case "EAI_AGAIN":
     case "ENOTFOUND":

@@ -1,9 +1,9 @@
 /**
  * Several listening sockets on one port, in one process.
  *
- * Node accepts one connection from a listening socket in each turn of its event loop (libuv). Where running requests make the
- * turns long, new clients wait behind them: 1000 busy connections let none of 300 new ones in within 5 s. With 128 sockets, a turn
- * takes up to 128, and the system spreads the clients over them (`SO_REUSEPORT`).
+ * Node accepts one connection from a listening socket in each turn of its event loop (libuv). If running requests make the
+ * turns long, new clients wait: beside 1000 busy connections, none of 300 new ones was accepted within 5 s. With 128 sockets,
+ * a turn takes up to 128, and the system spreads the clients over them (`SO_REUSEPORT`).
  */
 import { once } from "node:events";
 import { createServer, type Server, type ServerOpts } from "node:net";
@@ -12,10 +12,10 @@ import { endPollingFor } from "./pollend.ts";
 
 /**
  * The number of connections that the system keeps until they are accepted: Linux takes at most its `net.core.somaxconn`, which
- * is 4096. Node's own default, 511, overflows when thousands of clients come at once.
+ * is 4096. Node's own default, 511, overflows when thousands of clients connect at the same time.
  */
 export const BACKLOG = 4096;
-/** Milliseconds between two tries to get the claim of a port, and the longest time for all. */
+/** Milliseconds between two attempts to claim a name, and the maximum for all attempts. */
 const CLAIM_RETRY_INTERVAL = 20;
 const CLAIM_TIMEOUT = 2000;
 
@@ -34,9 +34,9 @@ function hasReusePort(): boolean {
  * Makes sure that no other process listens on a port, before sockets that would share it are opened: the system lets a second
  * command of the same user share them, and the two would take each other's clients.
  *
- * A socket that shares nothing finds out. It has to be closed before the others are opened: until they are, this process holds
- * a claim, so that two commands that start at the same time do not both find the port free.
- * @returns what gives the claim up, when the sockets are open
+ * A probe, which is a socket without `reusePort`, finds out. It must be closed before the shared sockets are opened. Until
+ * they are open, this process holds a claim, so that two commands that start at the same time do not both find the port free.
+ * @returns a function that releases the claim; call it when the sockets are open
  * @throws the error of the system, such as EADDRINUSE
  */
 export async function claimPort(port: number, host: string): Promise<() => void> {
@@ -54,17 +54,20 @@ export async function claimPort(port: number, host: string): Promise<() => void>
 }
 
 /**
- * Claims a name: other processes that claim it wait until it is given up, for a while. Only Linux has such names, in its
- * abstract namespace, which belongs to the same network namespace as ports. A claim ends with the process.
- * @returns what gives the claim up
+ * Claims a name: another process that claims it waits until it is released, for up to `CLAIM_TIMEOUT`. Only Linux has such
+ * names, in its abstract namespace, which belongs to the same network namespace as ports. A claim ends with its process.
+ * @returns a function that releases the claim
  */
 export async function claimName(name: string): Promise<() => void> {
   if (process.platform !== "linux") return () => {};
-  const claim = await listenUntil({ path: `\0fetchway:${name}` }, performance.now() + CLAIM_TIMEOUT);
+  const claim = await listenUntil(
+    { path: `\0fetchway:${name}` },
+    performance.now() + CLAIM_TIMEOUT,
+  );
   return () => void claim?.close();
 }
 
-/** Listens as soon as no other process does. Returns undefined after a while: then another program has the name for itself. */
+/** Listens as soon as no other process does. Returns undefined after the deadline: then another program keeps the name. */
 async function listenUntil(options: object, deadline: number): Promise<Server | undefined> {
   for (;;) {
     const server = createServer((socket) => socket.destroy()).unref();

@@ -15,7 +15,7 @@ import type { StatusSource } from "../status/statusserver.ts";
 
 type EndListener = (end: RequestEnd) => void;
 
-/** What follows the requests of the command: its log and its status page. */
+/** The observers of the command's requests: its log and its status page. */
 export class Observers {
   readonly #log: RequestLog;
   readonly #admin: AdminAddress | undefined;
@@ -66,23 +66,23 @@ export class Observers {
     prepared.onError = async (error, request) => {
       if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
       const response = await onError?.(error, request);
-      // Without a response, the server would get the exception of a hook: Bun's and Deno's print each of them, and Bun's
-      // shows the client the source.
+      // Without a response, an exception of a hook would reach the server: those of Bun and Deno print it, and Bun's also
+      // shows the source to the client.
       return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
     };
     return prepared;
   };
 
   /**
-   * Answers a request whose proxy throws. The server would print each exception with its stack on Bun and Deno, and none on
-   * Node. Unless the log is off, the end of the request is reported, too.
+   * Answers a request whose proxy throws. Without this answer, the server would print each exception with its stack on Bun and
+   * Deno, and none on Node. Unless the log is off, the end of the request is reported, too.
    */
   readonly rescue = (error: unknown, request: Request): Response => {
     if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
     return toInternalError();
   };
 
-  /** Takes the end of a request that no proxy has seen. */
+  /** Reports the end of a request that no proxy has seen. */
   readonly report = (end: RequestEnd): void => {
     if (this.#log.onRequestEnd === undefined) this.#log.onRefused(end);
     for (const listener of this.#listeners) listener(end);
@@ -100,7 +100,7 @@ export class Observers {
     return openStatus(admin, { metrics, isReady });
   }
 
-  /** Returns what has been counted since the last call, in a worker, for its parent; undefined if nothing has been. */
+  /** Returns the counts since the last call, which a worker reports to its parent; undefined if there were no requests. */
   takeReport(): MetricsReport | undefined {
     const counted = this.#metrics;
     if (counted === undefined || counted.requests === 0) return undefined;
@@ -109,7 +109,7 @@ export class Observers {
   }
 
   /**
-   * Tells that the command's own server listens.
+   * Called when the command's own server listens: the status page reports it as ready.
    * @param clientStats returns its connections in numbers; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
@@ -117,12 +117,12 @@ export class Observers {
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
-  /** Tells that the command's own server stops: the status page is not ready any more. */
+  /** Called when the command's own server stops: the status page no longer reports it as ready. */
   setStopping(): void {
     this.#isStopping = true;
   }
 
-  /** Writes what is left of the log. Resolves when it is written, or after a second if its reader is too slow. */
+  /** Writes the remaining lines of the log. Resolves when they are written, or after a second if the reader is too slow. */
   async close(): Promise<void> {
     await this.#log.close();
   }
@@ -161,7 +161,10 @@ function toInternalError(): Response {
 /** The upstream at which an attempt has failed, by its error. */
 const failedAt: WeakMap<object, string> = new WeakMap();
 
-/** Notes where attempts fail, for a log that does not follow requests, and for targets of which one is picked. */
+/**
+ * Notes the upstream of each failed attempt: with `--log off`, no request is observed, and if the target picks the upstream,
+ * only the attempt knows it.
+ */
 const nameFailures: Interceptor = (next) => (request, scope) => {
   const sent = next(request, scope);
   sent.catch((error: unknown) => {

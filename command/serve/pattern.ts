@@ -14,7 +14,7 @@ const HOST = /^(?:\*\.)?(?:[\w-]+(?:\.[\w-]+)*\.?|\[[\da-f:.]+\])$/i;
 /** Matches a host that may be meant as a path. */
 const ONE_WORD = /^(?!localhost$)[\w-]+$/i;
 
-/** Returns what is wrong with a pattern; undefined for a good one. */
+/** Returns what is wrong with a pattern; undefined for a valid one. */
 export function checkPattern(text: unknown): string | undefined {
   if (typeof text !== "string" || text === "") {
     return 'use a path such as "/api", or a host and a path such as "shop.example/api"';
@@ -31,7 +31,7 @@ export function checkPattern(text: unknown): string | undefined {
   if (host === "*") return `for any host, write ${quoteInput(path)}`;
   if (host !== "" && !HOST.test(host)) return `${quoteInput(host)} is not a host`;
   if (path.endsWith("*")) {
-    return `a prefix matches what is below it, write ${quoteInput(host + path.replace(/\*+$/, ""))}`;
+    return `a prefix matches all paths below it; write ${quoteInput(host + path.replace(/\*+$/, ""))}`;
   }
   if (slash < 0 && ONE_WORD.test(host)) {
     return `write ${quoteInput(`/${host}`)} for the path, or ${quoteInput(`${host}/`)} for the host`;
@@ -48,7 +48,7 @@ function checkPath(host: string, path: string): string | undefined {
   if (/%(?![\da-f]{2})/i.test(path)) return "write escapes as in a URL, such as %20 for a space";
   const [undecidable] = /%(?:25|23|3f|[01][\da-f]|7f)/i.exec(path) ?? [];
   if (undecidable !== undefined) {
-    return `a prefix with ${undecidable} cannot be told from others: use a shorter one`;
+    return `a prefix with ${undecidable} is ambiguous: use a shorter one`;
   }
   const decoded = path.replace(/%([\da-f]{2})/gi, (escape, code: string) => {
     const character = String.fromCharCode(Number.parseInt(code, 16));
@@ -79,8 +79,8 @@ export function normalizePattern(text: string): string {
 }
 
 /**
- * Returns the patterns as which the router knows a pattern when it looks for readings of a path: those whose prefix is
- * decoded. A prefix without escapes has none.
+ * Returns the pattern with its prefix decoded, in each way that an upstream might read it. The router compares the readings of
+ * a path with these patterns. A prefix without escapes has none.
  */
 export function decodePattern({ host, prefix }: Pattern): Pattern[] {
   return (readingsOf(prefix) ?? []).flatMap((each) =>
@@ -114,7 +114,7 @@ export class PatternMap<T> {
       const found = this.#exact.get(host)?.find(path);
       if (found !== undefined) return found;
       for (const [suffix, prefixes] of this.#wildcards) {
-        // The wildcard stands for at least one character.
+        // The wildcard matches at least one character.
         if (host.length <= suffix.length || !host.endsWith(suffix)) continue;
         const match = prefixes.find(path);
         if (match !== undefined) return match;
@@ -167,9 +167,9 @@ const PATH_END = /[?#\u0000]/;
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns the paths as which an upstream could read a path: decoded any number of times, with dot segments resolved, and
- * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
- * @returns undefined for a path with too many layers of percent-encoding to tell
+ * Returns the paths that an upstream could read a path as: decoded any number of times, with dot segments resolved, without
+ * empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
+ * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {
   const mark = path.indexOf("?");

@@ -3,13 +3,13 @@ import process from "node:process";
 import type { serve } from "srvx";
 import { UsageError } from "../flags/read.ts";
 
-/** The members of what the runtimes throw. */
+/** The members of the errors that the runtimes throw. */
 interface Refusal {
   /** Deno: `NotCapable`. */
   readonly name?: string;
   /** Node: `ERR_ACCESS_DENIED`. */
   readonly code?: string;
-  /** Names the flag that permits it. */
+  /** The text of the error, which names the missing flag. */
   readonly message?: string;
   /** Node: the path, if it is about a file. */
   readonly resource?: string;
@@ -23,13 +23,13 @@ export function explainRefused(error: unknown): string | undefined {
 }
 
 /**
- * Loads the library that listens. It is not imported statically, because it reads an environment variable when it is loaded:
- * Deno may refuse that, and only the code that asked for it can explain the error.
+ * Loads srvx, the library that listens. It is imported dynamically, because it reads an environment variable when it is
+ * loaded: Deno may not permit that, and an error of a static import cannot be caught and explained.
  * @throws UsageError if Node does not permit this process to listen
  */
 export async function loadServe(): Promise<typeof serve> {
-  // Node 26 would throw in a callback of its own, where no code can catch the error. Node 24 does not know this permission,
-  // so that `has` returns false there, too.
+  // Without this check, Node 26 would throw in one of its own callbacks, where no code can catch the error. Node 24 does not
+  // know this permission, so `has` returns false there as well.
   const { permission } = process as Partial<typeof process>;
   const isLimited = permission !== undefined && !permission.has("net");
   if (isLimited && process.allowedNodeEnvironmentFlags.has("--allow-net")) {

@@ -1,10 +1,10 @@
 /**
  * Ends libuv's polling after a connection was accepted, so that new clients are served beside very many busy ones.
  *
- * - Rests on: in one turn of the event loop, libuv polls up to 48 times as long as each poll finds 1024 events, and it begins to
- *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, one that was accepted is then
- *   not read for up to 5 s. A signal that arrives ends the polling of its turn. SIGURG has no other effect: by default, the
- *   system ignores it.
+ * - Rests on: in one turn of the event loop, libuv polls up to 48 times while each poll finds 1024 events, and it begins to
+ *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, one that was accepted is
+ *   then not read for up to 5 s. A signal that arrives ends the polling of its turn. SIGURG has no other effect: by default,
+ *   the system ignores it.
  * - Check: whether the signal arrives. Before it has, no other one is sent.
  * - Otherwise: new clients wait until a poll finds fewer events.
  * - Test: test/command/pollend.node.test.ts, "a signal that never arrives is sent once".
@@ -12,13 +12,16 @@
 import type { EventEmitter } from "node:events";
 import process from "node:process";
 
-/** What sends signals to this process, and receives them. */
+/** The part of `process` that sends signals to this process, and receives them. */
 export type Signals = Pick<typeof process, "pid" | "kill" | "on" | "off">;
 
 const SIGNAL = "SIGURG";
-/** Milliseconds that a signal takes to arrive in a loop whose turns are long. */
+/** If a signal takes more than these milliseconds to arrive, the turns of the event loop are long. */
 const LONG_TURN = 20;
-/** Milliseconds after a connection for which polling is ended: its request needs a new connection to the upstream as well. */
+/**
+ * Milliseconds after a new connection in which polling is ended: its request may need a new connection to the upstream as
+ * well.
+ */
 const DURATION = 1000;
 
 /** Ends the polling of a turn in which a server gets a connection, and of further turns while turns are long. */

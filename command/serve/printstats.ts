@@ -16,8 +16,8 @@ export function renderStats(stats: PoolStats): string {
 }
 
 /**
- * Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise.
- * @param proxy one that has its counters from other processes has `refresh`
+ * Prints the counters to stderr on SIGUSR1, which would otherwise start Node's inspector.
+ * @param proxy has `refresh` if its counters come from other processes
  * @param atExit whether to print the counters also when the process exits
  */
 export function printStats(

@@ -37,11 +37,11 @@ interface RouteTable {
   readonly only: LiveRoute | undefined;
 }
 
-/** Milliseconds between two looks at the routes that were removed. */
+/** Milliseconds between two checks of the removed routes. */
 const RETIRED_INTERVAL = 1000;
 /**
- * The least number of milliseconds that the connections of a removed route are kept. A WebSocket handshake whose hooks are
- * still running is not counted anywhere.
+ * The minimum number of milliseconds for which the connections of a removed route are kept, because a WebSocket handshake
+ * whose hooks are still running is not counted anywhere.
  */
 const RETIRED_TIME = 10_000;
 
@@ -64,7 +64,7 @@ export class Router {
 
   /**
    * @param prepare adds to the options of each proxy, such as a listener
-   * @param rescue answers a request whose proxy throws: a function in its options has returned something wrong
+   * @param rescue answers a request whose proxy throws, because a function in its options has returned a wrong value
    */
   constructor(
     routes: readonly RouteSettings[],
@@ -82,7 +82,7 @@ export class Router {
 
   /**
    * Replaces the routes.
-   * @throws TypeError for wrong settings; the present routes then stay
+   * @throws TypeError for wrong settings; the current routes are then kept
    */
   update(settings: readonly RouteSettings[]): void {
     const { routes: before } = this.#table;
@@ -132,8 +132,9 @@ export class Router {
   }
 
   /**
-   * Gives the upgrades of a server to the routes. On Bun and Deno, `answer` gets them.
-   * @param admit is called before with each request that asks for an upgrade; false makes it an ordinary request
+   * Passes the upgrade requests of a Node server to the routes. On Bun and Deno, `answer` receives them.
+   * @param admit is called first with each request that asks for an upgrade; if it returns false, the request is an ordinary
+   * one
    */
   attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;
@@ -151,7 +152,7 @@ export class Router {
     const all = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
     for (const { proxy } of this.#retired.keys()) {
       const stats = proxy.stats();
-      // A removed route sends no further request, so that the health of its upstreams says nothing.
+      // A removed route sends no further requests, so the health of its upstreams is outdated.
       if (stats !== undefined) all.push({ ...stats, upstreams: [] });
     }
     return mergeStats(all);
@@ -164,7 +165,7 @@ export class Router {
     await Promise.all(live.map(({ proxy }) => proxy.close(timeout)));
   }
 
-  /** Closes the connections at once. */
+  /** Closes the connections immediately. */
   destroy(): void {
     clearInterval(this.#sweeping);
     for (const { proxy } of [...this.#table.routes, ...this.#retired.keys()]) proxy.destroy();
@@ -212,7 +213,7 @@ export class Router {
   }
 
   #attach(route: LiveRoute): void {
-    // Only Node's server hands upgrades over.
+    // Only a Node server reports upgrades separately.
     if (this.#server?.node === undefined) return;
     const match = (message: IncomingMessage): boolean => {
       if (!this.#admit(message)) return false;
@@ -246,7 +247,7 @@ export class Router {
   }
 }
 
-/** Returns what the server passes with a request, from which the proxy reads the client's address. */
+/** Returns the object of the runtime from which the proxy reads the client's address. */
 function contextOf({ runtime }: ServerRequest): unknown {
   return runtime?.deno?.info ?? runtime?.bun?.server;
 }
@@ -272,7 +273,7 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
   return { routes, patterns, only: takesAll ? routes[0] : undefined };
 }
 
-/** Whether a proxy has requests or tunnels, as far as the runtime tells. */
+/** Whether a proxy has requests or tunnels; false on a runtime that does not count them. */
 function isBusy(proxy: Proxy): boolean {
   const origins = Object.values(proxy.stats()?.origins ?? {});
   return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
@@ -284,7 +285,7 @@ type State = UpstreamStats[number]["state"];
 /** The states of an upstream, the worst one last. */
 const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
 
-/** Adds up the upstreams of several routes. Each route has its own opinion of an upstream: the worst one is told. */
+/** Adds up the upstreams of several routes. Each route has its own state of an upstream, of which the worst is returned. */
 function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" | "waiting"> {
   const merged = new Map<string, UpstreamStats[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
@@ -311,7 +312,7 @@ function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" 
   return { upstreams: [...merged.values()], waiting };
 }
 
-/** Returns the counters of a process that has ended: of its upstreams, only the sums are left, with the weight 0. */
+/** Returns the final counters of a process that has ended. Of its upstreams, only the sums remain, with the weight 0. */
 export function endStats(stats: PoolStats): PoolStats {
   const upstreams = stats.upstreams?.map((each): UpstreamStats[number] => ({
     ...each,

@@ -1,6 +1,6 @@
 /**
- * Returns a function that starts some work, one run after the other. A run that has not begun serves all calls before it, so
- * that many signals do not make as many runs.
+ * Returns a function that starts some work, one run after the other. All calls before the next run begins share that run, so
+ * that many signals cause few runs.
  * @param work must not reject
  */
 export function runAgain(work: () => Promise<unknown>): () => void {

@@ -1,4 +1,4 @@
-/** What signals ask the command for: to stop, or to read its files again. */
+/** The signals of the command: to stop, or to reload its files. */
 import process from "node:process";
 import { isatty } from "node:tty";
 
@@ -10,13 +10,13 @@ const SAME_SIGNAL = 250;
  */
 const CLOSE_TIME = 1000;
 
-/** What the command does on signals. */
+/** The actions of the command on signals. */
 export interface SignalActions {
-  /** Finishes what is running, and ends the process. It is called once. */
+  /** Finishes running requests and tunnels, and ends the process. It is called once. */
   readonly stop: () => void;
   /** Ends the process immediately, because of a second signal, with the milliseconds since the first. */
   readonly end: (after: number, code: number) => void;
-  /** Reads the files of the command again. */
+  /** Reloads the files of the command. */
   readonly reload: () => void;
 }
 
@@ -26,8 +26,8 @@ const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
 const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
 
 /**
- * Obeys signals from now on. SIGHUP has two meanings: that the terminal has closed, which stops the command, and the order of
- * an operator to read the files again. A process that has no terminal gets only orders.
+ * Installs the signal handlers. SIGHUP has two meanings: the terminal has closed, which stops the command, or the operator
+ * requests a reload of the files. Without a terminal, it is always the latter.
  */
 export function handleSignals(
   { stop, end, reload }: SignalActions,
@@ -70,7 +70,7 @@ export function handleSignals(
   }
 }
 
-/** Prints nothing more: once the terminal has closed, Deno's console throws, also where Deno itself prints a warning. */
+/** Turns off the console: once the terminal has closed, Deno's console throws, even when Deno itself prints a warning. */
 function silenceConsole(): void {
   for (const name of ["error", "log", "warn"] as const) console[name] = () => {};
 }

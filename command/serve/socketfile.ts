@@ -1,8 +1,8 @@
 /**
  * Listening on a Unix domain socket instead of a port, or on a named pipe of Windows, which has no file.
  *
- * The runtimes remove the file of a socket when they close it. The file of a process that was killed stays, and keeps the next
- * one from listening.
+ * The runtimes remove the file of a socket when they close it. The file of a killed process stays, and prevents the next
+ * process from listening.
  */
 import { chmodSync, existsSync, lstatSync, rmSync, type Stats } from "node:fs";
 import { connect } from "node:net";
@@ -28,11 +28,12 @@ export function toSocketOptions(
 }
 
 /**
- * Makes sure that a server can listen on a socket: removes the file that a killed process has left, on which nobody answers.
+ * Makes sure that a server can listen on a socket: removes the file that a killed process has left behind, if no process
+ * listens on it.
  *
- * Until the socket listens, this process holds a claim: of two commands that start at the same time, the second one would
- * otherwise remove the file of the first.
- * @returns what gives the claim up, when the socket listens
+ * Until the socket listens, this process holds a claim. Without it, the second of two commands that start at the same time
+ * could remove the file of the first.
+ * @returns a function that releases the claim; call it when the socket listens
  * @throws UsageError if another process answers, if the file is no socket, or if the path is too long
  */
 export async function claimSocket(path: string): Promise<() => void> {
@@ -55,14 +56,14 @@ export async function claimSocket(path: string): Promise<() => void> {
 }
 
 /**
- * Gives the clients of a socket the address of the loopback interface: like its clients, they are on this machine. So
- * `trustProxy: ["loopback"]` names a proxy that connects to either.
+ * Gives the clients of a socket the address of the loopback interface: like the clients of that interface, they are on this
+ * machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to either.
  */
 export function nameSocketClients(options: RouteOptions): RouteOptions {
   return { clientAddress: () => "127.0.0.1", ...options };
 }
 
-/** Sets who may connect: whoever may write to the file. */
+/** Sets the permissions of the socket's file: a user who may write to it may connect. */
 export function setSocketMode(path: string, mode: string | undefined): void {
   if (mode !== undefined && hasFile) chmodSync(path, Number.parseInt(mode, 8));
 }
@@ -99,7 +100,10 @@ function readStats(path: string): Stats | undefined {
   return hasFile ? lstatSync(path, { throwIfNoEntry: false }) : undefined;
 }
 
-/** Whether a process listens on a socket. One that is too busy, or that lets others connect only, counts as well. */
+/**
+ * Whether a process listens on a socket. A process that is too busy to accept, or that does not permit this user to connect,
+ * also counts.
+ */
 async function isAnswered(path: string): Promise<boolean> {
   const socket = connect({ path });
   try {

@@ -47,7 +47,7 @@ export async function start(
     const tls = readTrust({ ...file.server, ...given.server });
     const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);
-    // The demo takes the requests that no route takes.
+    // The demo upstream gets the requests that no route matches.
     const isDemo = demo !== undefined && !takesAll(composed);
     const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
     return fillCookies(full, secret);

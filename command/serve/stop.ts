@@ -1,4 +1,6 @@
-/** How the command stops: it finishes what is running within a time, and tells what it had to cut. */
+/**
+ * How the command stops: running requests and tunnels may finish within a time limit, and those that are cut off are reported.
+ */
 import process from "node:process";
 import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
@@ -7,24 +9,24 @@ import { printNotice } from "./printnotice.ts";
 
 /** The exit code if requests or tunnels had to be cut. */
 const CUT = 1;
-/** Milliseconds between two looks at what is still running. */
+/** Milliseconds between two checks whether everything has ended. */
 const POLL = 20;
-/** The same for a worker that has been replaced, which may take hours for its WebSockets. */
+/** The same for a replaced worker, whose WebSockets may last for hours. */
 const SLOW_POLL = 100;
 /** Milliseconds for which an idle connection stays open after the server has stopped accepting connections. */
 const GRACE = 500;
-/** The same for a worker that has been replaced: the longer a connection is idle, the less likely a request is on its way. */
+/** The same for a replaced worker: the longer a connection has been idle, the less likely is a request on its way. */
 const LONG_GRACE = 10_000;
 /** Milliseconds at the deadline in which clients are sent 503, or the close frame of their WebSocket. */
 const LAST_ANSWERS = 250;
 
-/** What stopping needs of a proxy, or of several. */
+/** The members of a proxy, or of several, that are used here. */
 export type Stoppable = Pick<Proxy, "destroy" | "stats">;
 
-/** What is called when a server stops. */
+/** A function that is called with the running requests and tunnels when a server stops. */
 export type OnRunning = (running: Running) => void;
 
-/** Finishes what is running on a server, until a deadline that may be set while it waits. */
+/** Waits until the requests and tunnels of a server have ended, or until a deadline that may be set while it waits. */
 export class Drain {
   readonly #front: Front;
   readonly #proxy: Stoppable;
@@ -35,16 +37,16 @@ export class Drain {
     this.#proxy = proxy;
   }
 
-  /** Sets the deadline: what is running after these milliseconds is cut. */
+  /** Sets the deadline: requests and tunnels that still run after these milliseconds are cut off. */
   limit(stopTimeout: number): void {
     this.#deadline = Math.min(this.#deadline, performance.now() + stopTimeout);
   }
 
   /**
-   * Stops the server. Without a deadline, idle connections are kept for longer, because their clients are not told.
-   * @param onRunning is called with what is running when the server has stopped accepting connections
+   * Stops the server. Without a deadline, idle connections are kept for longer, because HTTP/1.1 cannot announce their close.
+   * @param onRunning is called with the running requests and tunnels when the server has stopped accepting connections
    * @param afterClose is awaited when the server has stopped accepting connections
-   * @returns what was cut at the deadline
+   * @returns the requests and tunnels that were cut off at the deadline
    */
   async run(onRunning: OnRunning, afterClose?: () => Promise<void>): Promise<Running> {
     const front = this.#front;
@@ -68,8 +70,9 @@ export class Drain {
 }
 
 /**
- * Returns what ends the process when all requests and tunnels have ended or `stopTimeout` is over, and what ends it at once.
- * @param finish writes what is left, before the process exits
+ * Returns two functions: `stop` ends the process when all requests and tunnels have ended or `stopTimeout` is over, and `end`
+ * ends it immediately.
+ * @param finish writes the remaining lines of the log before the process exits
  */
 export function createStop(
   front: Front,
@@ -99,22 +102,24 @@ export function exitCodeOf(cut: Running): number {
   return cut.requests + cut.tunnels === 0 ? 0 : CUT;
 }
 
-/** Tells what is still running when the command stops. */
+/** Prints which requests and tunnels are still running when the command stops. */
 export function printRunning(running: Running): void {
   if (running.requests + running.tunnels === 0) return;
-  printNotice(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
+  printNotice(
+    `stopping: ${describeRunning(running)} still running; press Ctrl+C again to exit immediately`,
+  );
 }
 
-/** Prints what was cut. */
+/** Prints which requests and tunnels were cut off. */
 export function printCut(cut: Running, after: number): void {
   if (cut.requests + cut.tunnels === 0) return;
   process.stderr.write(
     `fetchway: stopped after ${Math.round(after)} ms: ${describeRunning(cut)} cut off; ` +
-      "a longer --stop-timeout leaves them more time\n",
+      "a longer --stop-timeout gives them more time\n",
   );
 }
 
-/** Renders what is running, without the kind of which there is none. */
+/** Renders the counts, such as `2 requests and 1 tunnel`. A count of 0 is left out. */
 export function describeRunning({ requests, tunnels }: Running): string {
   const parts = [countOf(requests, "request"), countOf(tunnels, "tunnel")];
   return parts.filter((part) => part !== "").join(" and ");

@@ -11,7 +11,10 @@ import {
   RECENT_SECONDS,
 } from "./recent.ts";
 
-/** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
+/**
+ * The limits on memory. Upstreams, series and protocols beyond them are counted together as `OTHER`; the oldest failures and
+ * requests are dropped.
+ */
 const MAX_UPSTREAMS = 50;
 const MAX_SERIES = 400;
 const MAX_FAILURES = 20;
@@ -24,7 +27,7 @@ export const BOUNDS: readonly number[] = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
 ];
 
-/** The methods that have a label of their own, as in OpenTelemetry; the others are `_OTHER`. */
+/** The methods that have their own label, as in OpenTelemetry; the others are `_OTHER`. */
 const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
 
 /** The requests with the same labels, since the start. */
@@ -32,11 +35,11 @@ export interface Series {
   readonly method: string;
   readonly status: number;
   readonly errorType: string | undefined;
-  /** Whether this series has the requests for which there is no room. */
+  /** Whether this series counts the requests for which no other series is left. */
   readonly isOverflow: boolean;
   /** The number of requests in each bucket of `BOUNDS`, and in the one above all. */
   readonly buckets: Float64Array;
-  /** Seconds. */
+  /** The total duration in seconds. */
   sum: number;
   count: number;
 }
@@ -46,15 +49,15 @@ export interface Series {
 /** The indexes of the counters in `Recent`, for all requests and for each upstream. */
 const REQUESTS = 0;
 const FAILED = 1;
-/** Tenths of a millisecond. */
+/** The sum of the times until the response headers, in tenths of a millisecond. */
 const TIME = 2;
-/** The requests that `TIME` adds up: all but tunnels. */
+/** The number of requests in `TIME`: all but tunnels. */
 const TIMED = 3;
 
-/** The error type of a client that left before its response was complete. */
+/** The error type of a client that disconnected before its response was complete. */
 const CLIENT_LEFT = "client_left";
 
-/** What the target of several upstreams has counted of one of them, up to the last look at it. */
+/** The counters of one of several upstreams, as they were when the target was last read. */
 interface AttemptCounters {
   requests: number;
   failures: number;
@@ -103,7 +106,7 @@ export interface Snapshot {
   readonly runtime: string;
   /** When the counting began, in milliseconds since 1970. */
   readonly startedAt: number;
-  /** For how many milliseconds it has lasted. */
+  /** For how many milliseconds the counting has lasted. */
   readonly uptime: number;
   readonly memory: number;
   readonly workers: WorkersState | undefined;
@@ -135,7 +138,7 @@ export interface Snapshot {
   readonly connections:
     | (Omit<PoolStats, "origins" | "version" | "upstreams" | "waiting"> &
         Record<"inUse" | "free" | "waiting" | "open", number> & {
-          /** How many of those that wait take the first place at any of several upstreams. */
+          /** How many of the waiting requests wait for a place at any of several upstreams. */
           readonly waitingForAny: number | undefined;
         })
     | undefined;
@@ -145,7 +148,7 @@ export interface Snapshot {
 /** The state of one upstream. */
 export interface UpstreamRow {
   readonly name: string;
-  /** Requests by their last upstream; of one of several upstreams, all attempts. */
+  /** Requests, counted at their last upstream; for one of several upstreams, all attempts. */
   readonly requests: number;
   readonly failed: number;
   readonly recent: readonly number[];
@@ -162,16 +165,16 @@ export interface UpstreamRow {
 
 /** The workers of the command. */
 export interface WorkersState {
-  /** The number of those that take new connections. */
+  /** The number of workers that accept new connections. */
   readonly running: number;
-  /** The number of those that finish what was running when they were replaced. */
+  /** The number of replaced workers that still finish their requests and tunnels. */
   readonly retired: number;
-  /** How often another process was started for one that had died. */
+  /** How often a process was started in place of one that had died. */
   readonly restarts: number;
   readonly pids: readonly number[];
 }
 
-/** What a worker has counted since its last report, as JSON. */
+/** The counts of a worker since its last report, as JSON. */
 export interface MetricsReport {
   readonly total: Record<(typeof TOTALS)[number], number>;
   readonly statuses: readonly number[];
@@ -218,7 +221,7 @@ export class Metrics {
   readonly tunnels: Map<string, number> = new Map();
   readonly upstreams: Map<string, UpstreamCounters> = new Map();
   #attempts: ReadonlyMap<string, AttemptCounters> = new Map();
-  /** The second of the last look at what the upstreams' targets have counted. */
+  /** The second in which the counters of the upstreams were last read. */
   #attemptsSecond: number;
   readonly #failures: Map<string, SeenFailure> = new Map();
   readonly #recent = new Recent(2);
@@ -319,7 +322,7 @@ export class Metrics {
     };
   }
 
-  /** Returns all that has been counted, for the process that adds up the counters of several. */
+  /** Returns all counts, for the process that adds up those of several processes. */
   report(): MetricsReport {
     return {
       total: Object.fromEntries(TOTALS.map((name) => [name, this[name]])) as MetricsReport["total"],
@@ -343,7 +346,7 @@ export class Metrics {
     };
   }
 
-  /** Adds what another process has counted in the last second. */
+  /** Adds the counts of another process in the last second. */
   add(report: MetricsReport, second: number = monotonicSecond()): void {
     const { total, statuses, latencies } = report;
     if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
@@ -369,7 +372,7 @@ export class Metrics {
       recent.forEach((count, i) => counters.recent.add(second, i, count));
     }
     this.#requests.push(...report.requests);
-    // The workers' own numbers would repeat.
+    // The ids of different workers would repeat, so they are assigned again.
     this.#requests.sort((one, other) => one.at - other.at);
     this.#requests.splice(0, this.#requests.length - MAX_RECENT);
     this.#requests.forEach((each, i) => {
@@ -412,7 +415,7 @@ export class Metrics {
     series.count++;
   }
 
-  /** @param isOther whether the requests have been counted together elsewhere, because there was no room */
+  /** @param isOther whether another process has already counted the requests as `OTHER` */
   #findSeries(
     method: string,
     status: number,
@@ -447,8 +450,8 @@ export class Metrics {
   }
 
   /**
-   * Reads the counters of targets with several upstreams, and counts what they have grown by since the last call as counts of
-   * the second of that call. The counters are read because the end of a request reports only its last attempt.
+   * Reads the counters of targets with several upstreams, and adds their growth since the last call to the second of that
+   * call. The counters are read because the end of a request reports only its last attempt.
    */
   #countAttempts(second: number, pool: PoolStats | undefined): void {
     const since = this.#attemptsSecond;
@@ -458,7 +461,7 @@ export class Metrics {
     for (const { name, requests, failures } of live.slice(0, MAX_UPSTREAMS)) {
       const before = this.#attempts.get(name);
       const recent = before?.recent ?? new Recent(2);
-      // The counters begin again if the configuration has changed.
+      // The counters start again from 0 if the configuration has changed.
       const isContinued = before !== undefined && before.requests <= requests;
       if (second - since < RECENT_SECONDS) {
         recent.add(since, REQUESTS, requests - (isContinued ? before.requests : 0));
@@ -557,7 +560,7 @@ function monotonicSecond(): number {
   return Math.floor(performance.now() / 1000);
 }
 
-/** Increases a counter; a name for which there is no room is counted as `OTHER`. */
+/** Increases a counter. With `max` names, any further name is counted as `OTHER`. */
 function increase(counters: Map<string, number>, name: string, max: number, by = 1): void {
   const key = counters.has(name) || counters.size < max ? name : OTHER;
   counters.set(key, (counters.get(key) ?? 0) + by);

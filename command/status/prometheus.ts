@@ -8,7 +8,7 @@ type Sample = readonly [labels: Labels, value: number];
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 /**
- * Renders the counters for Prometheus. The names of what OpenTelemetry has as well are its names, as Prometheus writes them.
+ * Renders the counters for Prometheus. Metrics that OpenTelemetry also defines have its names, as Prometheus writes them.
  * @see https://prometheus.io/docs/instrumenting/exposition_formats/
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/
  */
@@ -23,7 +23,7 @@ export function renderMetrics(metrics: Metrics): string {
     renderFamily(
       "fetchway_errors_total",
       "counter",
-      "Requests that failed, by error type (RFC 9209), and those that the client left.",
+      "Requests that failed, by error type (RFC 9209), and those whose client disconnected.",
       Array.from(metrics.errors, ([name, count]): Sample => [{ error_type: name }, count]),
     ),
     renderFamily(
@@ -118,7 +118,7 @@ export function renderMetrics(metrics: Metrics): string {
           ),
           ...renderLimit(
             "fetchway_max_sockets",
-            "The most connections to one origin at the same time.",
+            "The maximum number of connections to one origin.",
             connections.maxSockets,
           ),
         ]),
@@ -138,14 +138,14 @@ export function renderMetrics(metrics: Metrics): string {
     renderFamily(
       "fetchway_build_info",
       "gauge",
-      "Always 1; its labels tell the version and the runtime.",
+      "Always 1; the labels are the version and the runtime.",
       [[{ version, runtime }, 1]],
     ),
   ];
   return families.join("");
 }
 
-/** Renders a limit, unless there is none, or it is not known. JSON, in which workers tell theirs, has null for Infinity. */
+/** Renders a limit, unless there is none, or it is not known. Workers report theirs as JSON, which has null for Infinity. */
 function renderLimit(name: string, help: string, limit: number | null | undefined): string[] {
   const isLimited = limit !== null && limit !== undefined && limit !== Infinity;
   return isLimited ? [renderFamily(name, "gauge", help, [[{}, limit]])] : [];

@@ -60,7 +60,7 @@ export class Recent {
   }
 }
 
-/** Milliseconds that a share of the requests took at most. */
+/** The percentiles of the latencies, in milliseconds. */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
 /** The latencies of the last minute, in buckets, and the longest one. */

@@ -1,6 +1,6 @@
 /**
- * The status page: one document without any file beside it, which draws what `/events` sends each second. Texts of clients
- * get into it by `textContent` only, and its policy allows no other script than this one (`statusserver.ts`).
+ * The status page: one document without further files, which draws the state that `/events` sends each second. It inserts
+ * texts of clients by `textContent` only, and its policy allows no script except this one (`statusserver.ts`).
  */
 export const statusPage: string = String.raw`<!doctype html>
 <html lang="en">

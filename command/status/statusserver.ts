@@ -22,12 +22,12 @@ const SECURITY_FIELDS = {
   "cross-origin-resource-policy": "same-origin",
 } as const;
 
-/** What the status page shows, and tells to load balancers. */
+/** The state that the status page and the health checks report. */
 export interface StatusSource {
   readonly metrics: Metrics;
   /** Whether new requests are accepted. */
   readonly isReady: () => boolean;
-  /** Brings the counters up to date, where they come from other processes. */
+  /** Updates the counters, if they come from other processes. */
   readonly refresh?: () => Promise<void>;
 }
 
@@ -42,7 +42,7 @@ export class StatusPages {
   readonly #policy: string = createPolicy(statusPage);
   #timer: ReturnType<typeof setInterval> | undefined;
 
-  /** @param host the host name by which the pages may be asked for, besides addresses and `localhost` */
+  /** @param host the host name by which the pages may be requested, in addition to addresses and `localhost` */
   constructor(source: StatusSource, host: string) {
     this.#source = source;
     this.#host = host.toLowerCase();
@@ -55,14 +55,14 @@ export class StatusPages {
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
     }
-    // Checks of load balancers send names of their own, and tell nothing to the one who asks.
+    // Health checks of load balancers send arbitrary Host names, and the answers reveal nothing.
     if (pathname === "/healthz") return toPlainText("ok\n");
     if (pathname === "/readyz") {
       return this.#source.isReady() ? toPlainText("ready\n") : toPlainText("stopping\n", 503);
     }
     if (!isOwnAuthority(request.headers.get("host"), this.#host)) {
       return toPlainText(
-        "Misdirected Request: ask for this page by an address, localhost or the host of --admin\n",
+        "Misdirected Request: open this page by an IP address, localhost or the host of --admin\n",
         421,
       );
     }
@@ -77,7 +77,7 @@ export class StatusPages {
           },
         });
       case "/events":
-        // The page of another site cannot read the events, but could keep the places of all pages taken.
+        // A page of another site cannot read the events, but could open so many streams that the status page gets none.
         if (/^(?:cross|same)-site$/.test(request.headers.get("sec-fetch-site") ?? "")) {
           return toPlainText("Forbidden: only the status page may read its events\n", 403);
         }
@@ -125,7 +125,7 @@ export class StatusPages {
   #sendEvents(): void {
     const event = this.#renderEvent();
     for (const page of this.#pages) {
-      // A page that has not read the last event yet gets the next one later.
+      // A page that has not read the last event yet skips this one.
       if ((page.desiredSize ?? 0) <= 0) continue;
       try {
         page.enqueue(event);

@@ -1,20 +1,23 @@
-/** The signs of life of the workers, by which their parent finds one whose event loop is blocked. */
+/** Heartbeats of the workers, by which their parent finds a worker whose event loop is blocked. */
 
-/** Milliseconds between two signs of life. */
+/** Milliseconds between two heartbeats. */
 export const BEAT_INTERVAL = 1000;
 
-/** Milliseconds by which a look may be late. The parent could not run then either: the machine was asleep or overloaded. */
+/**
+ * Milliseconds by which a check may be late. If it is later, the parent could not run either, because the machine was asleep
+ * or overloaded, and missing heartbeats do not count.
+ */
 const MAX_DELAY = 500;
 
-/** What is known of a worker's signs of life. */
+/** The state of a worker's heartbeats. */
 interface Pulse {
-  /** The looks in a row before which no sign came. */
+  /** The number of successive checks without a heartbeat before them. */
   missed: number;
   hasBeaten: boolean;
 }
 
 /**
- * Looks every second whether each worker has given a sign of life.
+ * Checks every second whether each worker has sent a heartbeat.
  *
  * A silence counts only in seconds in which the parent itself ran in time, so that no worker is blamed for a machine that was
  * asleep, or overloaded as a whole.
@@ -35,7 +38,7 @@ export class Heartbeat<Key> {
     this.#onSilence = onSilence;
   }
 
-  /** Begins to watch a worker, or notes its sign of life. */
+  /** Starts to watch a worker, or notes its heartbeat. */
   beat(key: Key): void {
     const pulse = this.#pulses.get(key);
     if (pulse !== undefined) {
@@ -48,7 +51,7 @@ export class Heartbeat<Key> {
     this.#timer = setInterval(() => this.check(performance.now()), BEAT_INTERVAL).unref();
   }
 
-  /** Ends watching a worker. */
+  /** Stops watching a worker. */
   forget(key: Key): void {
     this.#pulses.delete(key);
     if (this.#pulses.size > 0) return;
@@ -56,7 +59,7 @@ export class Heartbeat<Key> {
     this.#timer = undefined;
   }
 
-  /** Looks at all workers. */
+  /** Checks all workers. */
   check(now: number): void {
     const isLate = now - this.#checkedAt > BEAT_INTERVAL + MAX_DELAY;
     this.#checkedAt = now;

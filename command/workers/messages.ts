@@ -1,8 +1,8 @@
 /**
- * What the parent process and its workers tell each other, as JSON.
+ * The messages between the parent process and its workers, as JSON.
  *
- * Each message is in an object with one member, whose name tells it from the messages of a config file's code, which may
- * call `process.send` itself.
+ * Each message is in an object with one member, whose name distinguishes it from messages of a config file's code, which may
+ * also call `process.send`.
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
@@ -31,34 +31,34 @@ export interface Begin {
 /** A message to a worker. */
 export type Order =
   | Begin
-  /** Finish what is running without a deadline, because another worker has taken over. */
+  /** Finish running requests and tunnels without a deadline, because another worker has taken over. */
   | { readonly type: "retire" }
-  /** Finish what is running within `stopTimeout`. */
+  /** Finish running requests and tunnels within `stopTimeout`. */
   | { readonly type: "stop" }
-  /** End at once. */
+  /** Exit immediately. */
   | { readonly type: "end" }
   /** Send a report. */
   | { readonly type: "report" }
   /** All connections that the parent had handed over before the worker closed its server have been sent. */
   | { readonly type: "handed" };
 
-/** A worker in numbers. */
+/** The counters of a worker. */
 export interface WorkerReport {
   readonly pool: PoolStats | undefined;
   readonly clients: ClientStats | undefined;
-  /** Bytes. */
+  /** Resident memory in bytes. */
   readonly memory: number;
-  /** Seconds. */
+  /** CPU time in seconds. */
   readonly cpu: number;
-  /** What has been counted since the report before; undefined if nothing has been. */
+  /** The counts since the previous report; undefined if there were no requests. */
   readonly metrics: MetricsReport | undefined;
 }
 
 /** A message of a worker. */
 export type WorkerMessage =
-  /** The worker listens for messages: one that came earlier may be lost on some versions of Node. */
+  /** The worker listens for messages. A message that is sent earlier may be lost on some versions of Node. */
   | { readonly type: "hello" }
-  /** The event loop of the worker runs. */
+  /** A heartbeat: the event loop of the worker runs. */
   | { readonly type: "beat" }
   | {
       readonly type: "ready";
@@ -68,19 +68,19 @@ export type WorkerMessage =
       readonly server: Readonly<Record<string, string>>;
     }
   | { readonly type: "report"; readonly report: WorkerReport }
-  /** What is running when it begins to stop. */
+  /** The requests and tunnels that are running when the worker begins to stop. */
   | { readonly type: "running"; readonly running: Running }
-  /** What it has cut. */
+  /** The requests and tunnels that the worker has cut off. */
   | { readonly type: "cut"; readonly cut: Running }
-  /** It has closed its server. */
+  /** The worker has closed its server. */
   | { readonly type: "closed" };
 
-/** Puts a message into the object in which it is sent. */
+/** Wraps a message in the object that is sent. */
 export function wrapMessage(message: Order | WorkerMessage): Record<string, unknown> {
   return { [WORKER_MARK]: message };
 }
 
-/** Returns what was sent, a message of the other side; undefined for what other code has sent. */
+/** Returns the message in an object that the other side has sent; undefined for an object of other code. */
 export function unwrapMessage(sent: unknown): unknown {
   return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
 }

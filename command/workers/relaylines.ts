@@ -1,10 +1,10 @@
 import type { Readable } from "node:stream";
 
-/** The most characters of a line that has no end yet. */
+/** The maximum number of characters that wait for the end of their line. */
 const MAX_LINE = 1024 * 1024;
 
 /**
- * Passes on what a worker prints in whole lines, so that the lines of two workers do not mix.
+ * Passes on the output of a worker in whole lines, so that the lines of two workers do not mix.
  * @param write is called with one or more lines, without the last line feed
  */
 export function relayLines(output: Readable, write: (lines: string) => void): void {

@@ -1,4 +1,4 @@
-/** Puts the parts of the command together where workers serve: this process is their parent. */
+/** Starts the command with workers. This process is their parent. */
 import cluster from "node:cluster";
 import { basename } from "node:path";
 import process from "node:process";
@@ -25,14 +25,14 @@ import { countWorkers } from "./countworkers.ts";
 import { Supervisor, type WorkerFailure } from "./supervisor.ts";
 import { toTexts } from "./workerlink.ts";
 
-/** The options of the server that are the parent's: a worker that replaces another one does not change them. */
+/** The options that only the parent applies: to replace the workers does not change them. */
 const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "stats"] as const;
 
 /**
  * Starts the workers, and serves the status page for all of them.
  * @param path the config file
  * @param demo the origin of the demo upstream
- * @param secret that of the sticky cookies which have none
+ * @param secret the secret of the sticky cookies that have none
  */
 export async function startWorkers(
   settings: Settings,
@@ -42,7 +42,7 @@ export async function startWorkers(
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
-  // A program that runs this command in a worker of its own, such as pm2 in its cluster mode, has the listening sockets.
+  // A program that runs this command as its own cluster worker, such as pm2 in its cluster mode, has the listening sockets.
   if (cluster.isWorker) {
     throw new UsageError(
       "--workers: another program runs this command as a worker; use --workers 1",
@@ -73,7 +73,7 @@ export async function startWorkers(
   const before = toTexts(server);
   let certificate: WatchedCertificate | undefined;
   let watched: CertificatePaths = {};
-  /** Watches the files that the workers have their certificate from, which the config file may change. */
+  /** Watches the files of the workers' certificate. A new config file may name other files. */
   function followCertificate({ cert, key }: CertificatePaths): void {
     if (cert === watched.cert && key === watched.key) return;
     watched = { cert, key };

@@ -1,9 +1,9 @@
 /**
- * The parent's side: it starts the workers, hands new connections to them in turn, starts others for those that die, and
- * replaces and stops them.
+ * The parent's side: it starts the workers, hands new connections to them in turn, restarts those that die, and replaces and
+ * stops them.
  *
- * `node:cluster` keeps the one listening socket in the parent as long as a worker runs. If each worker had a listening socket
- * of its own (`SO_REUSEPORT`), the system would reset the connections that wait in the queue of the one that is closed.
+ * `node:cluster` keeps the one listening socket in the parent as long as a worker runs. If each worker had its own listening
+ * socket (`SO_REUSEPORT`), closing one would make the system reset the connections in its queue.
  */
 import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
@@ -26,26 +26,26 @@ import {
 import { relayLines } from "./relaylines.ts";
 import { WorkerTotals } from "./workertotals.ts";
 
-/** Milliseconds for which a worker must serve so that its death is not a further one of a series. */
+/** Milliseconds of service after which the death of a worker does not count as early. */
 const STABLE_TIME = 10_000;
 /** Milliseconds until a worker that died early is started again; twice as long after each further death. */
 const FIRST_RESTART_DELAY = 100;
 const MAX_RESTART_DELAY = 30_000;
 /** Milliseconds within which a worker must be ready. */
 const START_TIMEOUT = 30_000;
-/** Milliseconds beyond `stopTimeout` after which a worker that does not obey is killed. */
+/** Milliseconds beyond `stopTimeout` after which a worker that does not respond is killed. */
 const KILL_AFTER = 3000;
 /** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
 const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
-/** Retired workers may finish what is running for as long as it takes, until there are this many for each place. */
+/** The maximum number of retired workers for each place. Within it, their requests and tunnels have no deadline. */
 const MAX_RETIRED = 2;
 
-/** A process that serves, will serve, or did serve. */
+/** A worker process, whether it is starting, serving or retired. */
 interface WorkerProcess {
   readonly worker: Worker;
-  /** A process that was forked gets messages from its first one on. Earlier ones may be lost on some versions of Node. */
+  /** A forked process is sent nothing until its first message: earlier ones may be lost on some versions of Node. */
   state: "forked" | "starting" | "serving" | "silent" | "retired";
   /** Whether it is retired, and must end within `stopTimeout`. */
   isEnding: boolean;
@@ -58,7 +58,7 @@ interface WorkerProcess {
   readonly close: () => void;
   /** Resolves when the process has ended, and its output has been read. */
   readonly ended: Promise<void>;
-  /** What was running when it began to stop. */
+  /** The requests and tunnels that were running when it began to stop. */
   running: Running | undefined;
 }
 
@@ -70,13 +70,13 @@ interface Slot {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** What a worker said when it was ready. */
+/** The message of a worker that is ready. */
 type Ready = Extract<WorkerMessage, { type: "ready" }>;
 
 /** A worker that did not become ready. */
 export class WorkerFailure extends Error {
   readonly exitCode: number;
-  /** What has happened, such as " (exit code 1)"; `""` if the worker itself has printed what is wrong. */
+  /** Why it did not start, such as " (exit code 1)"; `""` if the worker itself has printed the reason. */
   readonly reason: string;
 
   constructor(exitCode: number, how: string) {
@@ -87,7 +87,7 @@ export class WorkerFailure extends Error {
   }
 }
 
-/** The exit code of a command that was given wrong options, which it has printed. */
+/** The exit code for wrong options, about which the command has printed a message. */
 const MISUSE = 2;
 
 /** The workers of the command, seen from their parent. */
@@ -97,28 +97,28 @@ export class Supervisor {
   readonly #places: readonly Slot[];
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
-  /** Takes the notices of the parent as well, so that they stand behind the lines that caused them. */
+  /** Also writes the notices of the parent, so that they follow the lines that caused them. */
   readonly #errors: LineWriter;
   #isStopping = false;
   /** The order that ends all workers. */
   #finalOrder: Order | undefined;
-  /** The last of the starts, which follow one another. */
+  /** The last start of a worker. Each start waits for the previous one. */
   #last: Promise<unknown> = Promise.resolve();
   #restarts = 0;
   #cut: Running = { requests: 0, tunnels: 0 };
   #wasKilled = false;
   #onRunning: ((running: Running) => void) | undefined;
   readonly #heartbeat: Heartbeat<WorkerProcess>;
-  /** What the workers count. */
+  /** The sums of the workers' counters. */
   readonly totals: WorkerTotals = new WorkerTotals(() =>
     [...this.#members].flatMap(({ report }) => report ?? []),
   );
-  /** Adds what workers count. */
+  /** Adds up the requests of the workers; undefined without a status page. */
   metrics: Metrics | undefined;
 
   /**
-   * @param stopTimeout milliseconds within which workers finish what is running when the command stops
-   * @param workerTimeout milliseconds without a sign of life after which a worker is replaced; 0 for never
+   * @param stopTimeout milliseconds within which workers finish their requests and tunnels when the command stops
+   * @param workerTimeout milliseconds without a heartbeat after which a worker is replaced; 0 for never
    */
   constructor(begin: Omit<Begin, "type">, stopTimeout: number, workerTimeout: number) {
     this.#stopTimeout = stopTimeout;
@@ -138,7 +138,7 @@ export class Supervisor {
       this.#errors.flushNow();
     });
     cluster.schedulingPolicy = cluster.SCHED_RR;
-    // A single executable has its script in itself, and takes all arguments for those of the command.
+    // A single executable contains its script, and passes all arguments to the command.
     const isScriptInside = process.getBuiltinModule("node:sea").isSea();
     const [exec = "", ...args] = process.argv.slice(isScriptInside ? 2 : 1);
     cluster.setupPrimary({
@@ -149,7 +149,8 @@ export class Supervisor {
   }
 
   /**
-   * Starts all workers: the first alone, because it tells whether the port or the socket is free and the config file right.
+   * Starts all workers. The first one starts alone, because it shows whether the port or the socket is free and the config
+   * file valid.
    * @returns the origin on which they listen, or `unix:/path`
    * @throws WorkerFailure if one of them does not start; what is wrong has been printed
    */
@@ -212,10 +213,10 @@ export class Supervisor {
     return replaced;
   }
 
-  /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
+  /** Asks all workers for a report, and resolves when they have answered. A busy worker delays it only briefly. */
   async refresh(): Promise<void> {
     const reports = [...this.#members].map(async (member) => {
-      // A worker that is busy is asked once, so that no messages for it collect here.
+      // A busy worker gets one request at a time, so that no messages for it accumulate here.
       if (member.reported === undefined) {
         if (!send(member.worker, { type: "report" })) return;
         member.reported = Promise.withResolvers();
@@ -226,9 +227,9 @@ export class Supervisor {
   }
 
   /**
-   * Stops all workers, which finish what is running within `stopTimeout`.
-   * @param onRunning is called once with what is running
-   * @returns what was cut
+   * Stops all workers, which finish their requests and tunnels within `stopTimeout`.
+   * @param onRunning is called once with the running requests and tunnels
+   * @returns the requests and tunnels that were cut off
    */
   async stop(onRunning: (running: Running) => void): Promise<Running> {
     this.#isStopping = true;
@@ -238,14 +239,14 @@ export class Supervisor {
     return this.#cut;
   }
 
-  /** Ends all workers at once, and returns what was cut. */
+  /** Ends all workers immediately, and returns the requests and tunnels that were cut off. */
   async end(): Promise<Running> {
     this.#isStopping = true;
     await this.#endAll({ type: "end" }, REPORT_TIMEOUT);
     return this.#cut;
   }
 
-  /** Whether a worker had to be killed, so that what it has cut is not known. */
+  /** Whether a worker was killed: then the number of cut requests and tunnels is unknown. */
   get wasKilled(): boolean {
     return this.#wasKilled;
   }
@@ -265,7 +266,7 @@ export class Supervisor {
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
 
-  /** Starts a process for a place, which it takes when it is ready. */
+  /** Starts a process for a place. The process takes the place when it is ready. */
   async #fill(place: Slot): Promise<Ready> {
     const worker = this.#fork();
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
@@ -286,7 +287,7 @@ export class Supervisor {
     const { stdout, stderr } = worker.process;
     if (stdout) relayLines(stdout, (lines) => this.#lines.write(lines));
     if (stderr) relayLines(stderr, (lines) => this.#errors.write(lines));
-    // An order to a process that is ending cannot be sent.
+    // Sending an order to a process that is ending fails.
     worker.on("error", () => {});
     let how: string | undefined;
     const timer = setTimeout(() => {
@@ -332,7 +333,7 @@ export class Supervisor {
     }
   }
 
-  /** Returns the environment of a worker. Its stdout is a pipe, but colours depend on the parent's. */
+  /** Returns the environment of a worker. Its stdout is a pipe, so the stdout of the parent decides about colours. */
   #env(): Record<string, string> {
     const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
     return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
@@ -378,7 +379,7 @@ export class Supervisor {
     }
   }
 
-  /** Tells what is running as soon as all workers that are left have told it. */
+  /** Reports the running requests and tunnels once all remaining workers have reported theirs. */
   #reportRunning(): void {
     const all = [...this.#members].map(({ running }) => running);
     if (this.#onRunning === undefined || all.includes(undefined)) return;
@@ -392,7 +393,7 @@ export class Supervisor {
     member.close();
     member.reported?.resolve();
     this.#members.delete(member);
-    // It may have been the last one that was to tell what is running.
+    // It may have been the last worker whose report was awaited.
     this.#reportRunning();
     if (member.report !== undefined) this.totals.keep(member.report);
   }
@@ -413,7 +414,7 @@ export class Supervisor {
     }
   }
 
-  /** Kills a retired process that does not obey in time: its code runs without an end, and no connection is served. */
+  /** Kills a retired process that does not respond in time: its code runs in an endless loop, and serves no connection. */
   #killUnless({ worker }: WorkerProcess, obeyed: Promise<void>): void {
     const timer = setTimeout(() => {
       const { pid } = worker.process;
@@ -425,7 +426,10 @@ export class Supervisor {
     void obeyed.then(() => clearTimeout(timer));
   }
 
-  /** Replaces a worker whose event loop is blocked. It may still finish what it has, if it goes on within a time. */
+  /**
+   * Replaces a worker whose event loop is blocked. It may still finish its requests and tunnels, if its event loop recovers in
+   * time.
+   */
   #onSilence(member: WorkerProcess): void {
     const place = this.#places.find((each) => each.member === member);
     if (place === undefined || this.#isStopping) return;
@@ -446,7 +450,7 @@ export class Supervisor {
     this.#retire(member);
   }
 
-  /** Starts another process for one that has died while it served. */
+  /** Starts another process in place of one that died while it served. */
   #onEnd(member: WorkerProcess, place: Slot, how: string): void {
     if (place.member !== member) return;
     place.member = undefined;
@@ -458,10 +462,11 @@ export class Supervisor {
     this.#errors.write(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
   }
 
-  /** Starts a process for a place after a while, and returns the milliseconds. */
+  /** Starts a process for a place after a delay, and returns the delay in milliseconds. */
   #restartLater(place: Slot): number {
     const { deaths } = place;
-    const delay = deaths === 0 ? 0 : Math.min(FIRST_RESTART_DELAY * 2 ** (deaths - 1), MAX_RESTART_DELAY);
+    const delay =
+      deaths === 0 ? 0 : Math.min(FIRST_RESTART_DELAY * 2 ** (deaths - 1), MAX_RESTART_DELAY);
     place.timer = setTimeout(() => {
       this.#last = this.#last.then(() => this.#restart(place));
     }, delay);

@@ -19,7 +19,7 @@ import {
 /** Milliseconds between two reports for the status page. */
 const REPORT_INTERVAL = 1000;
 
-/** What serves in a worker. */
+/** The parts of the command that serve in a worker. */
 export interface Serving {
   readonly front: Front;
   readonly router: Router;
@@ -36,9 +36,9 @@ export interface Serving {
  * @returns undefined if this process is no worker of the command
  */
 export async function joinParent(): Promise<WorkerLink | undefined> {
-  // A process without a parent reads no variable: on Deno, that would need a permission.
+  // Without a parent, no environment variable is read, because Deno would require a permission for it.
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
-  // The programs that a config file starts are no workers.
+  // The programs that a config file starts are not workers.
   delete process.env[WORKER_MARK];
   // The parent forwards the signals that a terminal sends to all processes.
   for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});
@@ -60,8 +60,8 @@ const WATCH_PARENT = `
 `;
 
 /**
- * Ends this process within a few seconds after its parent, whatever runs in it. By itself, Node ends it when the channel to
- * the parent closes; but an event loop that is blocked does not notice that, and so a thread watches.
+ * Ends this process within a few seconds after its parent, whatever runs in it. Node ends it when the channel to the parent
+ * closes, but a blocked event loop does not notice that, so a thread watches the parent.
  */
 function endWithParent(): void {
   try {
@@ -71,13 +71,14 @@ function endWithParent(): void {
     });
     watcher.on("error", () => {}).unref();
   } catch {
-    // Node's permissions may forbid threads. Without this one, such a process only outlives its parent.
+    // Node's permission model may forbid threads. Without the thread, a blocked worker outlives its parent, which does no
+    // other harm.
   }
 }
 
 /** The connection of a worker to its parent. */
 export class WorkerLink {
-  /** What the parent has told first. */
+  /** The first message of the parent. */
   begin!: Begin;
   /** Resolves when `begin` is set. */
   readonly begun: Promise<void>;
@@ -103,13 +104,13 @@ export class WorkerLink {
     void this.#send({ type: "hello" });
   }
 
-  /** The options of the server that the parent decides, whatever the config file says by now. */
+  /** The options of the server that the parent decides. They override the config file, which may have changed since. */
   get given(): Pick<ServerSettings, "port" | "host" | "log"> {
     const { port, host, log } = this.begin;
     return { port, host, log };
   }
 
-  /** Tells the parent that the worker is ready, and obeys from now on. */
+  /** Reports to the parent that the worker is ready, and obeys its orders from now on. */
   serve(serving: Serving): void {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
@@ -149,8 +150,8 @@ export class WorkerLink {
     const { front, router } = serving;
     this.#drain = new Drain(front, router);
     const cut = await this.#drain.run(onRunning, async () => {
-      // The parent may have sent connections before it knew that this server is closed. They are handed back, which takes a
-      // process that runs: the parent's answer comes behind the last of them.
+      // The parent may have sent connections before it knew that this server is closed. This process hands them back, so it
+      // must run until the answer of the parent, which follows the last of them.
       const handed = new Promise<void>((resolve) => (this.#whenHanded = resolve));
       await this.#send({ type: "closed" });
       await handed;
@@ -158,7 +159,7 @@ export class WorkerLink {
     await this.#end(serving, cut);
   }
 
-  /** Ends the process, after the last lines and counts have left it. */
+  /** Ends the process after the last lines and counts have been sent. */
   async #end(serving: Serving, cut: Running): Promise<void> {
     // The deadline and a second signal may come at the same time.
     if (this.#isEnding) return;

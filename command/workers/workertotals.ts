@@ -1,16 +1,16 @@
-/** The parent's counters: what all workers count, as one process would. */
+/** The parent's counters: the sums of all workers, as one process would count them. */
 import process from "node:process";
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { endStats, mergeStats } from "../serve/routes.ts";
 import type { WorkerReport } from "./messages.ts";
 
-/** What is added up: `metrics` are not, because the parent counts them as they come. */
+/** The counters that are added up here: all but `metrics`, which the parent adds as each report arrives. */
 type Totals = Omit<WorkerReport, "metrics">;
 
 const NOTHING: Totals = { pool: undefined, clients: undefined, memory: 0, cpu: 0 };
 
-/** The sums of the last reports of all workers, and of those that have ended, because counters do not go back. */
+/** The sums of the last reports of all workers, and of those that have ended, because counters must not decrease. */
 export class WorkerTotals {
   readonly #live: () => readonly Totals[];
   #ended = NOTHING;

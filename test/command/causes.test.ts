@@ -49,7 +49,7 @@ const EXPECTED: Record<string, string | RegExp> = {
 
 /** Deno's TLS does not accept a self-signed certificate as an authority, even if `ca` contains it. */
 const DENO = {
-  expired: `tls_certificate_error: 127.0.0.1:OLD has a certificate of an authority that is not known here (${TRUST})`,
+  expired: `tls_certificate_error: the certificate of 127.0.0.1:OLD is from an authority that is not trusted here (${TRUST})`,
 };
 
 test.each([

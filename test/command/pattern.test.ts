@@ -89,7 +89,7 @@ test.each([
   ["http://shop.example/x", /leave out the scheme, and write "shop\.example\/x"/],
   ["shop.example:80/x", /leave out the port, and write "shop\.example\/x"/],
   ["*/x", /for any host, write "\/x"/],
-  ["/api/*", /a prefix matches what is below it, write "\/api\/"/],
+  ["/api/*", /a prefix matches all paths below it; write "\/api\/"/],
   ["a b/", /"a b" is not a host/],
   ["a.*.b/", /"a\.\*\.b" is not a host/],
   ["/a?b", /without a query/],
@@ -107,7 +107,7 @@ test.each([
   ["/a;x=1/b", /write "\/a\/b"/],
   ["/a\\b", /write "\/a\/b"/],
   ["/a%2fb", /write "\/a\/b"/],
-  ["/a%2520b", /a prefix with %25 cannot be told from others/],
+  ["/a%2520b", /a prefix with %25 is ambiguous/],
   ["/a%zzb", /escapes/],
   // A single word could be a host or a path.
   ["api", /write "\/api" for the path, or "api\/" for the host/],

@@ -55,13 +55,13 @@ $ http://a --max-queued infinite
 $ http://a --xfwd maybe
 --xfwd "maybe": use true, false or "forwarded"
 $ http://a --no-xfwd=1
---no-xfwd: it takes no value, leave that out
+--no-xfwd: it takes no value; leave the value out
 $ http://a --redirect-targets x
 --redirect-targets "x": use same-origin or any
 $ --retry 503 http://a
 --retry: use true or false; its details can only be set in code
 $ http://a --no-dns=1 --trust-proxy 10.0.0.1/8
---no-dns: it takes no value, leave that out
+--no-dns: it takes no value; leave the value out
 --trust-proxy "10.0.0.1/8": "10.0.0.1/8" is not a range: use "10.0.0.0/8", or "10.0.0.1" for that address alone
 $ http://a --demo=1
 --demo: use true or false

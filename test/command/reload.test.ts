@@ -101,7 +101,7 @@ describe.each([
   }
 
   const countReloads = (program: Program): number =>
-    program.output().match(/has been read again/g)?.length ?? 0;
+    program.output().match(/has been reloaded/g)?.length ?? 0;
 
   test("the config file is read again when its symbolic link points to a new release", async () => {
     const at = join(folder, tool);
@@ -117,7 +117,7 @@ describe.each([
     const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
     symlinkSync("2", join(at, "new"));
     renameSync(join(at, "new"), join(at, "current"));
-    await program.printed(/config\.json has been read again: 1 route, 1 of them new or changed/);
+    await program.printed(/config\.json has been reloaded: 1 route, 1 of them new or changed/);
     expect(await ask(`${origin}/`)).toBe("200 / 2");
   });
 
@@ -140,7 +140,7 @@ describe.each([
       write(revision);
       await until(() => countReloads(program) >= revision, `reload ${revision}`);
     }
-    expect(program.output()).toMatch(/has been read again: 2 routes, 1 of them new or changed\n/);
+    expect(program.output()).toMatch(/has been reloaded: 2 routes, 1 of them new or changed\n/);
     expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
     expect(await ask(`${origin}/removed`)).toMatch(/^404 Not Found: no route/);
 
@@ -174,7 +174,7 @@ describe.each([
     const before = countReloads(program);
     program.signal("SIGHUP");
     await until(() => countReloads(program) > before, "the reload by SIGHUP");
-    expect(program.output()).toMatch(/has been read again: 1 route, unchanged\n/);
+    expect(program.output()).toMatch(/has been reloaded: 1 route, unchanged\n/);
     expect(await ask(`${origin}/else`)).toBe("200 /else undefined");
     expect(program.code()).toBeUndefined();
   });

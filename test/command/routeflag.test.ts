@@ -36,7 +36,7 @@ test.each([
   ["/api=http://a --timout 5", "--route /api: there is no --timout: use --timeout"],
   ["/api=http://a --timeout x", '--route /api: --timeout "x": use whole milliseconds'],
   ["/api=http://a --timeout -- http://b", "--route /api: --timeout: a value is missing"],
-  ["/api=http://a http://b", "--route /api: the targets of a route stand before its flags"],
+  ["/api=http://a http://b", "--route /api: write the targets of a route before its flags"],
   [
     "/api=http://a --port 5",
     "--route /api: --port is not an option of one route; write it outside",

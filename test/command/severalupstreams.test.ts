@@ -182,7 +182,7 @@ test("a config file that changes adds and removes upstreams, without a failed re
   const ask = async (): Promise<string> => (await fetch(`${origin}/`)).text();
   expect([await ask(), await ask()]).toEqual(["0", "0"]);
   write([one, other]);
-  await program.printed(/has been read again/);
+  await program.printed(/has been reloaded/);
   expect(new Set([await ask(), await ask(), await ask(), await ask()])).toEqual(
     new Set(["0", "1"]),
   );

@@ -19,7 +19,7 @@ const folder = mkdtempSync(join(tmpdir(), "fetchway-sticky-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const secretFile = join(folder, "secret");
 writeFileSync(secretFile, `${"s".repeat(32)}\n`);
-const SECRET_LINE = /sticky cookies hold until the command restarts/;
+const SECRET_LINE = /sticky cookies are valid until the command restarts/;
 
 /** Returns which upstream has answered, and the cookie that the response sets. */
 async function ask(url: string, cookie?: string): Promise<{ index: string; cookie: string }> {
@@ -92,7 +92,7 @@ describe("clients keep their upstream", () => {
     expect(api.cookie).toMatch(/^fetchway-[\w-]{8}=[\w-]{22}$/);
     const both = `${root.cookie}; ${api.cookie}`;
     write([three, four]);
-    await until(() => proxy.stdout.includes("has been read again"), "the new routes");
+    await until(() => proxy.stdout.includes("has been reloaded"), "the new routes");
     for (let n = 0; n < 5; n++) {
       expect(await ask(`${origin}/`, both)).toEqual({ index: root.index, cookie: "" });
       expect(await ask(`${origin}/api`, both)).toEqual({ index: "2", cookie: "" });

@@ -64,7 +64,7 @@ describe("on a signal", () => {
     await expect(response.text()).rejects.toThrow();
     expect(await within(proxy.exit, "the exit")).toBe(1);
     expect(proxy.stderr).toBe(
-      "fetchway: stopped after 300 ms: 1 request cut off; a longer --stop-timeout leaves them more time\n",
+      "fetchway: stopped after 300 ms: 1 request cut off; a longer --stop-timeout gives them more time\n",
     );
   });
 

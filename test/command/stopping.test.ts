@@ -127,7 +127,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     proxy.child.kill("SIGTERM");
     expect(await within(proxy.exit, "the exit")).toBe(1);
     expect(proxy.stderr).toMatch(
-      /^fetchway: stopped after 300 ms: 2 requests and 1 tunnel cut off; a longer --stop-timeout leaves them more time$/m,
+      /^fetchway: stopped after 300 ms: 2 requests and 1 tunnel cut off; a longer --stop-timeout gives them more time$/m,
     );
     const [head, body] = await answers;
     expect(head).toMatchObject({ value: expect.stringMatching(/^503 /) as string });

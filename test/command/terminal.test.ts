@@ -92,7 +92,7 @@ test("in a terminal that stays open, SIGHUP makes the command read its files aga
   await using program = start("node", `--config=${saveConfig()}`);
   const [, origin = ""] = await program.printed(listens);
   program.signal("SIGUSR1");
-  await program.printed(/config\.json has been read again/);
+  await program.printed(/config\.json has been reloaded/);
   expect(await isServing(origin)).toBe(true);
 });
 
@@ -105,7 +105,7 @@ test("a command that does not use its terminal outlives it", async () => {
   const read = (): string => readFileSync(output, { encoding: "utf8", flag: "a+" });
   await until(() => listens.test(read()), "the start");
   program.signal("SIGUSR2");
-  await until(() => read().includes("config.json has been read again"), "the reload");
+  await until(() => read().includes("config.json has been reloaded"), "the reload");
   const [, origin = ""] = listens.exec(read()) ?? [];
   expect(await isServing(origin)).toBe(true);
   expect(program.code()).toBeUndefined();

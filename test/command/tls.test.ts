@@ -141,7 +141,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
   test("and reads the certificate again on SIGHUP, where the runtime can", async () => {
     if (runtime !== "node") {
       proxy.child.kill("SIGHUP");
-      const message = /the certificate is not read again: only Node's server/;
+      const message = /the certificate is not reloaded: only Node's server/;
       await until(() => message.test(proxy.stderr), "the message");
       return;
     }
@@ -155,7 +155,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     expect(await fingerprintOf(origin, own.cert)).toBe(before);
     save("key.pem", other.key);
     proxy.child.kill("SIGHUP");
-    await proxy.says(/the certificate has been read again/);
+    await proxy.says(/the certificate has been reloaded/);
     expect(await fingerprintOf(origin, other.cert)).not.toBe(before);
     // A connection from before is still served.
     const stream = session.request({ ":path": "/" });
@@ -179,7 +179,7 @@ describe("a certificate whose files change", () => {
   }
   const paths = `--cert ${folder}/..data/tls.crt --key ${folder}/..data/tls.key`;
   const countReads = ({ stdout }: Command): number =>
-    stdout.match(/the certificate has been read again\n/g)?.length ?? 0;
+    stdout.match(/the certificate has been reloaded\n/g)?.length ?? 0;
 
   test("is read again without a signal, and an invalid pair does not replace the valid one", async () => {
     mount(own);
@@ -212,7 +212,7 @@ describe("a certificate whose files change", () => {
       "config.json",
       `${JSON.stringify({ target: upstream.url, server: { cert: crt, key: pem } })}\n`,
     );
-    await proxy.says(/config\.json has been read again: 1 route, unchanged/);
+    await proxy.says(/config\.json has been reloaded: 1 route, unchanged/);
     expect(countReads(proxy)).toBe(0);
     save("renewed.key", other.key);
     await until(() => countReads(proxy) === 1, "the certificate");
@@ -225,7 +225,7 @@ describe("a certificate whose files change", () => {
     const proxy = new Command(`${upstream.url} --port 0 ${paths}`, [], programs[runtime]);
     await proxy.origin();
     mount(other);
-    const message = /the certificate is not read again: only Node's server/;
+    const message = /the certificate is not reloaded: only Node's server/;
     await until(() => message.test(proxy.stderr), "the message");
     await proxy.kill();
   });

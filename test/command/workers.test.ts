@@ -276,7 +276,7 @@ test("the requests that are cut at the deadline are added up, and change the exi
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(1);
   expect(proxy.stderr).toBe(
-    "fetchway: stopped after 300 ms: 4 requests cut off; a longer --stop-timeout leaves them more time\n",
+    "fetchway: stopped after 300 ms: 4 requests cut off; a longer --stop-timeout gives them more time\n",
   );
   expect((await answers).map(({ status }) => status)).toEqual(Array(4).fill("rejected"));
 });
