@@ -111,8 +111,8 @@ export const listenFlags: Flags<ListenOptions> = {
 /** The options about TLS, on both sides, and about browsers. */
 export interface SecurityOptions {
   /**
-   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. It is read
-   * again when it changes, and on SIGHUP, where the runtime can. It needs `key`.
+   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. It is
+   * reloaded when it changes, and on SIGHUP, where the runtime can. It needs `key`.
    */
   cert?: string;
   /** The file of the private key of `cert`, in PEM and not encrypted. */

@@ -1,4 +1,7 @@
-/** The package's own package.json. The build puts what is read here into the compiled command, which then reads no file. */
+/**
+ * The package's own package.json. The build copies the values that are used here into the compiled command, which then reads
+ * no file.
+ */
 import manifest from "../../package.json" with { type: "json" };
 
 /** The package's version. */

@@ -168,7 +168,7 @@ export function parse(args: readonly string[]): CommandLine {
   return { target: known[0], targets: known, given, labels, problems, unsure: sure === 0 };
 }
 
-/** Returns the flag of another command, also if it is spelled with one dash. */
+/** Returns the flag of another command, even if it is spelled with one dash. */
 function findPeer(spelled: string): PeerFlag | undefined {
   return peerFlags.get(spelled) ?? peerFlags.get(`-${spelled}`);
 }

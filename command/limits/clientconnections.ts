@@ -42,7 +42,7 @@ export interface ConnectionLimits {
   readonly openFiles?: number | undefined;
 }
 
-/** The connections of clients, in numbers. */
+/** The counters of the clients' connections. */
 export interface ClientStats {
   readonly connections: number;
   /** Connections that carry another protocol, such as WebSockets. */

@@ -10,7 +10,7 @@ import { intervalOf } from "./clienttimeouts.ts";
 /** The limits as configured, or their defaults. */
 export type ClientLimitSettings = Required<ClientLimits>;
 
-/** The limits in numbers. */
+/** The limits as numbers, as they apply to this process. */
 export interface ResolvedClientLimits extends ClientLimitSettings {
   readonly maxConnections: number;
   /** The limit of open files, if `maxConnections` follows from it. */

@@ -87,7 +87,7 @@ export class ClientWatch {
     this.#timer = setInterval(() => this.#check(), this.#interval).unref();
   }
 
-  /** Returns the connections in numbers. */
+  /** Returns the counters of the clients' connections. */
   stats(): ClientStats {
     const { all, tunnels, counts } = this.#connections;
     const { body, read } = this.counts;

@@ -1,4 +1,4 @@
-/** What went wrong with a request, and what to do about it, in the words of the command line. */
+/** Explains what went wrong with a request, and what to do about it, with the names of the flags. */
 import { ProxyError, type ProxyErrorCode } from "#fetchway";
 import { escapeControls } from "./escape.ts";
 

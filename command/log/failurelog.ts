@@ -18,7 +18,7 @@ export interface FailedRequest {
   readonly outcome: string | undefined;
 }
 
-/** Returns the same text for failures of the same kind. */
+/** Returns a key that is the same for all failures of one kind. */
 export function kindOfFailure({ status, failure }: FailedRequest): string {
   return `${status} ${failure.code} ${failure.cause}`;
 }

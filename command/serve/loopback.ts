@@ -22,7 +22,7 @@ function isMissing(error: unknown): boolean {
   return code === "EADDRNOTAVAIL" || code === "EAFNOSUPPORT";
 }
 
-/** Returns what `--host` may be instead of a host on which no server can listen. */
+/** Returns the hosts to suggest for `--host` instead of one on which no server can listen. */
 export function suggestHosts(failed: string): string {
   const [first, second] = [LOOPBACK, "0.0.0.0", "::"].filter((host) => host !== failed);
   return `${first} or ${second}`;

@@ -110,7 +110,7 @@ export class Observers {
 
   /**
    * Called when the command's own server listens: the status page reports it as ready.
-   * @param clientStats returns its connections in numbers; undefined where the runtime does not show them
+   * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
     this.#isListening = true;

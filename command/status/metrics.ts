@@ -207,7 +207,7 @@ export interface About {
 export class Metrics {
   readonly #about: About;
   readonly #poolStats: () => PoolStats | undefined;
-  /** Returns the connections of clients in numbers; undefined where the runtime does not show them. */
+  /** Returns the counters of the clients' connections; undefined where the runtime does not show them. */
   clientStats: () => ClientStats | undefined = () => undefined;
   /** Returns bytes of memory and seconds of CPU time. */
   usage: () => { memory: number; cpu: number } = measureProcess;

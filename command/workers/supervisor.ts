@@ -53,7 +53,7 @@ interface WorkerProcess {
   report: WorkerReport | undefined;
   /** Resolves with the next report, if it is awaited. */
   reported: PromiseWithResolvers<void> | undefined;
-  /** Resolves when it takes no new connections. */
+  /** Resolves when the worker accepts no new connections. */
   readonly closed: Promise<void>;
   readonly close: () => void;
   /** Resolves when the process has ended, and its output has been read. */
@@ -62,7 +62,7 @@ interface WorkerProcess {
   running: Running | undefined;
 }
 
-/** The place of one worker: its processes follow one another. */
+/** The place of one worker. When its process ends or is replaced, another process takes the place. */
 interface Slot {
   member: WorkerProcess | undefined;
   /** The number of processes in a row that died early. */

@@ -34,7 +34,7 @@ export class WorkerTotals {
   /** Returns the counters of the workers' connections to upstreams. */
   readonly poolStats = (): PoolStats | undefined => this.#all().pool;
 
-  /** Returns the connections of clients in numbers. */
+  /** Returns the counters of the clients' connections. */
   readonly clientStats = (): ClientStats | undefined => this.#all().clients;
 
   /** Returns the memory and the CPU time of all processes, the parent included. */
