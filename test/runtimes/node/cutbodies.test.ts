@@ -1,7 +1,6 @@
 /** Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type ProxyError } from "../../../runtimes/node.ts";
-import { createTransport as createUndiciTransport } from "../../../runtimes/undici.ts";
 import { Upstream } from "../../helpers/upstream.ts";
 import { within } from "../../helpers/wait.ts";
 
@@ -10,9 +9,12 @@ beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
+// The pinned undici needs a newer Node than Fetchway does.
+const undici = await import("../../../runtimes/undici.ts").catch(() => undefined);
+
 const clients: Record<string, Partial<CreateProxyOptions>> = {
   "Fetchway's client": {},
-  undici: { transport: createUndiciTransport() },
+  ...(undici && { undici: { transport: undici.createTransport() } }),
   fetch: { fetch: globalThis.fetch },
 };
 
