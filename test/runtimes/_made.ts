@@ -9,7 +9,10 @@ function makeForm(): FormData {
   return form;
 }
 
-/** A body of each type with its length. The length of a form is undefined: its boundary differs between runtimes. */
+/**
+ * For each type of body: a function that makes a body, and its length in bytes. The length of a form is undefined, because
+ * its boundary differs between runtimes.
+ */
 export const made: Record<string, [make: () => BodyInit, length: number | undefined]> = {
   string: [() => "né", 3],
   bytes: [() => new Uint8Array(10), 10],

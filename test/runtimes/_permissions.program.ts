@@ -1,4 +1,4 @@
-/** A program for every runtime: it sends a request to several upstreams, and prints what becomes of each. */
+/** A program for every runtime: it sends a request through each of several proxies, and prints each outcome. */
 import { createProxy, type CreateProxyOptions, createTransport as createOwn } from "#fetchway";
 import { createTransport } from "../../runtimes/fetch.ts";
 
@@ -19,7 +19,7 @@ for (const [name, options] of Object.entries(cases)) {
   proxy.destroy();
 }
 
-// As a host name that stands for several upstreams is looked up.
+// With the option `resolve` of `balance`, host names are looked up by this method.
 const resolved = createOwn().resolve?.("upstream.example");
 await resolved?.catch((error: unknown) =>
   console.log(`lookup: ${(error as { code: string }).code}`),

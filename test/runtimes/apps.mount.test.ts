@@ -1,4 +1,4 @@
-/** A mount of h3 on Bun and Deno: redirects of the upstream stay below it. */
+/** Apps of h3 on Bun and Deno that mount the proxy at a path: redirects of the upstream stay below that path. */
 import { rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";

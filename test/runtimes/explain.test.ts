@@ -1,4 +1,4 @@
-/** `proxy.explain` on Node, Bun and Deno, whose code is loaded with its first call. */
+/** `proxy.explain` on Node, Bun and Deno. Its code is loaded when it is called for the first time. */
 import { expect, test } from "vitest";
 import { EVALUATE, startProgram } from "../helpers/program.ts";
 

@@ -1,4 +1,4 @@
-/** What becomes of a request if the runtime does not permit the connection to its upstream. */
+/** The response to a request if the runtime does not permit the connection to its upstream. */
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -19,7 +19,7 @@ const EXPECTED = CASES.split(",")
   .concat("lookup: destination_ip_prohibited\n")
   .join("");
 
-test("on Deno, it is 502 destination_ip_prohibited", async () => {
+test("a connection that Deno does not permit becomes 502 destination_ip_prohibited", async () => {
   const [deno = ""] = programs.deno;
   const { stdout } = await execute(deno, ["run", "--no-prompt", program]);
   expect(stdout).toBe(EXPECTED);
@@ -27,7 +27,7 @@ test("on Deno, it is 502 destination_ip_prohibited", async () => {
 
 // Node 24 and older permit all connections.
 test.skipIf(compareVersions(hostVersion, "25.0.0") < 0)(
-  "on Node, it is 502 destination_ip_prohibited",
+  "a connection that Node does not permit becomes 502 destination_ip_prohibited",
   async () => {
     const flags = ["--permission", `--allow-fs-read=${root}`];
     const { stdout } = await execute(hostNode, [...flags, program]);
@@ -45,7 +45,7 @@ describe("the error of a socket", () => {
     expect([error.code, outcomeOf(error)]).toEqual(["destination_ip_prohibited", "unsent"]);
   });
 
-  test("on an open connection: the upstream may have the request", () => {
+  test("on an open connection: the upstream may have received the request", () => {
     const thrown = Object.assign(new Error("write EPERM"), { code: "EPERM" });
     const error = toSocketError(thrown, false, false, true);
     expect([error.code, outcomeOf(error)]).toEqual(["connection_terminated", "broken"]);

@@ -50,7 +50,7 @@ test("a client that disconnects after the answer leaves no connection to the ups
   expect(tunnel.destroy).toHaveBeenCalledOnce();
 });
 
-test("a request that Deno does not know gets 501", () => {
+test("a request whose upgrade Deno refuses gets 501", () => {
   upgradeWebSocket.mockImplementation(() => {
     throw new TypeError("Invalid Header: 'upgrade' header must contain 'websocket'");
   });

@@ -1,4 +1,4 @@
-/** Fetchway's own client does not follow `HTTP_PROXY`; the `fetch` of a runtime does. docs/runtimes.md says so. */
+/** Fetchway's own client ignores `HTTP_PROXY`, and the `fetch` of a runtime uses it, as docs/runtimes.md says. */
 import { createServer } from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startProgram } from "../../helpers/program.ts";
@@ -34,7 +34,7 @@ test.each([
   ]);
 });
 
-test("node follows it only if it is told to", async () => {
+test("node uses HTTP_PROXY only if NODE_USE_ENV_PROXY is 1", async () => {
   const env = { HTTP_PROXY: url, NODE_USE_ENV_PROXY: "0" };
   await using program = startProgram("node", ["test/runtimes/fetch/_httpproxy.program.ts"], env);
   await program.ended();

@@ -1,4 +1,4 @@
-/** Bodies for tests of pooled memory: sent through the proxy while other code keeps some of their chunks. */
+/** Bodies for tests of pooled memory. The proxy forwards them while other code keeps some of their chunks. */
 import { createServer, type RequestListener, type Server } from "node:http";
 import { expect } from "vitest";
 import { listen } from "../../helpers/serve.ts";
@@ -36,7 +36,7 @@ export function startSeeded(): Promise<{ server: Server; url: string }> {
   return startHttp(sendSeeded);
 }
 
-/** Chunks that other code keeps, each with a copy of its bytes at that time. */
+/** Keeps chunks as other code could, each with a copy of the bytes that the chunk has when it is kept. */
 export class Keeper {
   readonly kept: { piece: Uint8Array; copy: Buffer }[] = [];
 

@@ -13,7 +13,7 @@ export type Serve = (before: Before, after: After) => Promise<number>;
 const nothing: Before = () => {};
 const same: After = (response) => response;
 
-/** Adds the tests: middleware can do with a proxied route all that it can do with other routes. */
+/** Adds tests that middleware has the same effects on a proxied route as on any other route. */
 export function addMiddlewareTests(apps: Apps, serve: Serve): void {
   const { upstream } = apps;
 

@@ -42,7 +42,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(second?.cut ?? true).toBe(true);
   });
 
-  test("a truncated body from another fetch does not end with a graceful close for HTTP/1.0", async () => {
+  test("with a custom fetch, a truncated body to an HTTP/1.0 client does not end with a graceful close", async () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
       await pause(50);
@@ -59,7 +59,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
   });
 });
 
-test("after a hook's response the connection takes the next request, although other code listens to it", async () => {
+test("after a hook's response, the connection serves its next request, although other code reads the first body", async () => {
   const proxy = createProxy({ target: upstream.url, onRequest: () => new Response("mine") });
   const handler = toNodeHandler((web) => proxy.fetch(web));
   const disturb: ((req: IncomingMessage) => void)[] = [

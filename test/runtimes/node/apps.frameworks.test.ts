@@ -106,7 +106,7 @@ test("Koa: cookies set before the proxy come in front of the upstream's", async 
   expect(answer.all("set-cookie")).toEqual(["session=1; path=/; httponly", "a=upstream", "b=2"]);
 });
 
-test("Fastify: fields of the reply that are copied to Node's response stay, and cookies of both", async () => {
+test("Fastify: the client gets the fields of the reply that are copied to Node's response, and the cookies of both", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const app = fastify();
   app.addHook("onRequest", async (_, reply) => {

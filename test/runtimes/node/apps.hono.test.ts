@@ -66,7 +66,7 @@ test("an h3 app works in the same process as @hono/node-server", async () => {
 
 const long: string = "compressible ".repeat(500);
 
-/** Fields whose lines, order of values and case a client should see, and no `Content-Type`. */
+/** Fields of which the client should get each line, in the same order and case. No `Content-Type` may be added. */
 const lines: Header[] = [
   ["Set-Cookie", "a=1; Path=/"],
   ["Set-Cookie", "b=2"],
@@ -76,7 +76,7 @@ const lines: Header[] = [
   ["Vary", "X-A"],
 ];
 
-/** Returns the fields of a response that the upstream could have sent. */
+/** Returns the fields with the names of `lines` that the client has received, and `Content-Type`. */
 function received({ headers }: Answer): Header[] {
   return headers.filter(([name]) => /^(set-cookie|x-multi|vary|content-type)$/i.test(name));
 }
@@ -205,7 +205,7 @@ const middleware: Record<string, [handler: MiddlewareHandler, field: string]> = 
 };
 
 test.each(Object.entries(middleware))(
-  "%s changes what it changes in other responses, and no body",
+  "%s has its usual effect on a proxied response, and does not change the body",
   async (_, [handler, field]) => {
     const app = new Hono().use(handler).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
     const port = await apps.serve("hono", app);

@@ -234,7 +234,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
   });
 });
 
-test("fields that middleware has set on the response stay, and cookies of both", async () => {
+test("the client gets the fields that middleware has set on the response, and the cookies of middleware and upstream", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createSecureServer(certificate, (req, res) => {
     res.setHeader("X-Before", ["1", "2"]);

@@ -70,7 +70,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     expect(await redirect(port, "../a?b")).toBe("../a?b");
   });
 
-  test("is found for each spelling of a path, and without one", async () => {
+  test("puts its prefix in front for each spelling of the request path, and if no path follows the mount", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     const paths = ["/api", "/api/", "/api?q=/x", "/api/?q", "/api/api/x", "/api/a%2Fb/%C3%A9?/x"];
     for (const path of [...paths, "/api/%7C|'\"?\"'|", "/api/é"]) {
@@ -78,7 +78,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     }
   });
 
-  test("CVE-2026-47676: is cut off as it was sent, or the request is not forwarded", async () => {
+  test("CVE-2026-47676: cuts its prefix off as the client spelled it, or does not forward the request", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     upstream.script = (call) => call.reply(200);
     for (const path of [
@@ -102,7 +102,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     }
   });
 
-  test("gives the same redirects if `stripPrefix` is set as well", async () => {
+  test("rewrites redirects in the same way if `stripPrefix` is set as well", async () => {
     const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
     expect(await redirect(await serveMount(proxy), "/login")).toBe("/api/login");
   });

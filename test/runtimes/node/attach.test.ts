@@ -118,7 +118,7 @@ describe("servers", () => {
   });
 
   test.each(["srvx", "h3"] as const)(
-    "%s: the plugin, and attach to what serve returned",
+    "%s: the plugin, and `attach` with the server that `serve` returned",
     async (kind) => {
       echoMessages(upstream);
       const proxy = createProxy({ target: upstream.url });
@@ -274,7 +274,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("is an ordinary request with its body if nothing else listens, whatever the server's own choice is", async () => {
+  test("is an ordinary request with its body if nothing else listens, whatever the app's `shouldUpgradeCallback` returns", async () => {
     const options = { shouldUpgradeCallback: () => true } as object;
     const server = createServer(options, (req, res) => void req.pipe(res));
     const onConnection = vi.fn();
@@ -287,7 +287,7 @@ describe("an upgrade that the proxy does not take", () => {
       expect(await client.read()).toMatchObject({ status: 200, text });
     }
     expect(upstream.calls).toEqual([]);
-    // A server with `shouldUpgradeCallback` has not handed the requests over, so none had to be given to it again.
+    // A server with `shouldUpgradeCallback` emits no "upgrade" for these requests, so the proxy need not pass them back to it.
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 

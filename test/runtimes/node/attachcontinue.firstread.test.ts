@@ -1,4 +1,4 @@
-/** The first read of a request is noticed, and a request that cannot show it counts as being read. */
+/** The first read of a request is reported, and immediately for a request that has no `_read`. */
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";
@@ -25,7 +25,7 @@ test.each([
   expect(Object.hasOwn(message, "_read")).toBe(false);
 });
 
-test("a request without the method counts as being read", () => {
+test("a request without `_read` counts as being read", () => {
   const callback = vi.fn();
   onFirstRead({} as IncomingMessage, callback);
   expect(callback).toHaveBeenCalledTimes(1);

@@ -102,7 +102,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     },
   );
 
-  test("without a 100 of the upstream, the body is sent after a time", async () => {
+  test("if the upstream sends no 100, the body is sent after a while", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port);
     const heading = client.readHead();

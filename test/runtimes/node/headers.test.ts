@@ -157,7 +157,7 @@ test("node:http: a Host that middleware changed is used", async () => {
 const certificate = await makeCertificate();
 
 describe("HTTP/2", () => {
-  test.each(["srvx", "node"])("%s: fields that middleware changed are sent", async (server) => {
+  test.each(["srvx", "node"])("%s: the upstream gets the fields of an HTTP/2 request as middleware changed them", async (server) => {
     let seen: unknown;
     const proxy = createProxy({ target: upstream.url });
     const fetching = toNodeHandler(async (each) => {

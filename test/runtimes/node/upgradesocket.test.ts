@@ -30,12 +30,12 @@ async function serve(
   return { proxy, server, port: await apps.listen(server) };
 }
 
-/** Answers the key of `handshake`. */
+/** The field of a 101 that answers the key of `handshake`. */
 const ACCEPT = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
 
 /**
- * Makes the upstream switch.
- * @param isHalfOpen whether it keeps its direction open when the client has closed the other
+ * Makes the upstream switch to the protocol.
+ * @param isHalfOpen whether the upstream can still send after the client has ended its own direction
  * @returns the upstream's sockets
  */
 function switching(early = "", isHalfOpen = false, protocol = "tcp"): Socket[] {
@@ -147,7 +147,7 @@ describe("a tunnel that one side has closed", () => {
   interface Closing {
     proxy: NodeProxy;
     client: Client;
-    /** The upstream's socket, which does not read, and keeps its direction open when the other one ends. */
+    /** The upstream's socket. It does not read, and does not close its own direction when the client ends. */
     socket: Socket;
     ends: RequestEnd[];
     /** Resolves when the proxy has closed the client's connection. */
@@ -251,7 +251,7 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of another protocol, a direction that has ended leaves the other one open", async () => {
+  test("of another protocol: one direction stays open after the other one has ended", async () => {
     const closing = await openFor("tcp");
     const { client, socket } = closing;
     let received = 0;
@@ -270,7 +270,7 @@ describe("a tunnel that one side has closed", () => {
     expect((await ended(closing)).error).toBeUndefined();
   });
 
-  test("of another protocol, a side that has ended and takes no bytes is closed", async () => {
+  test("of another protocol: a side that has ended its direction and takes no bytes is closed", async () => {
     for (const stalled of ["client", "upstream"]) {
       const closing = await openFor("tcp");
       const { client, socket } = closing;
@@ -282,7 +282,7 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of another protocol, both directions that have ended close it, whatever is unread", async () => {
+  test("of another protocol: is closed when both directions have ended, even if bytes are unread", async () => {
     const closing = await openFor("tcp");
     closing.client.socket.end("unread");
     closing.socket.end();
@@ -409,7 +409,7 @@ describe("limits", () => {
     expect(proxy.stats()).toMatchObject({ created: 2, closed: 2, requests: 2, tunnels: 2 });
   });
 
-  test("close ends tunnels, after its timeout where it has one", async () => {
+  test("`close` ends tunnels, after its timeout if it has one", async () => {
     switching();
     for (const timeout of [0, 200]) {
       const { proxy, port } = await serve();

@@ -20,7 +20,7 @@ type Disturb = (req: IncomingMessage) => void;
 
 /** Code that only listens. The upstream must still get every byte. */
 const listening: Record<string, Disturb> = {
-  "listens at once": (req) => void req.on("data", () => {}),
+  "listens immediately": (req) => void req.on("data", () => {}),
   "listens, and pauses": (req) => void req.on("data", () => {}).pause(),
   "listens in the next tick": (req) => process.nextTick(() => req.on("data", () => {})),
   "listens in the check phase": (req) => void setImmediate(() => req.on("data", () => {})),

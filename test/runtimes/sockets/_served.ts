@@ -30,8 +30,8 @@ const runtimes: Record<RuntimeName, { args: string[]; serve: string; ffi: string
 };
 
 /**
- * Returns code that asks the operating system for the options of this process's sockets to a port: no runtime shows
- * them.
+ * Returns code that asks the operating system for the options of this process's sockets to a port, because no runtime
+ * shows them.
  */
 const socketOptions = (ffi: string): string => `
   const { symbols } = ${ffi};

@@ -21,7 +21,7 @@ type Create = (listener: RequestListener) => Server;
 const protocols = {
   "HTTP/1.1": { create: createServer as Create, scheme: "http", http2: false },
   "HTTP/2": { create: createHttp2 as unknown as Create, scheme: "http", http2: true },
-  // The connection changes to the pool of HTTP/1.1.
+  // The upstream chooses HTTP/1.1 in the TLS handshake, and the pool for HTTP/1.1 takes the connection over.
   "HTTP/1.1 that TLS has chosen": {
     create: ((listener) => createHttps(certificate, listener)) as Create,
     scheme: "https",
@@ -66,7 +66,7 @@ describe.concurrent.each(runtimes)("%s", (runtime) => {
       const followed = new Set<number>();
       let isOver = false;
       const follow = async (name: number): Promise<void> => {
-        // No client pauses before all have been answered by the new address: their connections are never idle for long.
+        // All clients send until the new address has answered each of them, so that no connection is idle for long.
         while (!isOver && followed.size < CLIENTS) {
           const answer = await ask();
           if (answer === `200 ${NEW}`) followed.add(name);

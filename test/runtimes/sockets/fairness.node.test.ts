@@ -122,7 +122,7 @@ async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
 }
 
 describe("clients that are too slow, while others wait", () => {
-  test("of responses: some connections are closed, and the others are answered", async () => {
+  test("that read responses: some connections are closed, and the other clients are answered", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -141,7 +141,7 @@ describe("clients that are too slow, while others wait", () => {
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);
   }, 30_000);
 
-  test("of uploads: some get 408, and the others are answered", async () => {
+  test("that upload: some get 408, and the other clients are answered", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -193,7 +193,7 @@ describe("clients that are too slow, while others wait", () => {
     cleanups.push(() => server.close());
     const url = `http://127.0.0.1:${port}`;
     const target = isBalanced ? balance([url], { maxRequests: 4, minRateGrace: GRACE }) : url;
-    // In front of several upstreams, the pool itself has room.
+    // With `balance`, `maxRequests` is the limit that holds, so the pool allows more.
     const setup = setUp({ maxSockets: isBalanced ? 2 : 1, http2: true }, {}, target);
     const dial = await open(setup);
     await ask(dial, "/first");
@@ -220,7 +220,7 @@ describe("clients that are too slow, while others wait", () => {
     expect(target.active).toBe(4);
   });
 
-  test("minRate: 0 ends none", async () => {
+  test("minRate: 0 ends no request", async () => {
     upstream.script = answer;
     const setup = setUp({ minRate: 0, queueTimeout: 3 * GRACE });
     const dial = await open(setup);
@@ -373,7 +373,7 @@ describe("turns", () => {
     await until(() => originOf(setup.proxy)?.waiting === 1, "one waits");
     await send(dial, 1, request("GET", "/other", OTHER));
     await until(() => originOf(setup.proxy)?.waiting === 2, "two wait");
-    // One of two places is the share of the address, whose turn it is.
+    // The address's share is one of the two places, and it is now the address's turn.
     (await upstream.call(0)).reply(200);
     expect((await upstream.call(2)).target).toBe("/greedy");
   });

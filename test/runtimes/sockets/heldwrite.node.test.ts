@@ -76,7 +76,7 @@ test("an answer that waits when a write fails is read, and then the connection f
     usable.push(socket.usable, isUnwrappedSocket(raw));
     socket.write(Buffer.alloc(100), (error) => results.push(error));
     usable.push(socket.usable);
-    // Writes report room, because a writer would otherwise wait for it for ever.
+    // `write` returns true, because a writer would otherwise wait for "drain" for ever.
     expect(socket.write(Buffer.alloc(1_000_000), (error) => results.push(error))).toBe(true);
   });
   await closed(started);
@@ -98,7 +98,7 @@ test("an answer behind TLS that waits when a write fails is read", async () => {
   started.stop();
 });
 
-test("without an answer, the error comes when reading ends, not when the time is over", async () => {
+test("without an answer, a write error is passed on when reading ends, and not only after a timeout", async () => {
   const started = await upload("", ({ socket }) => {
     // From here on, no timer fires.
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
@@ -110,7 +110,7 @@ test("without an answer, the error comes when reading ends, not when the time is
   started.stop();
 });
 
-test("while reading is paused, the error waits however long that takes", async () => {
+test("a write error is held back for as long as reading is paused", async () => {
   const started = await upload("too large", ({ raw, socket }) => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     socket.pause();
@@ -124,7 +124,7 @@ test("while reading is paused, the error waits however long that takes", async (
   started.stop();
 });
 
-test("a connection that is destroyed while the error waits leaves no timer", async () => {
+test("a connection that is destroyed while a write error is held back leaves no timer", async () => {
   const started = await upload("too large", ({ socket }) => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     socket.write(Buffer.alloc(100));
@@ -137,7 +137,7 @@ test("a connection that is destroyed while the error waits leaves no timer", asy
   started.stop();
 });
 
-test("a runtime that does not show the result of a write passes the error on immediately", async () => {
+test("on a runtime that does not report the result of a write, the error is passed on immediately", async () => {
   const started = await upload(
     "too large",
     ({ socket }) => void socket.write(Buffer.alloc(100)),
@@ -151,7 +151,7 @@ test("a runtime that does not show the result of a write passes the error on imm
   started.stop();
 });
 
-test("if reading does not end, the error is passed on after a while", () => {
+test("if reading does not end, a write error is passed on after a timeout", () => {
   vi.useFakeTimers();
   const raw = new RawSocket();
   const error = new Error("reset");
@@ -165,7 +165,7 @@ test("if reading does not end, the error is passed on after a while", () => {
   held.clear();
 });
 
-test("only errors of a connection that still reads are held back", () => {
+test("write errors are held back only on a connection that still reads", () => {
   const raw = new RawSocket();
   const failure = (code: string): NodeJS.ErrnoException => Object.assign(new Error(code), { code });
   for (const code of ["EPIPE", "ECONNRESET"]) expect(isWorthHolding(raw, failure(code))).toBe(true);

@@ -72,7 +72,7 @@ async function stop(server: Server): Promise<void> {
 
 describe.each(runtimes)("%s", (runtime) => {
   test.each(Object.entries(protocols))(
-    "%s: requests to localhost go to its first address, and elsewhere only while that refuses",
+    "%s: requests to localhost go to its first address, and to another only while the first refuses connections",
     async (scheme, create) => {
       await using opened = new AsyncDisposableStack();
       const open = async (address: string, on: number): Promise<[Server, number]> => {

@@ -57,7 +57,7 @@ function start(pool: PoolOptions = {}): NodeProxy {
   return pooled({ dns: { servers: [names.address] }, ...pool }, `http://up.test:${port}`);
 }
 
-/** Sends a number of requests, of which `clients` run at the same time. */
+/** Sends this number of requests, with `clients` of them at the same time. */
 async function load(proxy: NodeProxy, requests: number, clients: number): Promise<string[]> {
   const answers: string[] = [];
   let left = requests;
@@ -132,7 +132,7 @@ describe("an address that fails", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("delays a connection, and neither the attempts that lose nor those of an aborted request stay", async () => {
+  test("delays a connection, and leaves no attempt open that lost, or whose request was aborted", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     const connecting = (): number =>
@@ -237,7 +237,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     expect(await loadUntil(start(), () => seen[B] !== undefined)).toEqual([]);
   });
 
-  test("and a connection is kept that two lookups in a row have not found", async () => {
+  test("and a connection is kept although two lookups in a row have not found its address", async () => {
     // Two of six addresses at a time, in turn.
     const addresses = [1, 2, 3, 4, 5, 6].map((host) => `127.0.0.${host}`);
     for (const address of addresses.slice(2)) await startAt(address, port);
@@ -317,7 +317,7 @@ describe("names", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("of both families have them tried in turn", async () => {
+  test("with addresses of both families have the families tried in turn", async () => {
     const ipv6 = ["1", "2"].map((end) =>
       Buffer.from(`20010db800000000000000000000000${end}`, "hex"),
     );

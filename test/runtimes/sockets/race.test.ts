@@ -179,7 +179,7 @@ describe("a race that is stopped", () => {
   });
 });
 
-test("an option that no socket can be opened with ends the race", () => {
+test("an exception of `open`, as for an unusable option, ends the race", () => {
   const attempts = new Attempts();
   attempts.openError = new Error("bad certificate");
   attempts.race.start(["a", "b"]);

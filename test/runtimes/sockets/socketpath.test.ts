@@ -13,7 +13,7 @@ import { EVALUATE, startProgram } from "../../helpers/program.ts";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const server = createServer((_, res) => void res.end("over the socket"));
 const LIMIT = process.platform === "linux" ? 107 : 103;
-/** Returns a path in the folder that has so many bytes. */
+/** Returns a path in the folder, with this number of bytes. */
 const pathOf = (bytes: number): string => join(folder, "é".repeat(10)).padEnd(bytes - 10, "x");
 const longest = pathOf(LIMIT);
 const tooLong = pathOf(LIMIT + 1);
@@ -32,7 +32,7 @@ test("the limit is that of the system, in bytes", async () => {
 
 const TOO_LONG = `use a shorter path: it has ${LIMIT + 1} bytes, and the address of a socket takes ${LIMIT}`;
 
-test("a longer one is refused where it is written", async () => {
+test("a longer path is refused where it is written", async () => {
   const target = `unix:${tooLong}`;
   const ofTarget = `fetchway: bad target ${JSON.stringify(target)}: ${TOO_LONG}`;
   const ofPool = `fetchway: bad option \`socketPath\`: ${TOO_LONG}`;
@@ -46,7 +46,7 @@ test("a longer one is refused where it is written", async () => {
   await expect(proxyFetch(new Request(url), target)).rejects.toThrow(ofTarget);
 });
 
-test.each(["bun", "deno"] as const)("%s refuses it as well", async (runtime) => {
+test.each(["bun", "deno"] as const)("%s refuses a longer path as well", async (runtime) => {
   const code = `
     import { createProxy } from "#fetchway";
     try { createProxy({ target: ${JSON.stringify(`unix:${tooLong}`)} }); } catch (error) { console.log(error.message); }

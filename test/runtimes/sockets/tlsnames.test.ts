@@ -102,7 +102,7 @@ describe("a misspelt name is refused", () => {
     ["in a mirror", () => createProxy({ target: "https://a.test", mirror: { target: wrong } })],
     ["in one of several upstreams", () => createProxy({ target: balance([wrong]) })],
     [
-      "in one with a weight, and for each address of its name",
+      "in an upstream with a weight, and with an upstream for each address of its name",
       () => createProxy({ target: balance([{ target: wrong, weight: 2 }], { resolve: true }) }),
     ],
   ])("%s", (_, create) => {
@@ -110,7 +110,7 @@ describe("a misspelt name is refused", () => {
     expect(create).toThrow(fix);
   });
 
-  test("in what a function returns, and in a call of `proxyFetch`", async () => {
+  test("in a target that a function returns, and in a call of `proxyFetch`", async () => {
     const request = new Request("http://proxy.test/");
     await expect(createProxy({ target: () => wrong }).fetch(request)).rejects.toThrow(fix);
     await expect(proxyFetch(request, wrong)).rejects.toThrow(fix);
@@ -118,7 +118,7 @@ describe("a misspelt name is refused", () => {
 });
 
 test.each(["node", "bun", "deno"] as const)(
-  "%s has its own options, and no others",
+  "%s accepts the names of its own options, and no others",
   async (runtime) => {
     const entry = new URL(`../../../runtimes/${runtime}.ts`, import.meta.url).href;
     const code = `

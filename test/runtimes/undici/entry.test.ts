@@ -96,7 +96,7 @@ describe("pool", () => {
     expect(create).toThrow(fix);
   });
 
-  test("each option is either refused or taken", () => {
+  test("each option is either refused or accepted", () => {
     const names = [...Object.keys(refused), ...Object.keys(taken)];
     expect(names.toSorted()).toEqual(Object.keys(poolSchema).toSorted());
     expect(() => createTransport(taken)).not.toThrow();
@@ -471,7 +471,7 @@ describe("the entry", () => {
       platform: "node",
       packages: "external",
     });
-    // The inputs of dynamic imports are among them.
+    // The inputs of the bundle include dynamic imports.
     const [output] = Object.values(metafile.outputs);
     const files = Object.entries(output?.inputs ?? {}).filter(
       ([, { bytesInOutput }]) => bytesInOutput,

@@ -125,7 +125,7 @@ describe("request bodies", () => {
   });
 });
 
-test("a body of an interceptor's own whose `pipeTo` rejects gets 400, and no rejection is unhandled", async () => {
+test("a request gets 400 if an interceptor gives it a body whose `pipeTo` rejects, and no rejection is unhandled", async () => {
   const body: BodySource = {
     whole: () => undefined,
     pipeTo: () => Promise.reject(new Error("torn")),

@@ -10,17 +10,17 @@ import { until } from "../../helpers/wait.ts";
 
 /** The results of the program. */
 export interface HostnamesOutcome {
-  /** The addresses that answered while the name had the first address, both, and only the second. */
+  /** The addresses that answered in each phase: while the name had one address, both, one again, and no lookup succeeded. */
   readonly answered: readonly string[][];
   /** The `Host` fields that the upstreams got. */
   readonly hosts: readonly string[];
   /** The authority of the target. */
   readonly host: string;
-  /** The states of the upstreams after each change. */
+  /** The names and states of the upstreams in each phase. */
   readonly states: readonly string[][];
-  /** The response of the address that was removed, to a request that it had before. */
+  /** The text of the response to a request that was running when its address was removed. */
   readonly held: string;
-  /** The statuses of requests for a name that has no address. */
+  /** The status of a request for a name that has no address. */
   readonly unknown: number;
   readonly retryAfter: string | null;
 }

@@ -14,20 +14,20 @@ export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";
 export interface Outcome {
   readonly fault: Fault;
   readonly attemptTimeout: number;
-  /** The statuses of requests that may be repeated. */
+  /** The number of each status among the requests that may be repeated. */
   readonly gets: Record<number, number>;
-  /** The statuses of the last requests that may be repeated. */
+  /** The number of each status among the last of these requests. */
   readonly lastGets: Record<number, number>;
-  /** The number of times that each upload was seen. */
+  /** For each upload, the number of times that an upstream received it. */
   readonly timesSeen: readonly number[];
   readonly state: string;
-  /** The number of places that are taken when everything is over. */
+  /** The number of requests that still count as running when all have ended. */
   readonly active: number;
   /** Milliseconds that the slowest of the last requests took. */
   readonly slowest: number;
   /** The 99th percentile of the requests before the fault, in milliseconds. */
   readonly p99Before: number;
-  /** The same of the requests that began after the ejection; undefined without an ejection. */
+  /** The 99th percentile of the requests that began after the ejection; undefined without an ejection. */
   readonly p99After: number | undefined;
   /** The number of requests that began after the ejection. */
   readonly countAfter: number;

@@ -25,7 +25,7 @@ const capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 const transportOf = (send: Answer): Transport => ({ name: "fake", capabilities, send });
 const check = { path: "/health", interval: 5, timeout: 30, unhealthyThreshold: 1 };
 
-test("ask for the path with the header fields, and look for a text in the body", async () => {
+test("checks request the path with the header fields, and look for a text in the body", async () => {
   const asked: UpstreamRequest[] = [];
   let text = "all is well";
   const changes: string[] = [];
@@ -112,7 +112,7 @@ test.each<[string, () => boolean]>([
   target.close();
 });
 
-test("end with close, even those that are running, and continue once after another start", async () => {
+test("close ends all checks, also running ones, and another start begins them once", async () => {
   const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
   let running = 0;
   let most = 0;
@@ -142,7 +142,7 @@ test("end with close, even those that are running, and continue once after anoth
   );
 });
 
-test("are refused by name where nothing runs between requests", () => {
+test("checks are refused by the name of the option where nothing runs between requests", () => {
   const target = balance(["http://a.test"], { check });
   const transport: Transport = {
     name: "workerd",
@@ -152,7 +152,7 @@ test("are refused by name where nothing runs between requests", () => {
   expect(() => createProxy({ target, transport })).toThrow(/option `check`: nothing runs between/);
 });
 
-test("do not keep the process alive", async () => {
+test("checks do not keep the process alive", async () => {
   const code = `
     import { createServer } from "node:http";
     import { createProxy } from "./runtimes/node.ts";

@@ -168,7 +168,7 @@ describe("a name", () => {
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.1.${i}`);
     await until(() => namesOf(target)[0]?.includes("(10.0.1.0)") === true, "the other addresses");
     expect(target.states()).toHaveLength(200);
-    // Each version costs a hash table, and a look at each request that waits.
+    // For each new version, the balancer builds a hash table, and looks at each waiting request.
     expect(target.version).toBe(version + 1);
   });
 
@@ -309,7 +309,7 @@ describe("a target with an address", () => {
     server.closeAllConnections();
   });
 
-  test("has connections of its own", async () => {
+  test("has its own connections", async () => {
     await using upstreams = await startUpstreams(["127.0.0.1", "127.0.0.2"]);
     const url = `http://app.test:${new URL(upstreams.urls[0] as string).port}`;
     const texts: string[] = [];

@@ -46,7 +46,7 @@ class Queue {
     return waiting;
   }
 
-  /** Ends a request of an upstream: with an error if there is one, else with an answer. */
+  /** Ends a request of an upstream, with the error if one is passed, and with an answer otherwise. */
   async end(
     target: TargetAddress | undefined,
     error?: ProxyError,
@@ -60,7 +60,7 @@ class Queue {
     await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** The number of requests that wait for each upstream, and of those that wait for any. */
+  /** The number of requests that wait for each upstream, and then the number of those that wait for any. */
   get waiting(): number[] {
     return [...this.target.states().map(({ waiting }) => waiting), this.target.waiting];
   }
@@ -70,7 +70,7 @@ const A = "http://a.test";
 const B = "http://b.test";
 const sticky = (): BalanceOptions => ({ policy: consistentHash(byUri, { sticky: true }) });
 
-/** Returns paths that consistent hashing sends to `a`. */
+/** Returns paths that consistent hashing sends to the host. */
 function pathsTo(host: string, count: number): string[] {
   const queue = new Queue(2, { ...sticky(), maxRequests: Infinity });
   const all = Array.from({ length: 100 }, (_, n) => `/${n}`);
@@ -164,7 +164,7 @@ describe("the queue", () => {
     expect(next.target).toBe(A);
   });
 
-  test("a repeated request lets others pass that the upstream it has tried can take", async () => {
+  test("while a repeated request waits, the upstream that it has tried takes other requests", async () => {
     const queue = new Queue(2);
     const first = queue.ask();
     const second = queue.ask();
@@ -240,7 +240,7 @@ describe("a sticky request", () => {
     expect(queue.waiting).toEqual([0, 0, 0]);
   });
 
-  test("gets none if all upstreams are removed", async () => {
+  test("gets no upstream if all upstreams are removed", async () => {
     const queue = new Queue(2, sticky());
     const [one, two] = pathsTo(A, 2);
     queue.ask(one);

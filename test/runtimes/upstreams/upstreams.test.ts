@@ -177,7 +177,7 @@ describe("of three upstreams", () => {
     for (const response of await held) await response.text();
     hosts[0]?.kill();
     for (let round = 0; round < 5; round++) {
-      // At the same time, so that no idle connection is known to be closed when a request is sent.
+      // Send all requests at the same time, so that the proxy does not yet know which idle connections are closed.
       const asked = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`/${n}`)));
       expect(asked.map(({ status }) => status)).toEqual(Array(20).fill(200));
       for (const response of asked) await response.text();

@@ -73,7 +73,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     client.socket.close();
   });
 
-  test("keeps all of many such messages for a client that does not read yet", async () => {
+  test("keeps several messages of 16 MiB for a client that does not read yet", async () => {
     const [client, server] = await open();
     // Send more than the system's buffers of both connections hold, which may be up to 32 MiB.
     const count = 6;

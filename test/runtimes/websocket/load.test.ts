@@ -32,7 +32,7 @@ const DENO = [
   "run",
   "--allow-all",
   "--v8-flags=--expose-gc",
-  // Without it, Deno warns that it aborts `request.signal` even of answered requests.
+  // Without this flag, Deno warns that it aborts `request.signal` even of answered requests.
   "--unstable-no-legacy-abort",
   "leaks.runtimes.ts",
 ];

@@ -44,7 +44,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     return status;
   }
 
-  test.each(["plain", "srvx", "srvxCall", "h3"])("a server of %s carries them", async (server) => {
+  test.each(["plain", "srvx", "srvxCall", "h3"])("a server of %s carries WebSockets", async (server) => {
     const sockets = echoMessages(upstream);
     expect(await sayHello(`${urlOf(server)}/a?b`)).toBe("hello");
     expect(upstream.calls[0]?.target).toBe("/a?b");
@@ -96,7 +96,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     await until(() => isClosed, "the end at the upstream");
   });
 
-  test("stats() counts them, and close() ends them", async () => {
+  test("stats() counts WebSockets, and close() ends them", async () => {
     echoMessages(upstream);
     const socket = new WebSocket(urlOf("closing"));
     socket.on("error", () => {});
@@ -111,7 +111,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     await within(closed, "the end of the WebSocket");
   });
 
-  test("the ready-to-run entry carries them", async () => {
+  test("the ready-to-run entry carries WebSockets", async () => {
     echoMessages(upstream);
     const args = { bun: ["run"], deno: ["serve", "-A", "--port", "0"] }[tool];
     await using entry = startProgram(tool, [...args, "runtimes/server.ts"], {
@@ -121,7 +121,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     expect(await sayHello(`ws://127.0.0.1:${await portOf(entry)}`)).toBe("hello");
   });
 
-  test("the command carries them", async () => {
+  test("the command carries WebSockets", async () => {
     echoMessages(upstream);
     const args = [...run[tool], "command/main.ts", upstream.url, "--port", "0"];
     await using command = startProgram(tool, args);

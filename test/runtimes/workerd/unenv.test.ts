@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, "../../..");
 const { env } = defineEnv({ nodeCompat: true });
 const upstream = new Upstream();
 
-/** A module that exports the replacements of Node's globals, from which the bundler takes those that the code uses. */
+/** The source of a module with unenv's replacements of Node's globals. The bundler includes those that the code uses. */
 const globals = Object.entries(env.inject)
   .map(([name, from]) => {
     const [module, member = "default"] = [from].flat();
@@ -24,7 +24,7 @@ const globals = Object.entries(env.inject)
 
 interface Bundle {
   text: string;
-  /** The files of unenv in the bundle. */
+  /** The files of unenv that the bundle includes. */
   polyfills: string[];
 }
 
@@ -95,7 +95,7 @@ const serverOf = (target: string): string => `
   export default { fetch: (request, _, execution) => server.fetch(request, vars, execution) };
 `;
 
-/** The Workers by their name: how each is made, and the conditions of its bundler. */
+/** The Workers by name. Each has a function that returns its source, and the conditions of its bundler. */
 const workers: Record<string, [code: (target: string) => string, conditions: string[]]> = {
   workerd: [(target) => workerOf("#fetchway", target), ["workerd"]],
   default: [(target) => workerOf("#fetchway", target), []],
@@ -177,7 +177,7 @@ describe.each(Object.keys(workers))("%s", (name) => {
     await reader?.cancel();
   });
 
-  test("sends a body again where a 307 leads", async () => {
+  test("sends a body again to the location of a 307", async () => {
     upstream.script = async (call) => {
       await call.done;
       if (call.target === "/from") call.reply(307, [["Location", "/to"]]);

@@ -73,7 +73,7 @@ function textOf(length: number, seed: string): string {
   return Array.from({ length: length / 10 }, (_, i) => seed + `${i}`.padStart(9, "0")).join("");
 }
 
-/** What other code may do with a response, and whether the server then reads the stream of the body. */
+/** How other code may use a response; `reads` says whether the server then reads the stream of the body. */
 const uses: Record<string, [reads: boolean, use: (response: Response) => Response]> = {
   "a body that no other code uses": [false, (response) => response],
   "a body whose header fields other code changes": [

@@ -1,4 +1,4 @@
-/** Interim responses on a Node that does not write them as the code expects. */
+/** Interim responses on versions of Node whose `writeInformation` is missing or different. */
 import { ServerResponse } from "node:http";
 import { afterEach, expect, test, vi } from "vitest";
 import { createProxy } from "../../../../runtimes/node.ts";
@@ -48,7 +48,7 @@ async function ask(interim: string): Promise<unknown[]> {
   });
 }
 
-test("a Node without the method sends only what writeEarlyHints and writeProcessing can send", async () => {
+test("a Node without `writeInformation` sends only what writeEarlyHints and writeProcessing can send", async () => {
   delete prototype.writeInformation;
   // Newer versions of Node implement the older methods by the newer one.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (
@@ -70,11 +70,11 @@ test("a Node without the method sends only what writeEarlyHints and writeProcess
   }
 });
 
-test("a method that takes no list is not used", async () => {
+test("a `writeInformation` that takes no list of fields is not used", async () => {
   const write = vi.fn();
   prototype.writeInformation = write;
   expect(await ask(BARE)).toEqual([]);
-  // Only the check has called the method, on a stand-in for a response.
+  // The only call is that of the check, which passes a fake response.
   expect(write).toHaveBeenCalledTimes(1);
   expect(write.mock.contexts[0]).not.toBeInstanceOf(ServerResponse);
 });

@@ -63,11 +63,11 @@ describe.each(methods)("%s", (name, prototype) => {
     expect(isOwnMethod(method)).toBe(true);
   });
 
-  test.each(Object.entries(wrappers))("is not when it is wrapped in %s", (_, wrap) => {
+  test.each(Object.entries(wrappers))("is not Node's own when it is wrapped in %s", (_, wrap) => {
     expect(isOwnMethod(wrap(method))).toBe(false);
   });
 
-  test("counts as wrapped if stacks are turned off, or have another form", () => {
+  test("counts as wrapped if stack traces are turned off, or have another form", () => {
     Error.stackTraceLimit = 0;
     expect(isOwnMethod(method)).toBe(false);
     Object.assign(Error, before);

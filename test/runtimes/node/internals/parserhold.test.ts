@@ -66,7 +66,7 @@ describe("without the parser's members", () => {
   }
 
   test.each(["parser", "onIncoming", "execute", "resume", "getCurrentBuffer"])(
-    "requests wait in the app: %s",
+    "requests wait in the app if this member is missing: %s",
     async (name) => {
       let started = 0;
       const proxy = create();
@@ -89,7 +89,7 @@ describe("without the parser's members", () => {
     },
   );
 
-  test("a connection on which more than a thousand wait is closed", async () => {
+  test("a connection on which more than a thousand requests wait is closed", async () => {
     const { port } = await start(hideFrom("parser", create().nodeHandler));
     upstream.script = () => {};
     const client = await apps.connect(port);
@@ -253,7 +253,7 @@ test("a connection that Node has stopped reading in front of the second request 
   expect((await client.read()).text).toBe("/3");
 });
 
-test("Node's limit for the time of a request does not count the wait of a request without a body", async () => {
+test("the time for which a request without a body waits does not count for Node's `requestTimeout`", async () => {
   const { nodeHandler } = create();
   const limits = { requestTimeout: 100, headersTimeout: 100, connectionsCheckingInterval: 20 };
   const { port } = await start(nodeHandler, createServer(limits, nodeHandler));

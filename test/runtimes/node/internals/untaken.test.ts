@@ -9,7 +9,7 @@ import { listen } from "../../../helpers/serve.ts";
 import { until } from "../../../helpers/wait.ts";
 
 test.each(["http", "https"])(
-  "the number decreases while the client reads one large chunk: %s",
+  "the number of unsent bytes decreases while the client reads one large chunk: %s",
   async (scheme) => {
     const isTls = scheme === "https";
     const server = isTls ? createTlsServer(await makeCertificate()) : createServer();
@@ -30,7 +30,7 @@ test.each(["http", "https"])(
     message.pause();
     const before = countUntaken(res);
     expect(before).toBeGreaterThan(0);
-    // Node itself counts the chunk as a whole.
+    // Node's own counter does not change before the whole chunk is sent.
     const { writableLength } = res;
     message.resume();
     await until(() => countUntaken(res) < before || isWritten, "progress");
@@ -41,7 +41,7 @@ test.each(["http", "https"])(
   },
 );
 
-test("a response that does not show its queue has the number that Node itself counts", () => {
+test("for a response whose socket shows no queue, the number of unsent bytes is Node's `writableLength`", () => {
   expect(countUntaken({ writableLength: 7, socket: null } as ServerResponse)).toBe(7);
   const socket = { _handle: null };
   expect(countUntaken({ writableLength: 7, socket } as unknown as ServerResponse)).toBe(7);

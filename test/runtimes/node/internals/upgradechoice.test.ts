@@ -26,7 +26,7 @@ function attachWithoutChoice(proxy: NodeProxy, server: NetServer, options?: Atta
   choosing.shouldUpgradeCallback = shouldUpgradeCallback;
 }
 
-/** Whether this Node parses the body of an upgrade, as 26 does, so that the request cannot be given again. */
+/** Whether this Node parses the body of an upgrade, as 26 does: then the request cannot be passed back to the server. */
 async function parsesBodies(): Promise<boolean> {
   const server = createServer();
   const handedOver = once(server, "upgrade");
@@ -37,7 +37,7 @@ async function parsesBodies(): Promise<boolean> {
   return head.length === 0;
 }
 
-describe("without the server's choice", () => {
+describe("without `shouldUpgradeCallback`", () => {
   async function serve(options?: AttachOptions): Promise<number> {
     const proxy = createProxy({ target: upstream.url });
     const server = createServer(proxy.nodeHandler);
@@ -128,7 +128,7 @@ describe("without the server's choice", () => {
   });
 });
 
-describe("with the server's choice", () => {
+describe("with `shouldUpgradeCallback`", () => {
   const choosing = (callback?: (req: { url: string }) => boolean) => {
     const asked = { shouldUpgradeCallback: callback } as object;
     return Object.assign(createServer(), callback && asked) as Server & {

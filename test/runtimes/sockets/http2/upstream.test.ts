@@ -132,7 +132,7 @@ describe("the version of HTTP", () => {
     ]);
   });
 
-  test("createTransport({ http2: true }) has the statistics", async () => {
+  test("createTransport({ http2: true }) has `stats`, which count HTTP/2 connections and requests", async () => {
     const transport = createTransport({ http2: true });
     closing.push(() => transport.destroy?.());
     const url = `http://${await open(createServer(versions as never))}`;
@@ -171,7 +171,7 @@ describe("messages", () => {
     return [`http://${await open(server)}`, seen];
   }
 
-  test("RFC 9113 §8.2 and §8.3: names are in lower case, without fields of the connection, and Host is :authority", async () => {
+  test("RFC 9113 §8.2 and §8.3: names are in lower case, connection-specific fields are left out, and Host becomes :authority", async () => {
     rfc("9113-8.2-lowercase", "9113-8.2.2-connection", "9113-8.3.1-authority-sent");
     const [url, seen] = await echo();
     const options: Partial<CreateProxyOptions> = {
@@ -213,7 +213,7 @@ describe("messages", () => {
       expect(fields[name]).toBe(undefined);
   });
 
-  test("`host` and `changeOrigin: false` are :authority", async () => {
+  test("`host` and `changeOrigin: false` set :authority", async () => {
     const [url, seen] = await echo();
     await (await proxyTo(url, {}, { host: "shop.test:1" }).fetch(get())).text();
     const request = new Request("http://client.test/");
@@ -531,7 +531,7 @@ describe("connections", () => {
   });
 
   test.each([60_000, 0, undefined])(
-    "a request with a short `connectTimeout` does not end the connection that one with %s waits for",
+    "the end of a short `connectTimeout` does not close a connection for which a request with a limit of %s waits",
     async (connectTimeout) => {
       const [upstream, url] = await raw();
       upstream.settings = undefined;
