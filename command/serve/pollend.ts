@@ -7,7 +7,7 @@
  *   the system ignores it.
  * - Check: whether the signal arrives. Before it has, no other one is sent.
  * - Otherwise: new clients wait until a poll finds fewer events.
- * - Test: test/command/pollend.node.test.ts, "a signal that never arrives is sent once".
+ * - Test: test/command/pollend.node.test.ts, "while a signal has not arrived, no other is sent".
  */
 import type { EventEmitter } from "node:events";
 import process from "node:process";

@@ -1,6 +1,6 @@
 /**
- * A program for every runtime with real sockets: it sends requests to upstreams that fail in all ways, and prints what
- * the command would say about each, as JSON.
+ * A program for every runtime with real sockets. It sends requests to upstreams that fail in different ways, and prints as
+ * JSON the text that the command would print about each failure.
  */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
@@ -26,7 +26,7 @@ async function listen(name: string, server: Server): Promise<number> {
   return port;
 }
 
-/** Starts a server that does one thing with each connection that sends something. */
+/** Starts a server that calls `answer` with each connection when its first bytes have arrived. */
 function answering(name: string, answer: (socket: Socket) => void): Promise<number> {
   const server = createServer((socket) => {
     socket.on("error", () => {}).once("data", () => answer(socket));

@@ -5,7 +5,7 @@
  */
 import process from "node:process";
 
-/** The part of Bun that is used here. */
+/** The members of `Bun` that this program uses. */
 interface Bun {
   spawn(
     command: readonly string[],

@@ -32,7 +32,10 @@ const MIB = 1024 * 1024;
 const { cert, key } = await makeCertificate();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 
-/** Counts the HTTP/2 sessions that are in the memory of a process: their class has no name that could be imported. */
+/**
+ * Code that counts the HTTP/2 sessions in the memory of its process. Node does not export their class, so the code takes
+ * the class of a session.
+ */
 const COUNTER = `
   import { connect, createServer } from "node:http2";
   import { queryObjects } from "node:v8";
@@ -95,7 +98,7 @@ function requestHead(id: number, method: string, flags: number, ...more: Buffer[
   return frame(HEADERS, END_HEADERS | flags, id, Buffer.concat([...fields, ...more]));
 }
 
-/** Expects that the command still serves others. */
+/** Expects that the command still serves other clients. */
 async function expectService(): Promise<void> {
   const session = connectHttp2(`https://127.0.0.1:${port}`, { ca: cert });
   expect(await text(session.request({ ":path": "/after" }))).toBe("body of the upstream");
@@ -129,7 +132,7 @@ test("CVE-2026-71324: CONNECT is refused, and its data is not read as a request"
 });
 
 test("CVE-2026-47774: fields that HPACK expands, and responses that a zero window holds back, take bounded memory", async () => {
-  // A field of 4 KB enters the dynamic table; each byte of the block then stands for it (RFC 7541 §6.1, §6.2.1).
+  // A field of 4 KB enters the dynamic table. Each further byte of the block encodes the same field (RFC 7541 §6.1, §6.2.1).
   const indexed = Buffer.concat([
     Buffer.from([0x40, 6]),
     Buffer.from("x-bomb"),

@@ -12,7 +12,7 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
 import { until } from "../helpers/wait.ts";
 
-describe("the limit for each address counts", () => {
+describe("the limit for each address counts a client's address", () => {
   test.each([
     ["127.0.0.1", "127.0.0.1"],
     ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],

@@ -37,7 +37,7 @@ describe("with a target", () => {
     expect(proxy.stdout + proxy.stderr).toBe(banner);
   });
 
-  test("flags of headers and paths reach the proxy", async () => {
+  test("flags about headers and paths take effect in the proxy", async () => {
     const { origin } = await listening(
       `${upstream.url} --header 'X-Set: a: b' --header=cookie: --filter-headers 'x-one, x-two' \
        --filter-headers=x-three --forward-headers=proxy-authorization --xfwd=forwarded \
@@ -83,7 +83,7 @@ describe("with a target", () => {
     });
   });
 
-  test("flags of limits and connections reach the proxy", async () => {
+  test("flags about limits and connections take effect in the proxy", async () => {
     let [now, most] = [0, 0];
     upstream.handler = (req, res) => {
       most = Math.max(most, ++now);

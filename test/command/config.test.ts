@@ -122,7 +122,7 @@ describe("a wrong file", () => {
     );
   });
 
-  test("with several wrong options gets a message for each, with its line if the name occurs only once", async () => {
+  test("with several wrong options gets a message for each option, with its line if its name occurs only once", async () => {
     const source = `const target = "${target}";
 export default {
   port: 8080,
@@ -205,7 +205,7 @@ test("the position of a JSON syntax error is found", () => {
   for (const [text, index] of places) expect([text, findJsonFault(text)]).toEqual([text, index]);
 });
 
-test("a text has a syntax error exactly if JSON.parse refuses it", () => {
+test("a syntax error is found in a text if, and only if, JSON.parse refuses the text", () => {
   const mutated = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom("", ",", '"', "}", "]", "x", "1", "\\", "\n"))
     .map(([text, at, put]) => {

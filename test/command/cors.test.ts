@@ -71,7 +71,7 @@ describe("for some origins", () => {
     expect(corsOf(await handle(ask({ origin: app })))).toEqual({
       "access-control-allow-origin": app,
       "access-control-allow-credentials": "true",
-      // "*" would be a field's name here.
+      // With credentials, "*" would be the name of a field, not a wildcard.
       "access-control-expose-headers": "content-type, vary, x-own",
       vary: "Origin",
     });

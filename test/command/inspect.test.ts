@@ -1,4 +1,4 @@
-/** `--inspect` shows the upstream request that would be sent, and why. */
+/** `--inspect` shows the upstream request that would be sent, and the reason for each of its lines. */
 import { createServer } from "node:http";
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -123,7 +123,7 @@ describe("a request that is not forwarded is shown with its answer", () => {
       },
       "403: no entry",
     ],
-    // The log says the same; the client does not get the message.
+    // The log has the same text; the response to the client does not contain it.
     [
       "http://a/hook",
       {

@@ -25,7 +25,7 @@ function flood(res: ServerResponse): void {
   while (res.write(CHUNK));
 }
 
-/** A wait in milliseconds, longer than the time limits that must not apply during it. */
+/** A wait in milliseconds. It is longer than the time limits, which must not apply during this wait. */
 const LONGER_THAN_LIMITS = 3_000;
 
 /** The number of chunks in a body that does not fit into the kernel's buffers. */
@@ -109,13 +109,13 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Resolves when a stream is closed, in order or with an error. */
+/** Resolves when a stream is closed, with or without an error. */
 function closeOf(stream: NodeJS.EventEmitter): Promise<void> {
   stream.on("error", () => {});
   return new Promise((resolve) => stream.once("close", () => resolve()));
 }
 
-/** A client that sends bytes as it likes. */
+/** A client that sends raw bytes, which need not be valid HTTP. */
 class Raw {
   received = "";
   readonly socket: Socket;

@@ -1,4 +1,4 @@
-/** What the command prints and answers on each runtime if a client or an upstream violates the protocol. */
+/** The answers and the output of the command on each runtime if a client or an upstream violates the protocol. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";

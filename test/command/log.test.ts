@@ -224,7 +224,7 @@ describe("the JSON form", () => {
     expect(names.flat().toSorted()).toEqual([...new Set(keys)].toSorted());
   });
 
-  test("has the cause and the fix of a failure", () => {
+  test("contains the cause and the fix of a failure", () => {
     const line = renderJsonLine(endOf({ status: 502, error: refused() }));
     expect(JSON.parse(line)).toMatchObject({
       status: 502,
@@ -287,7 +287,7 @@ describe("failures", () => {
   });
 
   test.each(["common", "combined", "json"] as const)(
-    "%s has a line of the request on stdout as well",
+    "with %s, stdout has a line about the request as well",
     async (form) => {
       const [log, stdout, stderr] = start(form);
       log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
@@ -312,7 +312,7 @@ describe("failures", () => {
     },
   );
 
-  test("after the header section say what the client got", async () => {
+  test("after the header section have a line with the part that the client has received", async () => {
     const [log, , stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ error: new ProxyError("http_response_incomplete") }));
     await log.close();
@@ -330,7 +330,7 @@ describe("failures", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("are on stderr also with `off`, which does not observe the end of requests", async () => {
+  test("are on stderr with `off` as well, although the log then does not get the end of each request", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"), "http://localhost:4000");
@@ -339,7 +339,7 @@ describe("failures", () => {
     expect(stdout.text).toBe("");
   });
 
-  test("of upstreams are one line for each change, and equal ones that follow immediately are summed up", async () => {
+  test("of upstreams have one line for each change of state, and equal changes that follow immediately are summed up", async () => {
     const down = {
       name: "http://a\n",
       state: "down",

@@ -1,4 +1,4 @@
-/** What the running command says and shows: its log, its failures and its status page, on each runtime. */
+/** The output of the running command on each runtime: its log, its failures and its status page. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -222,7 +222,7 @@ test("if stdout is not a terminal, the log has Apache's form, without colours", 
   expect(program.output()).not.toContain("\u001b");
 });
 
-test("--log off names which of several upstreams has failed, but not to the client", async () => {
+test("--log off prints which of several upstreams has failed, and the client does not get that name", async () => {
   const garbage = createTcp((socket) =>
     socket.on("error", () => {}).once("data", () => socket.end("garbage\r\n\r\n")),
   );
@@ -249,7 +249,7 @@ test("--log off names which of several upstreams has failed, but not to the clie
   garbage.close();
 });
 
-test("--log off prints failures only, with the route's target; FORCE_COLOR colours them", async () => {
+test("--log off prints only failures, each with the target of its route, and FORCE_COLOR colours them", async () => {
   const [tool = "", ...args] = NODE;
   const flags = ["--port=0", "--log=off", `--route=/api=http://${dead}`];
   const program = startProgram(tool, [...args, target, ...flags], {
@@ -275,7 +275,7 @@ test("a flood of equal failures is summed up", async () => {
   program.signal("SIGTERM");
   await within(program.ended(), "the end");
   const failed = program.output().match(/^.* 502 connection_refused: .*$/gm) ?? [];
-  // How many seconds 20 requests take depends on the machine.
+  // The number of lines depends on how many seconds the 20 requests take on this machine.
   expect(failed.length).toBeLessThan(10);
   const counts = failed.map((each) => Number(/… (\d+) times? more in /.exec(each)?.[1] ?? 1));
   expect(counts.reduce((sum, each) => sum + each)).toBe(20);

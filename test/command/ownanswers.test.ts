@@ -1,4 +1,4 @@
-/** Answers that the command's server itself sends are in the log and in the metrics: without TLS, with TLS, and over HTTP/2. */
+/** The log and the metrics include responses of the command's server itself: without TLS, with TLS, and over HTTP/2. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as dial, type Socket } from "node:net";

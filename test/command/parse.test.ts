@@ -73,7 +73,7 @@ describe("flags of other commands", () => {
   const spellings = new Set(flags.map(({ name }) => `--${name}`));
   for (const { name, negatable } of flags) if (negatable) spellings.add(`--no-${name}`);
 
-  test("are not flags of this command, and their advice names flags of this command", () => {
+  test("are refused, and the advice in the message names flags of this command", () => {
     expect(peerFlags.size).toBeGreaterThan(100);
     for (const [name, { advice }] of peerFlags) {
       expect(spellings.has(name), name).toBe(false);

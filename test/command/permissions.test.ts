@@ -80,7 +80,7 @@ async function expectForwards(command: Command): Promise<void> {
   }
 }
 
-/** Expects that a command ends with one line, without a stack. */
+/** Expects that a command ends, and prints one line without a stack trace. */
 async function expectRefusal(command: Command, what: RegExp): Promise<void> {
   expect(await command.exit).not.toBe(0);
   const [said = "", ...more] = command.stderr

@@ -1,4 +1,4 @@
-/** When the command ends libuv's polling by a signal to itself. */
+/** The times at which the command sends itself a signal, which ends libuv's polling. */
 import { EventEmitter } from "node:events";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { endPollingFor, type Signals } from "../../command/serve/pollend.ts";
@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-test("a new connection sends a signal, and connections before its arrival send none", () => {
+test("a new connection sends a signal, and connections before the arrival of that signal send none", () => {
   for (let n = 0; n < 3; n++) server.emit("connection");
   expect(signals.sent).toBe(1);
   signals.arrive(1);
@@ -38,13 +38,13 @@ test("a new connection sends a signal, and connections before its arrival send n
   expect(signals.sent).toBe(2);
 });
 
-test("while turns are long, polling is ended for a second after the last connection", () => {
+test("while turns are long, signals are sent until a second after the last connection", () => {
   server.emit("connection");
   for (let n = 0; n < 30; n++) signals.arrive(50);
   expect(signals.sent).toBe(20);
 });
 
-test("a signal that never arrives is sent once", () => {
+test("while a signal has not arrived, no other is sent", () => {
   for (let n = 0; n < 5; n++) {
     server.emit("connection");
     vi.advanceTimersByTime(500);
@@ -52,7 +52,7 @@ test("a signal that never arrives is sent once", () => {
   expect(signals.sent).toBe(1);
 });
 
-test("a closed server listens to no signal", () => {
+test("a closed server has no listener for the signal", () => {
   server.emit("close");
   expect(signals.listenerCount("SIGURG")).toBe(0);
 });

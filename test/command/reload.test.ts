@@ -165,7 +165,7 @@ describe.each([
     await program.printed(/\.mjs:3: timeout: use whole milliseconds, 0 for no limit\n/);
     expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
 
-    // SIGHUP reads the file also if it has not changed; some options need a restart.
+    // On SIGHUP, the command reads the file even if it has not changed. A change of `stopTimeout` needs a restart.
     writeFileSync(
       path(),
       `export default {\n  target: "${target}",\n  server: { stopTimeout: 1 },\n};\n`,

@@ -44,7 +44,7 @@ describe("requests find their route", () => {
     expect(await ask(router, url)).toBe(answer);
   });
 
-  // An upstream might read this path as one of another route, and so the request would escape that route's options.
+  // An upstream could read each of these paths as a path of another route. The options of that route would then not apply.
   test.each([
     "http://a.example/%61pi/x",
     "http://a.example/api%2fx",
@@ -60,7 +60,7 @@ describe("requests find their route", () => {
     "http://a.example/api%00/x",
     "http://a.example/%61pi%2f./x",
     "http://a.example/%25%36%31pi/x",
-    // Nine layers of escapes.
+    // The next two paths have nine layers of escapes.
     `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
     `http://a.example/x/%${"25".repeat(8)}61`,
   ])("%s gets 400: it may belong to two routes", async (url) => {
@@ -147,7 +147,7 @@ describe("an update", () => {
     await router.close();
   });
 
-  test("that fails leaves the routes as they are", async () => {
+  test("that fails does not change the routes", async () => {
     const router = new Router([routeTo("one", "/")]);
     const bad = routeTo("bad", "/bad", { timeout: -1 });
     expect(() => router.update([routeTo("two", "/"), bad])).toThrow(/bad option `timeout`/);

@@ -105,7 +105,7 @@ test("beside a transport, the command's default pool options are left out, but t
   const pools = (file: Config): unknown[] =>
     toSettings(none, file, base).routes.map(({ options }) => options.pool);
   expect(pools({ target: "http://a", fetch })).toEqual([undefined]);
-  // `createProxy` refuses both together.
+  // These options are kept, so that `createProxy` can refuse `fetch` and `pool` together.
   expect(pools({ target: "http://a", fetch, pool: { maxSockets: 1 } })).toEqual([
     { maxSockets: 1 },
   ]);

@@ -22,14 +22,14 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const NONE = { server: {}, proxy: {}, routes: [], target: undefined };
 
 describe("the command line", () => {
-  test("several targets are the upstreams of one, with --policy, --check and --resolve", () => {
+  test("several targets become one target with several upstreams, and --policy, --check and --resolve apply to it", () => {
     const line = parse(["4000", "localhost:4001", "--policy", "first", "--check=/ok", "--resolve"]);
     expect(checkLine(line).problems).toEqual([]);
     expect(line.targets).toEqual(["http://localhost:4000", "http://localhost:4001"]);
     expect(line.given.balance).toEqual({ policy: "first", check: "/ok", resolve: true });
   });
 
-  test("a route has several targets with commas between them", () => {
+  test("a route can have several targets, separated by commas", () => {
     expect(readRoute("/api=4001,http://b --policy uri --check /ok")).toEqual({
       match: ["/api"],
       options: {
@@ -65,7 +65,7 @@ describe("a config file", () => {
     ],
   };
 
-  test("has several targets and `balance`, over which flags take precedence", () => {
+  test("can have several targets and `balance`, and flags take precedence over `balance`", () => {
     expect(checkConfig(config)).toEqual([]);
     const flags = { ...NONE, balance: { policy: "first" } as const };
     const [api, one] = toSettings(flags, config).routes;

@@ -90,7 +90,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
       expect(await ask(path, { "x-forwarded-for": "6.6.6.6" })).toBe(SEEN);
       expect(await stop(proxy)).toBe(0);
       expect(proxy.stdout).toMatch(/\n- - - \[.+\] "POST \/ HTTP\/1\.1" 200 /);
-      // Under load, Deno itself warns about its signals.
+      // Under load, Deno itself prints a warning about `request.signal`.
       expect(proxy.stderr).not.toContain("fetchway");
       expect(existsSync(path)).toBe(false);
     } finally {
@@ -238,7 +238,7 @@ test("a client detects a truncated response", async () => {
   await expect(ask(path)).rejects.toThrow(/aborted|ECONNRESET/);
 });
 
-test("the config file can name a socket, and a change of it is reported", async () => {
+test("the config file can name a socket, and the command reports if another socket is named later", async () => {
   const path = newPath();
   const file = join(folder, "config.json");
   const config = (host: string): string =>

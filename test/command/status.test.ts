@@ -140,7 +140,7 @@ describe("the counters", () => {
     metrics.record(endOf(took(10)), 101);
     counted = { requests: 6, failures: 3 };
     expect(show(102)).toEqual({ requests: 6, failed: 3, recentFailed: 3, recent: [5, 1, 0] });
-    // What was counted a minute ago is no longer recent.
+    // After a minute, these counts are no longer part of the recent ones.
     expect(show(162)).toEqual({ requests: 6, failed: 3, recentFailed: 0, recent: [0, 0, 0] });
     expect(averages).toEqual([undefined, 10, undefined]);
     // The route was created anew, so its target counts from 0.

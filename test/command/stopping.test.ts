@@ -1,4 +1,4 @@
-/** SIGTERM while many requests run: none is lost before the deadline, and those that are cut at the deadline are counted. */
+/** SIGTERM while many requests run: none is lost before the deadline, and the requests that are cut then are counted. */
 import { once } from "node:events";
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
@@ -64,7 +64,7 @@ async function open(port: number): Promise<WebSocket> {
   return socket;
 }
 
-/** Returns `Connection` of the response to a request on a new connection. */
+/** Sends a request on a new connection, and returns the field `Connection` of the response. */
 async function lastAnswer(port: number): Promise<string | undefined> {
   const agent = new Agent({ keepAlive: true });
   const [response] = (await once(get({ port, path: "/now", agent }), "response")) as [
@@ -132,7 +132,8 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     const [head, body] = await answers;
     expect(head).toMatchObject({ value: expect.stringMatching(/^503 /) as string });
     expect(body?.status).toBe("rejected");
-    // Node's tunnels pass bytes on, so the command sends no close frame, which might follow half a frame of the upstream.
+    // On Node, a tunnel passes bytes on without reading frames. The command sends no close frame, because the last bytes of the
+    // upstream may be half a frame.
     expect((await within(closed, "the end"))[0]).toBe(runtime === "node" ? 1006 : 1001);
   });
 });

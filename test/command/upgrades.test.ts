@@ -67,7 +67,7 @@ test("--upgrades and --tunnel-timeout set which upgrades are forwarded, and for 
   await within(once(socket, "close"), "the end of the silent WebSocket");
 });
 
-test("the log says how a tunnel ended whose upstream does not read", async () => {
+test("if the upstream of a tunnel does not read, the log says how the tunnel ended", async () => {
   await using hung = await listenHung();
   const { proxy, origin } = await listening(
     `http://127.0.0.1:${hung.port} --tunnel-close-timeout 100 --log pretty`,
@@ -85,7 +85,7 @@ test("the log says how a tunnel ended whose upstream does not read", async () =>
   );
 });
 
-test("an upgrade without a route gets 404, and one whose path may be read as one of two routes gets 400", async () => {
+test("an upgrade without a route gets 404, and an upgrade gets 400 if its path can be read as a path of two routes", async () => {
   const { origin } = await listening(`--route /api=${target}`);
   const answer = async (path: string): Promise<[number | undefined, string]> => {
     const socket = new WebSocket(origin.replace("http:", "ws:") + path);

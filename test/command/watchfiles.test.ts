@@ -1,4 +1,4 @@
-/** Changes of files are noticed, also those for which the system reports no event. */
+/** The watch reports changes of files, including changes for which the system reports no event. */
 import { spawnSync } from "node:child_process";
 import {
   appendFileSync,
@@ -37,7 +37,7 @@ function save(name: string, text: string): string {
   return path;
 }
 
-/** Lets a symbolic link point to something else in one step. */
+/** Creates a symbolic link, or makes it point to another file or folder in one step. */
 function link(name: string, to: string): string {
   const path = join(folder, name);
   symlinkSync(to, `${path}.new`);
@@ -76,13 +76,13 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a file that is mounted by itself; a file that is replaced under the mount is reported", async () => {
+  test("of a file that is itself a mount point, and a replacement of the file below the mount is reported", async () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     const outside = save("outside/config.json", "1");
     const mounted = save("inside/config.json", "");
     const { status } = spawnSync("mount", ["--bind", outside, mounted]);
     try {
-      // Without permission to mount, use a link: the link's folder has no events about its target either.
+      // Without permission to mount, use a symbolic link, because its folder has no events about the target either.
       if (status !== 0) link("inside/config.json", "../outside/config.json");
       follow([mounted]);
       save("outside/config.json", "2");

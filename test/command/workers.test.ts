@@ -154,9 +154,9 @@ test("no request fails while the workers are replaced", async () => {
   const agents = Array.from({ length: 6 }, keepAlive);
   const never = (): number => 0;
   const clients = [
-    // Each request on a new connection.
+    // These clients send each request on a new connection.
     ...["GET", "POST", "GET"].map((method) => send(undefined, method, () => 1)),
-    // Requests on kept connections, without pauses, and with pauses in which the connection is idle.
+    // These clients keep their connections, some without pauses, and some with pauses in which the connection is idle.
     ...["GET", "POST"].map((method, i) => send(agents[i], method, never)),
     ...["GET", "POST", "GET", "POST"].map((method, i) =>
       send(agents[i + 2], method, () => Math.random() * (isLarge ? 1500 : 300)),
@@ -171,7 +171,7 @@ test("no request fails while the workers are replaced", async () => {
   await Promise.all(clients);
   for (const agent of agents) agent.destroy();
   if (isLarge) console.log(`${sent} requests over ${REPLACEMENTS} replacements:`, answers);
-  // No reset, no refusal, no status but 200.
+  // No connection was reset or refused, and each status was 200.
   expect([...answers.keys()].toSorted()).toEqual(["200 whole close", "200 whole keep-alive"]);
   expect(sent).toBeGreaterThanOrEqual(REQUESTS);
   expect((await stats()).total.requests).toBe(sent);
@@ -201,7 +201,7 @@ test("the health of upstreams comes from the running workers only", async () => 
     );
   const before = await attemptsOf();
   const [, requests = 0, failed] = before.find(([name]) => name === "http://127.0.0.1:1") ?? [];
-  // One of the workers has sent five requests to the dead upstream, and then all of them to the other one.
+  // A worker ejects the dead upstream after five failed requests, and sends all later requests to the other upstream.
   expect(requests).toBeGreaterThanOrEqual(5);
   expect(failed).toBe(requests);
   await replace();
@@ -215,19 +215,19 @@ test("a connection that is idle while its worker retires gets one more answer", 
   const { proxy, origin, port, replace, stats } = await startWorkers(`${upstream.url} --log off`);
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true }));
   for (const agent of agents) expect(await ask(origin, agent)).toBe("200 whole keep-alive");
-  // A connection that has been accepted, and on which no byte has arrived.
+  // Open a connection on which the worker receives no byte before it retires.
   const silent = connect(port, "127.0.0.1");
   await once(silent, "connect");
   await replace();
   expect((await stats()).workers).toMatchObject({ running: 2, retired: 2 });
-  // Longer than an idle connection stays open when the whole command stops.
+  // Wait longer than an idle connection stays open when the whole command stops.
   await pause(700);
   for (const agent of agents) expect(await ask(origin, agent)).toBe("200 whole close");
   silent.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   expect(await within(text(silent), "the answer")).toMatch(
     /^HTTP\/1\.1 200 [^]*\r\nconnection: close/i,
   );
-  // The process ends with its last connection.
+  // A retired worker ends when its last connection is closed.
   while ((await stats()).workers.retired > 0);
   for (const agent of agents) agent.destroy();
   expect(proxy.stderr).toBe("");
@@ -326,7 +326,7 @@ test("a worker that does not answer is killed after the deadline", async () => {
   expect(workers.filter(isAlive)).toEqual([]);
 });
 
-test("without their parent, the workers end", async () => {
+test("if their parent process ends, the workers end", async () => {
   const { proxy, pids } = await startWorkers(`${upstream.url} --log off`);
   const workers = await pids();
   expect(workers.filter(isAlive)).toHaveLength(2);
@@ -457,7 +457,7 @@ describe("a config file", () => {
     ]);
   });
 
-  test("may say how many workers there are", async () => {
+  test("can set the number of workers", async () => {
     upstream.handler = (_, res) => res.end("whole");
     const file = write("count.mjs", "1", 'server: { workers: 2, port: 0, log: "off" }');
     const proxy = command(`--config ${file}`);
@@ -504,7 +504,7 @@ test("messages that the code of a config file sends to the parent process end ne
 
 test("a worker that has just ended does not prevent the end of the command", async () => {
   const file = join(folder, "ends.mjs");
-  // This listener of the parent is called before its own: the workers are dead, and the parent has not noticed.
+  // The parent calls this listener before its own, at a time when the workers are dead and the parent has not noticed it.
   writeFileSync(
     file,
     `import cluster from "node:cluster";
@@ -580,7 +580,7 @@ test("a worker's silence counts only while the parent's event loop runs on time"
   look(1000);
   look(1000);
   look(1000);
-  // The machine was suspended.
+  // The timer fires late, as after a suspension of the machine.
   look(60_000);
   for (let i = 0; i < 2; i++) look(1000);
   heartbeat.beat("busy");
@@ -601,7 +601,7 @@ test("a port that is in use ends the command with one error", async () => {
   other.close();
 });
 
-test("without the flag and with 1, there is no worker", async () => {
+test("without --workers and with --workers 1, there is no worker", async () => {
   upstream.handler = (_, res) => res.end("whole");
   for (const flag of ["", "--workers 1"]) {
     const proxy = command(`${upstream.url} --log off --port 0 --admin 0 ${flag}`);
@@ -628,7 +628,7 @@ test.each([
     /^fetchway: --workers 2 does not work on Deno: Deno\.serve takes no connections from a parent process; run this on Node, or use --workers 1\n$/,
   ],
 ] as const)(
-  "on %s, a number is refused with the reason, and auto is 1",
+  "on %s, a number of workers above 1 is refused with the reason, and auto means 1",
   async (runtime, expected) => {
     const proxy = new Command(`${upstream.url} --workers 2`, [], programs[runtime]);
     expect(await proxy.refusal()).toMatch(expected);
@@ -706,7 +706,7 @@ test("a changed certificate reaches all workers, and so does another one that th
   }
   await expectAll(first);
 
-  // The certificate is not replaced before the new key is there, too.
+  // Save only the new certificate. It must not be used before its key is saved as well.
   save("one.crt", second?.cert);
   await until(() => proxy.stderr !== "", "the message");
   expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: --key .+\n$/);
@@ -760,7 +760,7 @@ test("a config file that is replaced through a link reaches all workers, and a s
 test("the lines of all workers reach stdout whole", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin } = await startWorkers(`${upstream.url} --log common`);
-  // Longer than one write to a pipe.
+  // Each line is longer than one write to a pipe.
   const path = "x".repeat(6000);
   const count = 300;
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });

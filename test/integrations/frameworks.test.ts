@@ -32,7 +32,7 @@ async function findPort(): Promise<number> {
   return port;
 }
 
-/** Expects that a URL below /api is forwarded, with bodies, and that redirects stay below it. */
+/** Expects that a URL below /api is forwarded, with bodies, and that redirects stay below /api. */
 async function expectForwarding(
   ask: (path: string, init?: RequestInit) => Promise<Response>,
 ): Promise<void> {
@@ -167,7 +167,7 @@ test("Nitro: the rules forward with the handler that replaces h3's", async () =>
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y", "/x?y"]);
 });
 
-test("h3: the handler of rules", async () => {
+test("h3: the handler for rules forwards a request", async () => {
   const port = await findPort();
   process.env["PORT"] = `${port}`;
   await importBlock("docs/coming-from.md: h3's `proxyRequest`", toUpstream());

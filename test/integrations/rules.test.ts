@@ -197,7 +197,7 @@ test("rules that are compiled to a module, as in Nitro, import the handler by na
   const rules = { "/api/**": { proxy: `${upstream.url}/v1/**` } };
   const source = new URL("../../integrations/rules.ts", import.meta.url).href;
   const { code } = compileRouteRules(rules, { runtimeRules: { proxy: { source } } });
-  // A module in the project's folder finds its packages.
+  // The module is in a folder of the project, so that it finds the packages of the project.
   const folder = await mkdtemp(join(import.meta.dirname, "../../node_modules/.cache/rules-"));
   try {
     await writeFile(join(folder, "rules.mjs"), code);

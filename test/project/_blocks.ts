@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import { pages, readPage } from "./_readme.ts";
 
 export interface Block {
-  /** The page and the heading, with a number from the second block below a heading on. */
+  /** The page and the heading. From the second block below a heading on, the number of the block is added. */
   readonly place: string;
   readonly language: string;
   readonly code: string;
@@ -73,7 +73,7 @@ let copies = 0;
 
 /**
  * Writes a copy of a block, which imports the sources, and calls `use` with its URL.
- * @param replaced texts of the block, each with what replaces it; each must occur
+ * @param replaced texts that must occur in the block, each with its replacement
  */
 export async function withCopy<T>(
   place: string,
@@ -86,7 +86,7 @@ export async function withCopy<T>(
     code = code.replaceAll(text, other);
   }
   for (const [text, source] of Object.entries(SOURCES)) code = code.replaceAll(text, source);
-  // Each copy has its own name, because a module is imported only once. Its folder is one from which packages are found.
+  // Each copy has its own name, because a module is imported only once. From its folder, the packages are found.
   const name = `_block-${basename(import.meta.filename, ".ts")}-${process.pid}-${++copies}.ts`;
   const copy = new URL(`../../examples/${name}`, import.meta.url);
   writeFileSync(copy, code);

@@ -33,10 +33,10 @@ const RFCS: readonly (readonly [rfc: string, title: string])[] = [
 const COLUMNS: readonly (readonly [HostName, string])[] = columnsOf(hostNames);
 
 const ON_NODE: readonly HostName[] = hostNames.filter((name) => HOSTS[name].runtime === "node");
-/** The hosts where that client runs on another runtime's implementation of `node:net` and `node:tls`. */
+/** The hosts on which Fetchway's own client uses another runtime's implementation of `node:net` and `node:tls`. */
 const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
-/** The hosts that read the frames of a WebSocket. On the others, a tunnel passes the bytes of the endpoints. */
+/** The hosts that read the frames of a WebSocket. On the other hosts, a tunnel passes bytes on without reading them. */
 const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
 
 /** The hosts on which a test file is evidence, by the file's path. The first matching pattern decides. */

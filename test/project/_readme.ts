@@ -94,7 +94,7 @@ function example(name: string): string {
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
-/** Renders the table of the gaps that a client has, without those of the server that it runs on. */
+/** Renders the table of the gaps of the HTTP clients, without the gaps of the servers behind which they run. */
 function clientTable(): string {
   const isServers = ({ host, reason }: Gap): boolean => {
     const server = HOSTS[host].server;

@@ -82,7 +82,7 @@ const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
   ["Node, over undici (which is not counted)", "undici"],
 ];
 
-/** Export paths beside the entries: each with the entry that an app imports as well. */
+/** The other export paths, each with the entry that an app imports as well. */
 const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])[] = [
   ["fetchway/upstreams", "src/upstreams/balance.ts", "workerd"],
   ["fetchway/bodies", "src/bodies.ts", "workerd"],
@@ -156,7 +156,7 @@ async function additionRows(): Promise<string[][]> {
   return [["import", "on", "adds", "minified only"], ...(await Promise.all(rows))];
 }
 
-/** The same call of other libraries. */
+/** Code that makes the same call with other libraries. */
 const PEERS: readonly (readonly [name: string, code: string])[] = [
   ["`proxy` of `hono/proxy`", 'export { proxy } from "hono/proxy"'],
   ["`proxyRequest` of h3", 'export { proxyRequest } from "h3"'],

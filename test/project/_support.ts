@@ -1,4 +1,4 @@
-/** The table of features by runtime in README, which `_readme.ts` renders. The gaps of the suite decide where it says "yes". */
+/** The table of features by runtime in README, which `_readme.ts` renders. A cell may be "yes" only if the gaps of the suite allow it. */
 import { type Gap, gaps } from "../suite/gaps/gaps.ts";
 
 /** The runtimes, each with the hosts of the suite that run on it. */

@@ -1,4 +1,4 @@
-/** Contestants whose work differs from that of the others are not measured. */
+/** The benchmarks refuse to measure a contestant whose work differs from the work of the other contestants. */
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { RequestListener } from "node:http";
@@ -132,7 +132,7 @@ describe("contestants", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes its own validation, and does not leave a client waiting whose request failed",
+    "$title passes the validation, and a client whose request failed does not wait for ever",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await freePort();

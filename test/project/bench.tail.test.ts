@@ -256,7 +256,7 @@ describe.runIf(hasCommand("go"))("load generator", () => {
   }
 
   test(
-    "sees a pause in all requests that were due in it",
+    "counts a pause of the server in the latency of all requests that were due in the pause",
     async () => {
       const { port, close } = await servePausing();
       const times = { lead: 0.1, seconds: 0.5, patience: 2 };

@@ -39,7 +39,7 @@ describe("flags", () => {
     ...roundFlags({ usual: "5", quick: "3" }, { usual: "2" }),
   };
 
-  test("each flag has its usual value, its quick one, or the given one", () => {
+  test("each flag has its usual value, its value for --quick, or the given value", () => {
     const usual = { loads: [64], rates: undefined, fast: false, pause: 1.5, rounds: 5, seconds: 2 };
     expect(readFlags([], flags)?.values).toEqual({
       only: letters,

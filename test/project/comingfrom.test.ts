@@ -31,10 +31,10 @@ const sections = new Map(
 );
 
 const SHARED = "http-proxy";
-/** The libraries that also have the options of http-proxy. */
+/** The libraries that have the options of http-proxy as well as their own. */
 const HEIRS = new Set(["http-proxy-middleware", "httpxy", "Vite's `server.proxy`"]);
 
-/** The libraries whose option names the errors on Workers explain. */
+/** The libraries whose option names are explained by the errors on Workers. */
 const ON_WORKERS = new Set(["h3's `proxyRequest`", "`hono/proxy`"]);
 
 /** Returns the advice in the error for an option of another library. */

@@ -33,7 +33,7 @@ test("each requirement is one sentence, with at most one reason", () => {
 describe("markers", () => {
   const id = "9110-7.6.1-connection";
 
-  test("belong to the test around them", () => {
+  test("belong to the test that calls them", () => {
     const unit = `describe("a", () => {
   test.each([
     ["x", 1],

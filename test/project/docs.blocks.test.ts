@@ -29,7 +29,7 @@ test("the matrix of frameworks runs each file of docs/frameworks.md", () => {
   expect(inMatrix.filter((place) => !typed.includes(place))).toEqual([]);
 });
 
-test("nearly all TypeScript is run", () => {
+test("nearly all blocks of TypeScript are run", () => {
   const others = typed.filter((place) => place in NOT_RUN && !inMatrix.includes(place));
   expect(others).toEqual(["docs/deploy.md: Workers (2)"]);
 });

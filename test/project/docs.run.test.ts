@@ -40,7 +40,7 @@ interface Names {
   server: Server;
 }
 let names: Names;
-/** What the current block has created and printed. */
+/** The proxies, responses, lines of the log and served apps of the current block. */
 let proxies: NodeProxy[] = [];
 let responses: Promise<Response>[] = [];
 let logged: unknown[][] = [];
@@ -139,7 +139,7 @@ test.each(["docs/quickstart.md: Changing a body", "docs/bodies.md: Changing bodi
 );
 
 test("quickstart: options that do not change", async () => {
-  // The block ends with `close()`. The apps below use another proxy for the same target, and so other connections.
+  // The block closes its proxy at its end, so the apps below use another proxy for the same target.
   vi.stubGlobal("serve", (app: object) => void served.push(app));
   await importBlock("docs/quickstart.md: Options that do not change", {
     ...toUpstream(),
@@ -303,7 +303,7 @@ test("hooks: the end of a request is printed", async () => {
   expect(print.mock.calls[0]?.slice(0, 4)).toEqual(["GET", "/a?b", upstream.url, 200]);
 });
 
-test("hooks: the upstream request is explained, and nothing is sent", async () => {
+test("hooks: `explain` shows what the upstream request would be, and sends nothing", async () => {
   const print = vi.spyOn(console, "log").mockImplementation(() => {});
   await importBlock("docs/hooks.md: What a request would become");
   expect(upstream.calls).toEqual([]);
@@ -349,7 +349,7 @@ test("hooks: an interceptor uses a second upstream", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/x"]);
 });
 
-test("http2: each way to request it works", async () => {
+test("http2: each way to use HTTP/2 to an upstream works", async () => {
   const { createServer: createHttp2 } = await import("node:http2");
   const grpc = createHttp2((req, res) => void res.end(`HTTP/${req.httpVersion}`));
   const port = await listen(grpc);
@@ -367,7 +367,7 @@ test("http2: each way to request it works", async () => {
   ending.unshift(() => Promise.all(proxies.map((proxy) => proxy.close(1))));
 });
 
-test("redirects: they are followed, those to other hosts if the predicate allows it", async () => {
+test("redirects: redirects are followed, and those to other hosts only if `redirectTargets` allows them", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts");
   upstream.script = (call) =>
     call.target === "/a?b" ? call.reply(302, [["Location", "/there"]]) : call.reply(200, [], "x");
@@ -444,7 +444,7 @@ test("targets: apps in this process answer requests", async () => {
   expect(texts).toEqual(["service", "room one", "service"]);
 });
 
-test("upstreams: several upstreams are one target, and are checked", async () => {
+test("upstreams: several upstreams become one target, and have health checks", async () => {
   upstream.script = (call) => call.reply(200);
   await importBlock("docs/upstreams.md: Several upstreams", {
     "http://10.0.0.1:4000": upstream.url,
@@ -477,7 +477,7 @@ test("upstreams: a mirror gets a copy", async () => {
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
 });
 
-test("websockets: one line makes a proxy accept them", async () => {
+test("websockets: one line makes a proxy accept WebSockets", async () => {
   await importBlock("docs/websockets.md: WebSockets", {
     'createProxy({ target: "http://127.0.0.1:4000" })': `createProxy({ target: "${upstream.url}" })`,
   });

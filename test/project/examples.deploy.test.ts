@@ -25,7 +25,7 @@ const examples = fileURLToPath(new URL("../../examples", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Milliseconds that the command may need after `stopTimeout`, to answer the requests that are cut and to write the log. */
+/** The milliseconds that the command may need after `stopTimeout` to answer the cut requests, and to write its log. */
 const LAST_WORDS = 2000;
 
 const read = (file: string): string => readFileSync(join(examples, file), "utf8");
@@ -151,7 +151,7 @@ describe("the manifests for Kubernetes", () => {
     expect(config.server?.stopTimeout).toBeGreaterThan(0);
     expect(grace).toBeGreaterThanOrEqual(wait + (config.server?.stopTimeout ?? 0) + LAST_WORDS);
     expect(wait).toBeGreaterThan(0);
-    // Rolling updates and drained nodes leave enough pods.
+    // Enough pods run during a rolling update, and while a node is drained.
     expect(Deployment.spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
     expect(PodDisruptionBudget.spec.maxUnavailable).toBeLessThan(Deployment.spec.replicas);
   });

@@ -52,7 +52,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       expect(call.get("x-signature")).toBe(hmac.digest("hex"));
     }));
 
-  test("log.ts writes a line for each attempt, also for one that failed", () =>
+  test("log.ts writes a line for each attempt, including failed attempts", () =>
     run("log", start, async (origin, program) => {
       // The upstream resets the kept connection when /b arrives on it, so /b needs a second attempt.
       upstream.script = (call) =>

@@ -50,7 +50,7 @@ describe("the installed package", () => {
     const sources =
       "src runtimes integrations command build.ts package.json tsconfig.json tsconfig.build.json";
     for (const part of [...sources.split(" "), ...manifest.files]) {
-      // A test reports missing files, and dist is built in the copy.
+      // The copy builds its own dist. If a listed file is missing, another test reports it.
       if (part === "dist" || !existsSync(join(root, part))) continue;
       // Other tests write copies of examples, whose names begin with "_", and remove them again.
       const filter = (path: string): boolean => !basename(path).startsWith("_");

@@ -41,7 +41,7 @@ test.each([
   expect(named.filter((flag) => !known.has(flag))).toEqual([]);
 });
 
-test("every @default of the server's limits is the default", () => {
+test("every @default in the doc strings of the server's limits agrees with the code", () => {
   const documented = Array.from(
     options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number(?: \| "auto")?;/g),
     ([, preset, option]) => [option as string, Number(preset)] as const,

@@ -21,7 +21,7 @@ describe.each([
     expect(Object.keys(schema)).toEqual(docs.map(({ name: option }) => option));
   });
 
-  test("every @default is the default, and every default is documented", () => {
+  test("every @default agrees with the default in the code, and every default is documented", () => {
     const documented = docs.flatMap(({ name: option, preset }) =>
       preset === undefined ? [] : [[option, JSON.parse(preset) as unknown]],
     );

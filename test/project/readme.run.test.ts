@@ -98,7 +98,7 @@ test("README's command without code forwards", async () => {
   expect(await response.json()).toMatchObject({ path: "/a%2Fb?c", headers: { "x-app": "shop" } });
 });
 
-test("wrangler.toml has what README says about it, `routes` as a comment", () => {
+test("wrangler.toml has the settings that README describes, with `routes` in a comment", () => {
   const config = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");
   expect(readPage("README.md")).toMatch(/uncomment `routes` in `wrangler\.toml`/);
   expect(config).toMatch(/^# routes = \[\{ pattern = "[^"]+", zone_name = "[^"]+" \}\]$/m);

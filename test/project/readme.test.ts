@@ -59,7 +59,7 @@ const documents = [
 ];
 
 describe("links", () => {
-  test("are found", () => {
+  test("are found in the documents", () => {
     expect(documents.flatMap(linksOf).length).toBeGreaterThan(60);
   });
 

@@ -90,7 +90,7 @@ test("a part of an API: no spelling of its path passes without the token", async
   expect(await ask("/public?admin")).toBe(200);
 });
 
-test("CORS: preflights do not reach the upstream, and responses can be read by one origin", async () => {
+test("CORS: preflights do not reach the upstream, and only pages of one origin can read responses", async () => {
   const origin = await start("CORS");
   const preflight = await fetch(origin, {
     method: "OPTIONS",
@@ -118,7 +118,7 @@ test("a secret: only the upstream sees it, and only customers pass", async () =>
   expect(call.get("x-api-key")).toBeUndefined();
 });
 
-test("a log line reports the outcome, also if the response was cut off", async () => {
+test("a log line reports the outcome, even if the response was cut off", async () => {
   const lines: string[] = [];
   const print = vi
     .spyOn(console, "log")

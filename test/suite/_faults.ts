@@ -14,7 +14,7 @@ export interface Fault {
   /** The RFC 9209 error type in Proxy-Status, where the proxy itself must answer with an error. */
   readonly code?: RegExp;
   readonly text?: string;
-  /** The body is truncated, and must not look complete. */
+  /** Whether the body is truncated. The client must notice that. */
   readonly cut?: boolean;
   /** Whether the proxy must keep the upstream connection for the next request. */
   readonly kept?: boolean;
@@ -37,7 +37,7 @@ async function trickle(call: Call, pieces: Iterable<string>): Promise<void> {
   }
 }
 
-/** Writes repeatedly until the connection is closed. */
+/** Writes the text repeatedly until the connection is closed. */
 async function flood(call: Call, text: string, interval: number): Promise<void> {
   while (!call.link.isClosed) {
     call.write(text);

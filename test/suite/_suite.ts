@@ -103,7 +103,7 @@ const themes: Record<string, Record<string, Test>> = {
   large,
 };
 
-/** The title of every test, by which a gap names it. */
+/** The titles of all tests. A gap names its test by the title. */
 export type TestName =
   | keyof typeof observation
   | keyof typeof changes

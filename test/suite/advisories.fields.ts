@@ -1,4 +1,4 @@
-/** Advisories about header fields: whose fields the upstream believes. */
+/** Advisories about header fields that the upstream could take for fields of the proxy, although a client sent them. */
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { chunk, request, type Header } from "../helpers/wire.ts";
@@ -7,7 +7,7 @@ import { own, forwardingFields } from "./forwarding.ts";
 /** The characters other than `_` that PHP, CGI and others replace in a name by `_`. */
 const FOLDED = "!#$%&'*+.^`|~".split("");
 
-/** The fields that the proxy adds, by the setup that makes it add them. */
+/** The fields that the proxy adds, by the name of the setup with which it adds them. */
 const ADDED = {
   default: ["Host", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto"],
   forwarded: ["Forwarded"],

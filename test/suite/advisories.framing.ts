@@ -41,7 +41,7 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   t.upstream.script = (call) => {
     if (call.target === "/next") return call.reply(200, [], "next");
     call.write(bytes);
-    // The connection stays open for a moment: what follows on it must not count as a response.
+    // If the bytes end with `POISON`, keep the connection open, so that `POISON` could count as the next response.
     if (!bytes.endsWith(POISON)) call.close();
   };
   const client = await t.connect();
@@ -264,7 +264,7 @@ export const advisedFraming = {
   ): Promise<void> {
     t.upstream.script = (call) => {
       call.reply(200, [], call.target);
-      // In the packet of the response, and later, when the connection is idle.
+      // Send the bytes in the packet of the response, or later, when the connection is idle.
       if (call.target === "/with") call.write(POISON);
       if (call.target === "/later") setTimeout(() => call.write(POISON), 20);
     };

@@ -1,4 +1,4 @@
-/** Advisories about paths and targets: where a request goes, and whether all that check its path see the same one. */
+/** Advisories about paths and targets: the upstream that gets a request, and whether each check sees the same path. */
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { request } from "../helpers/wire.ts";

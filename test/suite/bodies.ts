@@ -13,7 +13,7 @@ async function expectMethod(t: Tools, method: string, body?: string): Promise<vo
   expect(call, method).toMatchObject({ method, target: `/${method}`, text: body ?? "" });
 }
 
-/** Sends the chunks one by one: each when the upstream has received the chunk before it. */
+/** Sends each chunk when the upstream has received the previous chunk. */
 async function sendInSteps(
   t: Tools,
   client: Client,
@@ -205,7 +205,7 @@ export const bodies = {
         ]),
       );
       const answer = client.read();
-      // The server sends 100, unless the upstream has responded before: then nothing asks for the body.
+      // The server sends 100 when the body is read. If the upstream responds first, the body is not read.
       const isAnswered = answer.then(() => true);
       await Promise.race([isAnswered, until(() => client.interim > 0, "100 Continue")]);
       if (client.interim > 0) client.send("x");

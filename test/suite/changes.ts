@@ -18,7 +18,7 @@ function readDecoded(answer: Answer): string {
   return (isEncoded ? gunzipSync(answer.body) : answer.body).toString();
 }
 
-/** 128 MiB in a kilobyte. It is made once, because that takes a while. */
+/** A body of a kilobyte that expands to 128 MiB. It is made once, because making it takes a while. */
 let bomb: Buffer | undefined;
 
 export const changes = {
@@ -44,7 +44,7 @@ export const changes = {
     const grown = await growth(t, async () => {
       for (const path of ["/many", "/bomb"]) {
         const answer = await t.ask(request("GET", path), "changed");
-        // The setup passes on what it cannot change, unless the runtime's fetch has refused or decoded it.
+        // The setup passes a body on that it cannot change, unless the runtime's fetch has refused or decoded the body.
         if (answer.get("content-encoding") === undefined) continue;
         expect([answer.status, answer.body.equals(bomb as Buffer)], path).toEqual([200, true]);
       }

@@ -435,7 +435,7 @@ export const conformance = {
       if (answer.status === 400) expect(call.state).not.toBe("complete");
       for (const name of ["x-trailer", "authorization"]) expect(call.all(name)).toEqual([]);
     }
-    // The host may have refused the request for its trailers, so test the response's trailers with another request.
+    // The server may have refused the request because of its trailers, so test the trailers of a response with another request.
     const next = await t.ask(request("GET", "/"));
     expect(next).toMatchObject({ status: 200, text: "ok" });
     for (const name of ["x-trailer", "set-cookie"]) expect(next.all(name)).toEqual([]);

@@ -27,8 +27,8 @@ async function expectFault(t: Tools, fault: Fault): Promise<void> {
   upstream.script = (call) => call.reply(200, [], "fine");
   const next = setup === "refused" ? "default" : setup;
   expect(await t.ask(request("GET", "/next"), next)).toMatchObject({ status: 200, text: "fine" });
-  // The faulty request was sent only once per connection. A broken connection is not reused but closed; a sound one is
-  // reused.
+  // The request was sent only once on each connection. A broken connection is closed and not reused; a sound connection
+  // is reused.
   const targets = broken.flatMap((link) => link.calls).map((call) => call.target);
   expect(targets).toEqual([...broken.map(() => "/fault"), ...(fault.kept ? ["/next"] : [])]);
   if (!fault.kept) await until(closed, "the broken connection closed", 1500);

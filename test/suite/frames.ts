@@ -1,6 +1,6 @@
 /**
- * The frames of a client's WebSocket (RFC 6455 §5 to §7), at servers that read them. A tunnel passes them unread: there,
- * these tests show that the upstream gets them and that its answer comes back.
+ * The frames of a client's WebSocket (RFC 6455 §5 to §7) at servers that read frames. Other servers pass the bytes through a
+ * tunnel. There, these tests show that the upstream gets the frames, and the client the answer of the upstream.
  */
 import { createHash } from "node:crypto";
 import type { Socket } from "node:net";
@@ -21,7 +21,7 @@ function frame(first: number, payload: number[] | string = ""): Buffer {
   return Buffer.concat([Buffer.of(first, 0x80 | bytes.length, 0, 0, 0, 0), bytes]);
 }
 
-/** Frames that violate the protocol, each with the close code that fits. */
+/** Frames that violate the protocol, each with the close code for that violation. */
 const violations: [string, Buffer[], number][] = [
   ["a reserved bit", [frame(0xc1, "a")], 1002],
   ["a reserved opcode", [frame(0x83, "a")], 1002],
@@ -116,7 +116,7 @@ export const frames = {
     for (const length of LENGTHS) {
       const { received, messages } = await send(t, [headOf(length, true), Buffer.from("xxxx")]);
       expect(messages).toEqual([]);
-      // The proxy, or the upstream of a tunnel, has closed it.
+      // The proxy, or the upstream of a tunnel, has closed the WebSocket.
       const code = received?.[0] === 0x88 ? received.readUInt16BE(2) : 1009;
       expect([1002, 1009], String(length)).toContain(code);
     }
@@ -131,7 +131,7 @@ export const frames = {
       const sent = Buffer.concat([headOf(length, false), Buffer.from("xxxx")]);
       socket.write(sent);
       await until(() => down.bytes >= 4 || down.isOver, "the frame, or the end");
-      // The client has done nothing wrong: where frames are read, it gets another code, or the end of its connection.
+      // If the proxy reads frames, the client gets another close code, or its connection ends, because the upstream is at fault.
       const isRead = down.isOver || down.first[0] === 0x88;
       if (!isRead)
         expect(down.first.subarray(0, sent.length)).toEqual(sent.subarray(0, down.bytes));
@@ -171,7 +171,7 @@ export const frames = {
     t: Tools,
   ): Promise<void> {
     rfc("6455-10.4-limits");
-    // 2^40 bytes, of which one is sent.
+    // The head announces 2^40 bytes, and one byte is sent.
     const head = Buffer.of(0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
     const { received, messages } = await send(t, [head]);
     expect([received !== undefined, messages]).toEqual([true, []]);
@@ -187,9 +187,7 @@ export const frames = {
     }
   },
 
-  async "RFC 6455 §5.1: a frame of a client that is not masked ends its WebSocket"(
-    t: Tools,
-  ): Promise<void> {
+  async "RFC 6455 §5.1: an unmasked frame of a client ends its WebSocket"(t: Tools): Promise<void> {
     rfc("6455-5.1-mask-checked");
     const { received, messages } = await send(t, [Buffer.of(0x81, 2, 0x68, 0x69)]);
     expect([received !== undefined, messages]).toEqual([true, []]);

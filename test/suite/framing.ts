@@ -103,7 +103,7 @@ export const framing = {
     for (const method of ["GET", "HEAD", "DELETE"]) {
       await t.upstream.reset();
       t.upstream.script = (call) => call.reply(200, [], "");
-      // A connection is there already, so that the request could reuse it and leave it behind.
+      // Open an upstream connection first. The request may reuse it, but must close it afterwards.
       await t.ask(request("GET", "/before"));
       const client = await t.connect();
       client.send(request(method, "/one", [], smuggled.padEnd(200, "x")));
@@ -131,7 +131,7 @@ export const framing = {
       other.send(request("GET", "/after"));
       expect(await other.read()).toMatchObject({ status: 200, text: "/after" });
     }
-    // A request that only claims to have a body may wait for it. Whatever reaches the upstream must be framed as it is.
+    // The proxy may wait for the announced body. If a request reaches the upstream, its framing must fit its body.
     for (const call of t.upstream.calls) {
       if (call.framing.kind !== "none")
         expect([call.target, call.state]).toEqual(["/claims", "cut"]);

@@ -44,7 +44,7 @@ function expectFailure(answer: Answer, what: string): void {
 }
 
 /**
- * Sends a request with a body that is not read, and a second one. The body must not be taken for the second request.
+ * Sends a request whose body the hook does not read, and then a second request. The body must not be parsed as a request.
  */
 async function askTwice(t: Tools, path: string, setup: SetupName): Promise<Answer> {
   const client = await t.connect(setup);

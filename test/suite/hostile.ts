@@ -1,6 +1,6 @@
 /**
- * The corpus of hostile bytes: for each entry, the upstream sees only well-formed requests that the entry allows, or
- * none.
+ * The corpus of hostile bytes. For each entry, the upstream gets no request, or only well-formed requests that the entry
+ * allows.
  */
 import { expect } from "vitest";
 import type { Client } from "../helpers/client.ts";
@@ -150,7 +150,7 @@ export const hostile = {
     );
     const { upstream } = t;
     upstream.script = async (call) => {
-      // Answer when all requests have arrived, so that each has a separate connection.
+      // Answer only when all requests have arrived, so that each request uses a separate connection.
       await until(() => upstream.calls.length >= answers.length, "all requests");
       call.write(answers[Number(call.target.slice(1))]?.bytes ?? "");
       call.close();

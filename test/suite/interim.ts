@@ -20,7 +20,7 @@ function expectFields(answer: Answer, at: number, fields: Header[]): void {
   expect({ status, seen }).toEqual({ status: 103, seen: wanted });
 }
 
-/** Joins the lines of each field, as docs/http2.md says of older versions of Node. */
+/** Joins the lines of each field. Older versions of Node do that, as docs/http2.md says. */
 function joinRepeated(fields: Header[]): Header[] {
   const byName = Map.groupBy(fields, ([name]) => name);
   return [...byName].map(([name, lines]) => [name, lines.map(([, value]) => value).join(", ")]);
@@ -65,7 +65,7 @@ export const interim = {
     const client = await t.connect();
     client.send(request("GET", "/"));
     const answering = client.read();
-    // Where the client gets nothing, the answer breaks off when the test ends.
+    // On a host where the client gets no response, the promise rejects when the test ends.
     answering.catch(() => {});
     const call = await t.upstream.call();
     await until(() => client.interim === 1, "the interim response", 2000);

@@ -1,4 +1,4 @@
-/** Bodies far larger than all buffers arrive unchanged, with flat memory and at the pace of the slower side. */
+/** Bodies that are far larger than all buffers arrive unchanged, in constant memory, as fast as the slower side allows. */
 import { expect } from "vitest";
 import { digestOf, flushed, mebibyte, pour } from "../helpers/large.ts";
 import type { Tools } from "./_suite.ts";
@@ -53,7 +53,7 @@ async function upload(t: Tools, length: number, chunked: boolean): Promise<void>
   expect(await client.read()).toMatchObject({ text: `complete ${length} ${digestOf(length)}` });
 }
 
-/** The directions in which a body has already passed the host, so that the host has allocated its buffers for them. */
+/** The directions for which the host has already allocated its buffers, because a body has passed in that direction. */
 const warm = new Set<typeof upload>();
 
 async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {

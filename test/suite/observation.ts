@@ -1,4 +1,4 @@
-/** `onRequestEnd` reports the outcome of each request once, and traces and copies carry what they should. */
+/** `onRequestEnd`, which reports the outcome of each request once; trace fields, and copies for a mirror. */
 import { once } from "node:events";
 import { expect } from "vitest";
 import { WebSocket } from "ws";

@@ -5,7 +5,7 @@ import type { Tools } from "./_suite.ts";
 import { until, within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
-/** Setups in which the proxy or a hook may read the body's stream. */
+/** The setups in which the proxy or a hook can read the stream of a body. */
 const looking = ["limited", "hooked"] as const;
 
 export const options = {

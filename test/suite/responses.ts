@@ -6,8 +6,8 @@ import { until, within } from "../helpers/wait.ts";
 import { request, type Header } from "../helpers/wire.ts";
 
 /**
- * Requests these bytes twice on one connection, with a plain request after each: it would fail on a byte too many or
- * too few.
+ * Requests a response with these bytes twice on one connection. A plain request follows each response, and would fail if the
+ * response had a byte too many or too few.
  */
 async function expectInStep(
   t: Tools,

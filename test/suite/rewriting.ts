@@ -1,4 +1,4 @@
-/** Location and cookies are rewritten for the proxy's clients, and all other bytes are kept. */
+/** URLs in Location and attributes of cookies are rewritten for the proxy's clients, and all other bytes are kept. */
 import { expect } from "vitest";
 import type { SetupName } from "../hosts/_setups.ts";
 import type { Tools } from "./_suite.ts";

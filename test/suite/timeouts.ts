@@ -5,7 +5,7 @@ import type { Tools } from "./_suite.ts";
 import { pause, within } from "../helpers/wait.ts";
 import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
-/** A pause in milliseconds, well beyond the timeouts of 500 ms in the setup. */
+/** A pause in milliseconds. It is longer than the timeouts of the setup, which are 500 ms. */
 const past = 750;
 
 /**

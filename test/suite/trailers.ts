@@ -133,7 +133,7 @@ export const trailers = {
     expect(head).toMatchObject({ status: 200, length: 0 });
     t.upstream.script = (call) => call.reply(200, [["Trailer", "X-Sum"]], "next");
     client.send(request("GET", "/next"));
-    // A known length leaves no room for trailers, so they are not announced.
+    // A body with Content-Length cannot have trailers, so none are announced.
     const next = await client.read();
     expect(next).toMatchObject({ status: 200, text: "next" });
     expect(next.all("trailer")).toEqual([]);

@@ -1,6 +1,6 @@
 /**
- * Truncated bodies that end with the connection, so that only a reset shows the truncation, and the requests that follow
- * them.
+ * Truncated bodies that end with the connection, so that only a reset shows the truncation; and the requests that follow
+ * such bodies on a connection.
  */
 import { expect } from "vitest";
 import type { Client } from "../helpers/client.ts";

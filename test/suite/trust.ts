@@ -160,7 +160,7 @@ export const trust = {
     expect((await t.ask(request("GET", "/", [["Via", "1.1 edge"]]))).status).toBe(200);
   },
 
-  async "`via` states the HTTP version of the incoming request"(t: Tools): Promise<void> {
+  async "the option `via` adds Via with the received HTTP version"(t: Tools): Promise<void> {
     rfc("9110-7.6.3-via");
     await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\nVia: 2 first\r\n\r\n", "traced");
     expect(t.upstream.calls[0]?.all("via").join(", ")).toBe("2 first, 1.0 edge");

@@ -33,7 +33,7 @@ async function open(
   return messages;
 }
 
-/** A WebSocket and what it has received. */
+/** A WebSocket, and the messages that it has received. */
 class Messages {
   readonly socket: WebSocket;
   readonly received: (string | Buffer)[] = [];
@@ -61,7 +61,7 @@ class Messages {
   }
 }
 
-/** Answers handshakes with a WebSocket that sends back what it gets. */
+/** Answers handshakes with WebSockets that echo each message. */
 function echoing(t: Tools, protocol?: string): WebSocket[] {
   const sockets: WebSocket[] = [];
   t.upstream.script = async (call) => {
@@ -366,7 +366,7 @@ export const upgrades = {
     ] as const) {
       t.upstream.script = (call) => call.reply(status, [["Connection", "keep-alive"]], body);
       const client = await t.connect();
-      // In the packet of the handshake, and behind it, as if the upgrade had succeeded.
+      // Send a request in the packet of the handshake, and another one later, as if the upgrade had succeeded.
       const smuggled = request("GET", "/smuggled", [["Host", "internal"]]);
       client.send(request("GET", "/", handshake), smuggled);
       const answer = await client.read();
@@ -438,7 +438,7 @@ export const upgrades = {
     expect(t.upstream.calls.map((call) => call.target)).toEqual(["/first", "/first", "/last"]);
   },
 
-  async "a frame that comes with the handshake's packet reaches the upstream"(
+  async "a frame in the same packet as the handshake reaches the upstream"(
     t: Tools,
   ): Promise<void> {
     const received: string[] = [];
@@ -446,7 +446,7 @@ export const upgrades = {
       (await accept(call)).on("message", (data: Buffer) => received.push(data.toString()));
     };
     const client = await t.connect();
-    // Masked with zeros: "hi".
+    // A frame with the text "hi", masked with zeros.
     client.send(request("GET", "/", handshake), Buffer.of(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69));
     const head = await client.readHead();
     expect(head.status).toBe(101);

@@ -157,41 +157,44 @@ test("node:http: a Host that middleware changed is used", async () => {
 const certificate = await makeCertificate();
 
 describe("HTTP/2", () => {
-  test.each(["srvx", "node"])("%s: the upstream gets the fields of an HTTP/2 request as middleware changed them", async (server) => {
-    let seen: unknown;
-    const proxy = createProxy({ target: upstream.url });
-    const fetching = toNodeHandler(async (each) => {
-      seen = look(each);
-      return proxy.fetch(each);
-    });
-    const listener = (req: never, res: never): void => {
-      inNode(req);
-      const { headers } = req as IncomingMessage;
-      seen = NAMES.map((name) => [headers[name] ?? []].flat().join(", ") || null);
-      if (server === "srvx") void fetching(req, res);
-      else proxy.nodeHandler(req, res);
-    };
-    const port = await apps.listen(createSecureServer(certificate, listener as never));
-    const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
-    try {
-      const stream = session.request({
-        ":path": "/",
-        "x-kept": "k",
-        "x-user": "mallory",
-        "x-secret": "s",
-        "x-list": "1",
-        cookie: ["a=1", "b=2"],
-        "x-twice": ["1", "2"],
+  test.each(["srvx", "node"])(
+    "%s: the upstream gets the fields of an HTTP/2 request as middleware changed them",
+    async (server) => {
+      let seen: unknown;
+      const proxy = createProxy({ target: upstream.url });
+      const fetching = toNodeHandler(async (each) => {
+        seen = look(each);
+        return proxy.fetch(each);
       });
-      await within(new Promise((resolve) => stream.on("response", resolve)), "the response");
-    } finally {
-      session.destroy();
-      await proxy.close();
-    }
-    const call = apps.only();
-    expect(NAMES.map((name) => call.all(name).join(", ") || null)).toEqual(seen);
-    expect(call.all("x-user")).toEqual(["alice"]);
-    // RFC 9113 §8.2.3: several Cookie fields of HTTP/2 become one field in HTTP/1.
-    expect(call.all("cookie")).toEqual(["a=1; b=2"]);
-  });
+      const listener = (req: never, res: never): void => {
+        inNode(req);
+        const { headers } = req as IncomingMessage;
+        seen = NAMES.map((name) => [headers[name] ?? []].flat().join(", ") || null);
+        if (server === "srvx") void fetching(req, res);
+        else proxy.nodeHandler(req, res);
+      };
+      const port = await apps.listen(createSecureServer(certificate, listener as never));
+      const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+      try {
+        const stream = session.request({
+          ":path": "/",
+          "x-kept": "k",
+          "x-user": "mallory",
+          "x-secret": "s",
+          "x-list": "1",
+          cookie: ["a=1", "b=2"],
+          "x-twice": ["1", "2"],
+        });
+        await within(new Promise((resolve) => stream.on("response", resolve)), "the response");
+      } finally {
+        session.destroy();
+        await proxy.close();
+      }
+      const call = apps.only();
+      expect(NAMES.map((name) => call.all(name).join(", ") || null)).toEqual(seen);
+      expect(call.all("x-user")).toEqual(["alice"]);
+      // RFC 9113 §8.2.3: several Cookie fields of HTTP/2 become one field in HTTP/1.
+      expect(call.all("cookie")).toEqual(["a=1; b=2"]);
+    },
+  );
 });

@@ -60,7 +60,7 @@ class Queue {
     await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** The number of requests that wait for each upstream, and then the number of those that wait for any. */
+  /** The number of requests that wait for each particular upstream, followed by the number of all waiting requests. */
   get waiting(): number[] {
     return [...this.target.states().map(({ waiting }) => waiting), this.target.waiting];
   }

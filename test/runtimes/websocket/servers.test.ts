@@ -44,12 +44,15 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     return status;
   }
 
-  test.each(["plain", "srvx", "srvxCall", "h3"])("a server of %s carries WebSockets", async (server) => {
-    const sockets = echoMessages(upstream);
-    expect(await sayHello(`${urlOf(server)}/a?b`)).toBe("hello");
-    expect(upstream.calls[0]?.target).toBe("/a?b");
-    await until(() => sockets[0]?.readyState === WebSocket.CLOSED, "the end at the upstream");
-  });
+  test.each(["plain", "srvx", "srvxCall", "h3"])(
+    "a server of %s carries WebSockets",
+    async (server) => {
+      const sockets = echoMessages(upstream);
+      expect(await sayHello(`${urlOf(server)}/a?b`)).toBe("hello");
+      expect(upstream.calls[0]?.target).toBe("/a?b");
+      await until(() => sockets[0]?.readyState === WebSocket.CLOSED, "the end at the upstream");
+    },
+  );
 
   test.runIf(tool === "bun")(
     "a server without handlers answers 501, and the message has the fix",

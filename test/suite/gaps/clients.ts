@@ -1,4 +1,4 @@
-/** The gaps of the hosts that do not use Fetchway's own HTTP client: those of their server and those of the client. */
+/** The gaps of the hosts that do not use Fetchway's own HTTP client: the gaps of their server and of their client. */
 import { type Loss, losses } from "./fetch.ts";
 import type { Gap } from "./gaps.ts";
 import { withoutTunnel } from "./upgrades.ts";

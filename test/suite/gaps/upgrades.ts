@@ -1,4 +1,4 @@
-/** The gaps of hosts that carry no WebSockets, or carry their messages instead of the connection's bytes. */
+/** The gaps of hosts that do not forward WebSockets, or that forward messages instead of the bytes of the connection. */
 import type { Gap } from "./gaps.ts";
 import type { HostName } from "../../hosts/_hosts.ts";
 import type { TestName } from "../_suite.ts";
@@ -11,7 +11,7 @@ const carried: readonly TestName[] = [
   "RFC 9110 §7.8: a handshake with Expect: 100-continue gets 100 before its 101",
   "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message of it",
   "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived",
-  "RFC 6455 §5.1: a frame of a client that is not masked ends its WebSocket",
+  "RFC 6455 §5.1: an unmasked frame of a client ends its WebSocket",
   "RFC 6455 §7.1.7: a malformed frame of a client is answered with a close frame and its code",
   "RFC 6455 §5.5.1, §7.1.1: a close frame of a client is answered, and then the server closes the connection",
   "RFC 6455 §5.5.2: a ping of a client is answered with a pong of the same data",
@@ -26,7 +26,7 @@ const carried: readonly TestName[] = [
   "hooks see a WebSocket handshake and its 101",
   "the response to a refused WebSocket handshake is relayed like any other",
   "nothing that follows a refused upgrade reaches the upstream",
-  "a frame that comes with the handshake's packet reaches the upstream",
+  "a frame in the same packet as the handshake reaches the upstream",
   "a 101 that does not answer the handshake becomes 502",
   "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
   "a 101 without the connection option becomes 502",
@@ -60,7 +60,7 @@ export const onRelays: readonly Gap[] = [
   },
   {
     host: "bun",
-    test: "a frame that comes with the handshake's packet reaches the upstream",
+    test: "a frame in the same packet as the handshake reaches the upstream",
     reason: BUN_PACKET,
   },
   {
@@ -75,7 +75,7 @@ export const onRelays: readonly Gap[] = [
   },
   {
     host: "deno",
-    test: "RFC 6455 §5.1: a frame of a client that is not masked ends its WebSocket",
+    test: "RFC 6455 §5.1: an unmasked frame of a client ends its WebSocket",
     reason: "frames of a client that are not masked are accepted",
   },
   {
