@@ -197,7 +197,7 @@ test.each(["", "a b c", "ftp://a/", "http:///x", "G(T /x", "http://a b/"])(
   (text) => expect(() => readInspected(text)).toThrow(/write it as "GET http:\/\/shop\.example/),
 );
 
-test("a field of the request is checked", () => {
+test("a header field without a colon is refused, and white space around a field is removed", () => {
   expect(() => readInspected("/", ["no colon"])).toThrow(/^--inspect-header: write it as/);
   expect(readInspected("/", ["host: a", "X: b:c "]).headers).toEqual(["host", "a", "X", "b:c"]);
 });

@@ -495,7 +495,7 @@ describe("beyond the limit for all connections", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "the line on stderr names the limit of open files if that is the limit",
+    "the line on stderr names the limit of open files if that limit is reached first",
     async () => {
       const few = ["sh", "-c", 'ulimit -n 114; exec "$@"', "sh", process.execPath];
       const [proxy, where] = await fill("", few);

@@ -95,7 +95,7 @@ describe.runIf(canSharePort)("on Linux", () => {
     await within(second, "the second claim");
   });
 
-  test("the command has several, and closes all when it stops", async () => {
+  test("the command has several listening sockets, and closes all when it stops", async () => {
     upstream.handler = async (req, res) => res.end(await text(req));
     const proxy = command(`${upstream.url} --port 0`);
     const port = Number(new URL(await proxy.origin()).port);

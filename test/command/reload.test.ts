@@ -158,7 +158,7 @@ describe.each([
     socket.terminate();
     agent.destroy();
 
-    // The file is invalid, so the routes stay.
+    // This file is invalid, so the command keeps its routes.
     writeFileSync(path(), 'export default {\n  routes: [\n    { match: "/x" target },\n  ],\n};\n');
     await program.printed(/fetchway: \w+\.config\.mjs:3: .+\n.* is not applied: the routes stay/);
     writeFileSync(path(), `export default {\n  target: "${target}",\n  timeout: "5s",\n};\n`);

@@ -197,7 +197,7 @@ test("the proxy of a removed route is closed only when it has been idle for a wh
   }
 });
 
-test("an upstream of several routes has its worst state, and the states in removed routes do not count", () => {
+test("an upstream of several routes is shown with its worst state, and its states in removed routes do not count", () => {
   const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
   const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
   const counters = new Counters().stats(() => ({}));

@@ -1,4 +1,4 @@
-/** The command with several upstreams: from the command line, from a config file, inspected and on the status page. */
+/** The command with several upstreams: on the command line, in a config file, with --inspect and on the status page. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

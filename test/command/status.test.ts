@@ -83,7 +83,7 @@ describe("the counters", () => {
     expect(metrics.snapshot(160).recent.percentiles).toEqual({ p50: 1, p90: 1, p99: 1, max: 1 });
   });
 
-  test("count a tunnel separately, because its duration depends on its client", () => {
+  test("count a tunnel separately, because its client decides how long it lasts", () => {
     const metrics = createMetrics();
     metrics.record(
       endOf({ status: 101, protocol: "websocket", timings: { total: 1e6 } as never }),
@@ -306,7 +306,7 @@ describe("the counters of several processes", () => {
   });
 });
 
-/** Parses the exposition format strictly, as Prometheus does. */
+/** Parses the text for Prometheus, and refuses it where Prometheus would. */
 function parseMetrics(text: string): Map<string, { type: string; samples: Map<string, number> }> {
   const families = new Map<string, { type: string; samples: Map<string, number> }>();
   let name = "";
@@ -420,7 +420,7 @@ describe("the status server", () => {
       expect(ask(path, "evil.example").status).toBe(421);
       expect(ask(path, "evil.example").headers.get("content-security-policy")).toBeNull();
     }
-    // A load balancer may send any name, and learns nothing else.
+    // A load balancer may send any host name. Its health check learns only the status.
     expect(ask("/healthz", "evil.example").status).toBe(200);
   });
 

@@ -106,60 +106,57 @@ test.each([
   ["node", [COMMAND]],
   ["bun", [COMMAND]],
   ["deno", ["run", "-A", COMMAND]],
-] as const)(
-  "on %s, a client whose WebSocket has set the cookie keeps the upstream of that WebSocket",
-  async (tool, args) => {
-    const cookies: (string | undefined)[] = [];
-    const servers = [0, 1, 2].map((index) =>
-      createServer((req, res) => {
-        cookies.push(req.headers.cookie);
-        res.end(String(index));
-      }).on("upgrade", (req, socket) => {
-        cookies.push(req.headers.cookie);
-        const key = `${req.headers["sec-websocket-key"]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`;
-        const accept = createHash("sha1").update(key).digest("base64");
-        socket.write(
-          `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\nX-Index: ${index}\r\n\r\n`,
-        );
-        socket.on("error", () => {}).resume();
-      }),
-    );
-    const ports = await Promise.all(servers.map((server) => listen(server)));
-    const flags = ["--port=0", "--log=off", "--policy", "sticky"];
-    await using program = startProgram(tool, [...args, ...ports.map(String), ...flags]);
-    const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
-    const handshake = async (cookie: string): Promise<Record<string, string>> => {
-      const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+] as const)("on %s, a client keeps the upstream of its WebSocket", async (tool, args) => {
+  const cookies: (string | undefined)[] = [];
+  const servers = [0, 1, 2].map((index) =>
+    createServer((req, res) => {
+      cookies.push(req.headers.cookie);
+      res.end(String(index));
+    }).on("upgrade", (req, socket) => {
+      cookies.push(req.headers.cookie);
+      const key = `${req.headers["sec-websocket-key"]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`;
+      const accept = createHash("sha1").update(key).digest("base64");
       socket.write(
-        `GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nCookie: ${cookie}\r\n\r\n`,
+        `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\nX-Index: ${index}\r\n\r\n`,
       );
-      let text = "";
-      socket.on("data", (data: Buffer) => (text += data.toString("latin1")));
-      await until(() => text.includes("\r\n\r\n"), "the response");
-      socket.destroy();
-      expect(text).toMatch(/^HTTP\/1\.1 101 /);
-      const fields = text.matchAll(/^([\w-]+): (.*)\r$/gm);
-      return Object.fromEntries(
-        Array.from(fields, ([, name = "", value = ""]) => [name.toLowerCase(), value]),
-      );
-    };
-    try {
-      expect((await ask(`${origin}/`, "a=1")).cookie).toMatch(/^fetchway=[\w-]{22}$/);
-      const first = await handshake("a=1");
-      const own = first["set-cookie"]?.split(";", 1)[0] ?? "";
-      expect(own).toMatch(/^fetchway=[\w-]{22}$/);
-      const index = first["x-index"] ?? "";
-      for (let n = 0; n < 4; n++) {
-        expect(await ask(`${origin}/`, `${own}; a=1`)).toEqual({ index, cookie: "" });
-        const again = await handshake(`a=1; ${own}`);
-        expect([again["x-index"], again["set-cookie"]]).toEqual([index, undefined]);
-      }
-      expect(new Set(cookies)).toEqual(new Set(["a=1"]));
-    } finally {
-      for (const server of servers) server.close().closeAllConnections();
+      socket.on("error", () => {}).resume();
+    }),
+  );
+  const ports = await Promise.all(servers.map((server) => listen(server)));
+  const flags = ["--port=0", "--log=off", "--policy", "sticky"];
+  await using program = startProgram(tool, [...args, ...ports.map(String), ...flags]);
+  const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
+  const handshake = async (cookie: string): Promise<Record<string, string>> => {
+    const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+    socket.write(
+      `GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nCookie: ${cookie}\r\n\r\n`,
+    );
+    let text = "";
+    socket.on("data", (data: Buffer) => (text += data.toString("latin1")));
+    await until(() => text.includes("\r\n\r\n"), "the response");
+    socket.destroy();
+    expect(text).toMatch(/^HTTP\/1\.1 101 /);
+    const fields = text.matchAll(/^([\w-]+): (.*)\r$/gm);
+    return Object.fromEntries(
+      Array.from(fields, ([, name = "", value = ""]) => [name.toLowerCase(), value]),
+    );
+  };
+  try {
+    expect((await ask(`${origin}/`, "a=1")).cookie).toMatch(/^fetchway=[\w-]{22}$/);
+    const first = await handshake("a=1");
+    const own = first["set-cookie"]?.split(";", 1)[0] ?? "";
+    expect(own).toMatch(/^fetchway=[\w-]{22}$/);
+    const index = first["x-index"] ?? "";
+    for (let n = 0; n < 4; n++) {
+      expect(await ask(`${origin}/`, `${own}; a=1`)).toEqual({ index, cookie: "" });
+      const again = await handshake(`a=1; ${own}`);
+      expect([again["x-index"], again["set-cookie"]]).toEqual([index, undefined]);
     }
-  },
-);
+    expect(new Set(cookies)).toEqual(new Set(["a=1"]));
+  } finally {
+    for (const server of servers) server.close().closeAllConnections();
+  }
+});
 
 test("a route's cookie gets its own name and secret only if the config sets none", () => {
   const cookie = { name: "route", secret: "x".repeat(32) };

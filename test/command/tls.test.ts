@@ -207,7 +207,7 @@ describe("a certificate whose files change", () => {
     );
     const { proxy, origin } = await listening(`--config ${config}`);
     save("renewed.crt", other.cert);
-    // The config file changes meanwhile.
+    // Change the config file while only one of the two files of the certificate has changed.
     save(
       "config.json",
       `${JSON.stringify({ target: upstream.url, server: { cert: crt, key: pem } })}\n`,

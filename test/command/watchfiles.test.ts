@@ -148,7 +148,7 @@ test("a file that is missing or empty is not read before it is whole", async () 
   writeFileSync(cert, "");
   await settled(() => changes);
   expect(changes).toBe(0);
-  // Writing the same text again is not a change.
+  // A file that is written again with the same text has not changed.
   writeFileSync(cert, "1");
   await settled(() => changes);
   expect(changes).toBe(0);

@@ -468,7 +468,7 @@ describe("the installed package", () => {
       const request = { method: "POST", body: "x", headers: { "x-example": name } };
       const url = `http://127.0.0.1:${port}/api/a`;
       const ask = (): Promise<Response | undefined> => fetch(url, request).catch(() => undefined);
-      // Not every example prints that it listens.
+      // Ask until a response comes, because not every example prints that it listens.
       let response = await ask();
       while (response === undefined) {
         if (program.code() !== undefined) throw new Error(program.output());

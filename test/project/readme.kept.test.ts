@@ -1,4 +1,4 @@
-/** README's list of what keeps bodies in memory is complete, and has the limits of the code. */
+/** README lists every part of the code that keeps bodies in memory, with the limit that the code has. */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { mirrorDefaults } from "../../src/options/mirroroptions.ts";

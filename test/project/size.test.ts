@@ -19,12 +19,12 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 1 250 for both: several upstreams as one target, with failover and `attemptTimeout`.
  * - 600 for workerd, 450 for fetch: the checks of a handshake's answer, errors that name the fix for HTTP/2 and TLS, and
  *   names of options that are near.
- * - 300 for both: `OPTIONS *`, and the 405 of CONNECT.
+ * - 300 for both: `OPTIONS *`, and the answer 405 to CONNECT.
  * - 500 for workerd, 650 for fetch: a request that is not sent gives its place at an upstream back; `attemptTimeout` asks the
  *   retry budget before it stops an attempt.
  * - 300 for both: `serverTiming`, `startTrace`, and the port to tools that trace.
  * - 900 for both: `mirror`, with copies of bodies, their deadline, and `waitUntil`.
- * - 150 for both: the option names of h3's `proxyRequest` and of `hono/proxy`, each with what to write instead.
+ * - 150 for both: the option names of h3's `proxyRequest` and of `hono/proxy`, each with the name to use instead.
  * - 300 for both: `address` of targets, frozen targets, which are parsed once, upstreams in `stats()`, `route` of events, and
  *   requests that leave the queue immediately.
  * - 200 for both: the part of a path that an h3 mount has removed, and redirects that stay below the mount.
@@ -42,13 +42,13 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 110 for both: a request to one of several upstreams waits for no promise if an upstream can take it immediately.
  * - 310 for workerd, 215 for fetch: the runtime moves large uploads, and the bytes left in the stream show their progress.
  * - 60 for both: the proxy can listen to the client immediately, and recognizes transports of this package.
- * - 100 for both: without `onRequestEnd`, `serverTiming` collects nothing but times, and no event follows the reported one.
+ * - 100 for both: without `onRequestEnd`, `serverTiming` collects only times, and nothing is reported after the end of a request.
  * - 90 for both: a failed upload waits for the promise of `fetch`, which shows which side has failed, and all sinks into a web
  *   stream are of one class.
- * - 20 for workerd, 40 for fetch: what arrived while the event loop was blocked is read before `attemptTimeout` passes.
+ * - 20 for workerd, 40 for fetch: bytes that arrived while the event loop was blocked are read before `attemptTimeout` ends an attempt.
  * - 300 for workerd, 250 for fetch: a hook that returns no promise is not waited for, and header fields that `onRequest` does not
  *   look at are sent unchanged.
- * - 110 for both: misspelt options of a target, and members that a draft does not have, are refused by name.
+ * - 110 for both: misspelt options of a target, and unknown members that a hook sets on a draft, are refused by name.
  * - 105 for both: a target of several upstreams is started once; promises of `onRequestEnd` and of interim responses that
  *   reject are handled.
  * - 50 for both: ranges of `trustProxy` that were used last stay in the cache.
@@ -56,14 +56,14 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 270 for workerd, 210 for fetch: aliases of names fold every character that is not a letter or a digit, paths are decoded in
  *   every octet and layer, TRACE is refused or loses its secrets, and messages have credentials cut.
  * - 80 for both: the limit to connect belongs to a request, and a response that is never read ends.
- * - 185 for workerd, 135 for fetch: the layers. The code is 100 bytes longer, and in another order, which compresses less well.
- * - 300 for both: one table says when a request is sent again, for one upstream and for several; a body of which nothing was
- *   sent is left to another attempt.
+ * - 185 for workerd, 135 for fetch: the code is divided into layers. It is 100 bytes longer, and in another order, which gzip compresses less well.
+ * - 300 for both: one table says when a request is sent again, for one upstream and for several; if no byte of a body
+ *   was sent, another attempt sends it.
  * - 85 for both: one list of steps in place of two pipelines, which shared repeated text.
  * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
  * - 215 for both: paths that `pathRewrite` leaves without a slash, or does not return; a signal that ends a tunnel; a length of 0
  *   beside `Upgrade`, and upgrades by other methods than GET.
- * - 175 for both: the body of a GET or HEAD is refused with 501 where it is hidden, and one that may go unread is sent once.
+ * - 175 for both: the body of a GET or HEAD is refused with 501 where it is hidden, and a body that the upstream might leave unread is sent once.
  * - 30 for both: `tunnelCloseTimeout`.
  * - 60 for both: the queue of waiting requests distinguishes clients.
  * - 85 for both: the error of a request body that the framework has cut says how; on workerd, an upload that

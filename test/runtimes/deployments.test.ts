@@ -15,7 +15,7 @@ const upstream = useEcho();
 
 type Env = Record<string, string>;
 
-/** Starts a file with a default export on each runtime as users do, so that it prints its address. */
+/** For each runtime, a function that starts a file with a default export as users do. The program prints its address. */
 const runtimes: Record<string, (file: string, env: Env) => Program> = {
   node: (file, env) =>
     startProgram("srvx", ["--prod", "--port", "0", "--host", "127.0.0.1", file], env),

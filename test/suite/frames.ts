@@ -70,7 +70,7 @@ function headOf(length: bigint, isMasked: boolean): Buffer {
 /** Lengths that are negative, or too large for memory, if they are read as a number of 64 or 32 bits. */
 const LENGTHS = [2n ** 63n, 2n ** 64n - 1n, 2n ** 63n - 1n, 2n ** 31n, 2n ** 32n - 1n];
 
-/** The number of fragments of a message: each has its own head, and one byte. */
+/** The number of fragments of a message. Each fragment has its own head, and one byte of the message. */
 const FRAGMENTS = 300_000;
 
 /** A message of many fragments, without its last one. */

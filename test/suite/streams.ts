@@ -100,7 +100,7 @@ export const streams = {
   },
 
   async "each server-sent event arrives as soon as it is sent"(t: Tools): Promise<void> {
-    // The head may come with the first event; another test checks that it does not wait.
+    // The head may arrive with the first event. Another test checks that the head does not wait for a body.
     let text = "data: first\n\n";
     t.upstream.script = (call) =>
       call.write(

@@ -27,7 +27,7 @@ const SUMMED: Header[] = [
 /** Message framing in a trailer section, for which some servers refuse a request. */
 const FRAMING = ["Transfer-Encoding: chunked", "Content-Length: 5", "Connection: close"];
 
-/** Other fields that a trailer section must not have, and one that it may have. */
+/** Other trailer fields: fields that a trailer section must not have, and one field that it may have. */
 const FORBIDDEN = [
   "Trailer: x-sum",
   "Host: evil.test",

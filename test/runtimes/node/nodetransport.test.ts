@@ -82,7 +82,7 @@ test("many tunnels with slow readers on both sides carry only their own bytes", 
     const { socket } = call.link.takeOver();
     socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
     socket.removeAllListeners("data");
-    // It echoes, and stops reading while its own writes wait.
+    // The upstream echoes, and stops reading while its writes wait.
     socket.pipe(socket);
   };
   const proxy = createProxy({ target: upstream.url, upgrades: ["tcp"] });

@@ -137,7 +137,7 @@ function keepNext(socket: Socket): void {
   socket.once("data", () => setImmediate(() => socket.prependOnceListener("data", keep)));
 }
 
-/** Ways in which other code sees what a socket with TLS reads. */
+/** Ways in which other code gets the chunks that a socket with TLS reads. */
 const readers: [name: string, watch: () => void][] = [
   ["a listener of the socket", () => onConnect((socket) => socket.on("data", keep))],
   ["a `once` listener of the socket", () => onConnect(keepNext)],

@@ -1,4 +1,4 @@
-/** The entry over undici: the options of its pool, its tunnels, and what it loads. */
+/** The entry over undici: the options of its pool, its tunnels, and the modules that it loads. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createSecureServer, createServer as createHttp2Server } from "node:http2";
@@ -100,7 +100,7 @@ describe("pool", () => {
     const names = [...Object.keys(refused), ...Object.keys(taken)];
     expect(names.toSorted()).toEqual(Object.keys(poolSchema).toSorted());
     expect(() => createTransport(taken)).not.toThrow();
-    // The accepted values, which describe what undici does.
+    // These values are accepted, because undici behaves in this way.
     const described: PoolOptions = {
       maxFreeSockets: Infinity,
       timeout: 0,
@@ -181,7 +181,7 @@ describe("pool", () => {
     );
   });
 
-  test("tls: its names are checked, and `servername` replaces the target's", async () => {
+  test("tls: the names of its options are checked, and `servername` replaces the host name of the target", async () => {
     let asked: unknown;
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("ok"));
     server.on("secureConnection", (socket) => (asked = socket.servername));
@@ -337,7 +337,7 @@ describe("tunnels", () => {
     expect(proxy.stats()).toMatchObject({ tunnels: 1, closed: 1 });
   });
 
-  test("a refused upgrade ends the connection of an agent of the app", async () => {
+  test("a refused upgrade closes its connection, which belongs to an agent of the app", async () => {
     const agent = new Agent({ keepAliveTimeout: 60_000 });
     closing.unshift(() => agent.destroy());
     const transport = createUndiciTransport(agent);
@@ -351,7 +351,7 @@ describe("tunnels", () => {
   });
 
   describe("a connection", () => {
-    /** Makes a tunnel of a connection. @returns the upstream's end, and what the tunnel reports, in order */
+    /** Makes a tunnel from a connection. @returns the upstream's socket, and the events that the tunnel reports, in order */
     async function connectTunnel(): Promise<{ peer: Socket; events: unknown[] }> {
       const events: unknown[] = [];
       const server = createServer({ allowHalfOpen: true });
@@ -442,7 +442,7 @@ describe("the entry", () => {
 
   const isClients = (file: string): boolean =>
     file.startsWith("src/http1/") || file.startsWith("runtimes/sockets/");
-  /** Modules in the folders of Fetchway's own client that the server's side uses as well. */
+  /** Modules in the folders of Fetchway's own client that the code for servers uses as well. */
   const shared = [
     "runtimes/sockets/buffercodec.ts",
     "runtimes/sockets/explaining.ts",

@@ -78,7 +78,7 @@ describe("a name", () => {
     },
   );
 
-  test("gains and loses upstreams with its record, also one that comes back", async () => {
+  test("gains and loses upstreams as its record changes, including an address that comes back", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);

@@ -92,7 +92,7 @@ async function ask(cookie?: string, path = "/", init: RequestInit = {}): Promise
 const sendBack = (cookies: string[]): string =>
   cookies.map((each) => each.split(";")[0]).join("; ");
 
-/** Sends requests without the cookie until one upstream has answered. Returns the cookie that it sets. */
+/** Sends requests without the cookie until the upstream with this index answers. Returns the cookie of that response. */
 async function cookieOf(index: number): Promise<string> {
   for (let tries = 0; tries < 100; tries++) {
     const outcome = await ask();
@@ -452,7 +452,7 @@ describe("the cookie", () => {
 });
 
 describe("consistentHash", () => {
-  /** Makes each upstream begin a session, and set its cookie, for every client without a session that it knows. */
+  /** Makes the upstreams keep sessions. A client that an upstream does not know gets a new session, by a cookie. */
   function keepSessions(): { lost: number } {
     const sessions = new Map<string, number>();
     const counts = { lost: 0 };

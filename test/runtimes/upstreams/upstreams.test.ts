@@ -13,7 +13,7 @@ type Fault = "none" | "hangs" | "500" | "flaps";
 /** An upstream that fails in a way that the test sets. */
 class Host {
   fault: Fault = "none";
-  /** The fault in answers to health checks, where it differs from that in answers to requests. */
+  /** The fault in answers to health checks; undefined if it is the same as in answers to requests. */
   health: Fault | undefined;
   readonly seen: string[] = [];
   readonly #sockets: Set<Socket> = new Set();
@@ -111,7 +111,7 @@ describe("of three upstreams", () => {
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
-  test("one that fails has each attempt counted, and each failure", async () => {
+  test("one that fails has each attempt and each failure counted", async () => {
     const target = await start(3, { outliers: false });
     await askMany(3);
     hosts[0]?.kill();

@@ -97,7 +97,7 @@ test.each([
     true,
   ],
 ] as [string, (socket: Socket) => unknown, boolean][])(
-  "what a socket reads is seen by other code, or not: %s",
+  "detects whether other code sees the chunks that a socket reads: %s",
   async (_, addOther, isSeen) => {
     for (const order of ["before", "after"]) {
       const socket = new Socket();

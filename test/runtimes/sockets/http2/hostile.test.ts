@@ -31,7 +31,7 @@ import { listen } from "../../../helpers/serve.ts";
 import { patience, until, within } from "../../../helpers/wait.ts";
 
 const MIB = 1024 * 1024;
-/** The path of a proxy whose deadlines are short, for upstreams that nothing but a deadline stops. */
+/** The path of a proxy with short deadlines, for attacks that only a deadline ends. */
 const SOON = "/soon";
 /** The short deadlines in milliseconds. */
 const DEADLINE = 500;

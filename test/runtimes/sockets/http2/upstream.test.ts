@@ -95,7 +95,7 @@ describe("the version of HTTP", () => {
     expect(await (await other.fetch(get())).text()).toBe("2.0");
   });
 
-  /** Returns what a client gets, and the message for the operator. */
+  /** Returns the status and the text that a client gets, and the message for the operator. */
   async function fail(options: Parameters<typeof createProxy>[0]): Promise<unknown[]> {
     let message: string | undefined;
     const proxy = createProxy({ ...options, onError: (error) => void ({ message } = error) });
