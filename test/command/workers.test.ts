@@ -433,7 +433,7 @@ describe("a config file", () => {
     return file;
   };
 
-  test("is read by new workers when it changes; an invalid one leaves the workers as they are", async () => {
+  test("is read by new workers when it changes; an invalid file does not change the workers", async () => {
     upstream.handler = (req, res) => res.end(req.headers["x-revision"]);
     const file = write("reload.mjs", "1");
     const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
@@ -681,7 +681,7 @@ test("HTTPS and HTTP/2 work, another worker resumes a session, and SIGHUP loads 
   expect(await askSecure()).toBe("whole");
 });
 
-test("a changed certificate reaches all workers, and so does another one that the config file names", async () => {
+test("a changed certificate reaches all workers, and so does another certificate that the config file names later", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const [first, second, third] = await Promise.all([1, 2, 3].map(() => makeCertificate()));
   const save = (name: string, content = ""): string => {

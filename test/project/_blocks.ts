@@ -1,4 +1,4 @@
-/** The code blocks of README and of the pages in docs/, and which test runs each of them. */
+/** The code blocks of README and of the pages in docs/, and the test that runs each block. */
 import { rmSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
 import { expect } from "vitest";

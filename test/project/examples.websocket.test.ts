@@ -35,7 +35,7 @@ async function sayHelloItself(url: string): Promise<string> {
   return answer;
 }
 
-/** How the users of each example start it on a port. */
+/** For each example, a function that starts it on a port as its users do. */
 const servers: Record<string, (file: string, port: string) => Program> = {
   "websocket-h3": startNode,
   "websocket-hono": startNode,

@@ -344,7 +344,7 @@ describe("the installed package", () => {
       expect([answer.status, upstream.calls.at(-1)?.target]).toEqual([200, "/a%2Fb?c"]);
     });
 
-    test("without FETCHWAY_TARGET, it prints one line that says so", async () => {
+    test("without FETCHWAY_TARGET, the server prints one line that says so", async () => {
       await using program = await start("deno serve -A npm:fetchway/server");
       await program.ended();
       expect([program.code(), program.output()]).toEqual([

@@ -198,7 +198,7 @@ test("a service binding gets the request", async () => {
   expect(await response.text()).toBe("/b");
 });
 
-test("a changed body: a field of the JSON is hidden, also from a client that accepts gzip", async () => {
+test("a changed body: a field of the JSON is hidden, even from a client that accepts gzip", async () => {
   const origin = await start("Changing a body");
   const body = gzipSync('{"name":"a","email":"b@c.example"}');
   upstream.script = (call) =>

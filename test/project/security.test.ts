@@ -22,7 +22,7 @@ test("every promise names a test", () => {
 describe("a test that SECURITY.md names exists:", () => {
   test.each(named)("$file › $title", ({ file, title }) => {
     expect(existsSync(resolve(root, file))).toBe(true);
-    // A title is a string literal in the file: the title of a test, or the name of one in a theme of the suite.
+    // A title is a string literal in the file: the title of a test, or the name of a test in a theme of the suite.
     const literals = ['"', "'", "`"].map((quote) => quote + title + quote);
     expect(literals.some((literal) => read(file).includes(literal))).toBe(true);
   });

@@ -238,7 +238,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
   });
 
   test("and a connection is kept although two lookups in a row have not found its address", async () => {
-    // Two of six addresses at a time, in turn.
+    // Each lookup finds the next two of six addresses.
     const addresses = [1, 2, 3, 4, 5, 6].map((host) => `127.0.0.${host}`);
     for (const address of addresses.slice(2)) await startAt(address, port);
     recordEach((lookup) => addresses.slice((lookup % 3) * 2, (lookup % 3) * 2 + 2));
@@ -259,7 +259,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     const proxy = start({ dns: { servers: [names.address], ttl: 500 } });
     expect(await loadUntil(proxy, () => names.broken === true)).toEqual([]);
     const before = lookups();
-    // Each lookup that fails asks twice.
+    // Each failing lookup sends two queries.
     expect(await loadUntil(proxy, () => lookups() > before + 6)).toEqual([]);
     expect(statsOf(proxy)).toMatchObject({ closed: 0 });
     expect(seen[B]).toBeUndefined();

@@ -40,7 +40,7 @@ async function startUpstream(version: 1 | 2): Promise<string> {
   return `https://localhost:${await listen(server)}`;
 }
 
-test("uses HTTP/2 if the agent allows it", async () => {
+test("undici uses HTTP/2 if the agent allows it", async () => {
   const target = await startUpstream(2);
   const send = through(new Agent({ allowH2: true, connect: { ca: cert } }), target);
   const got = await send("/a?b");

@@ -44,7 +44,7 @@ describe.each([
     )) {
       expect(Object.keys(each.gets), JSON.stringify(each)).toEqual(["200"]);
     }
-    // Without attemptTimeout, those fail that were sent before the ejection.
+    // Without attemptTimeout, the requests fail that were sent to the hanging upstream before its ejection.
     expect(of("hangs", 0).gets[504]).toBeLessThan(20);
     // After the ejection, no request waits for the slow upstream.
     expect(of("slow", 500).slowest).toBeLessThan(2_000);

@@ -260,7 +260,7 @@ describe("a response that a shared cache may keep", () => {
     expect(await setsCookie({ "cache-control": "no-store" })).toEqual([true, "no-store"]);
     expect(await setsCookie({ location: "/" }, 404)).toEqual([true, "private"]);
     expect(await setsCookie({}, 200, { method: "POST" })).toEqual([true, "private"]);
-    // A cache would put the fields of these into a stored response.
+    // A cache would add the fields of these responses to a stored response.
     expect(await setsCookie({ etag: '"x"' }, 304)).toEqual([false, null]);
     expect(await setsCookie({}, 200, { method: "HEAD" })).toEqual([false, null]);
   });
