@@ -279,8 +279,8 @@ describe("the installed package", () => {
       export const { nodeHandler } = createProxy({ target: "http://b.test", interceptors });
       ${entries.map((path, i) => `export * as entry${i} from "fetchway${path.slice(1)}";`).join("\n")}`;
     await writeFile(join(app, "bare.ts"), code);
-    // The older one is a dependency of @arethetypeswrong/cli, whose version "overrides" in package.json sets: as a dependency
-    // of the project, it would take the name `tsc`.
+    // The older compiler is a dependency of @arethetypeswrong/cli, and "overrides" in package.json sets its version. As a
+    // dependency of the project itself, it would replace the program `tsc`.
     const tool = createRequire(join(root, "node_modules/@arethetypeswrong/core/package.json"));
     const compilers = {
       [manifest.devDependencies["typescript"] as string]: join(
