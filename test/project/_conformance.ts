@@ -36,7 +36,7 @@ const ON_NODE: readonly HostName[] = hostNames.filter((name) => HOSTS[name].runt
 /** The hosts on which Fetchway's own client uses another runtime's implementation of `node:net` and `node:tls`. */
 const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
-/** The hosts that read the frames of a WebSocket. On the other hosts, a tunnel passes bytes on without reading them. */
+/** The hosts that read the frames of a WebSocket. On the other hosts, a tunnel passes bytes on without reading frames. */
 const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
 
 /** The hosts on which a test file is evidence, by the file's path. The first matching pattern decides. */

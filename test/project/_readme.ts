@@ -94,7 +94,7 @@ function example(name: string): string {
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
-/** Renders the table of the gaps of the HTTP clients, without the gaps of the servers behind which they run. */
+/** Renders the table of the gaps of the HTTP clients, without the gaps of the servers on the same hosts. */
 function clientTable(): string {
   const isServers = ({ host, reason }: Gap): boolean => {
     const server = HOSTS[host].server;

@@ -7,7 +7,7 @@ const upstream = new Upstream();
 beforeAll(() => upstream.listen());
 afterAll(() => upstream.stop());
 
-// The name makes the proxy set a timer for its next lookup.
+// Because the target has a host name, the proxy sets a timer for the next lookup.
 const program = (entry: string): string => `
 import { createProxy } from ${JSON.stringify(new URL(`../../runtimes/${entry}.ts`, import.meta.url).href)};
 const target = ${JSON.stringify(upstream.url.replace("127.0.0.1", "localhost"))};

@@ -104,7 +104,7 @@ describe.each([
     const answer = next === undefined ? await client.read() : await client.readBody(next);
     const text = way === "compressed" ? gunzipSync(answer.body).toString() : answer.text;
     expect({ text, cut: answer.cut }).toEqual({ text: "one two three", cut: false });
-    // The connection carries another request, so no byte has followed the end of the body.
+    // Another request on the connection works, so the server has sent no byte after the end of the body.
     upstream.script = (each) => each.reply(200, [], "after");
     client.send(request("GET", "/asIs"));
     expect(await client.read()).toMatchObject({ status: 200, text: "after" });

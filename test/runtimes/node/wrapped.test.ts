@@ -132,7 +132,7 @@ function onConnect(callback: (socket: Socket) => void): void {
 }
 
 const keep = (chunk: Buffer): void => keeper.keep(chunk);
-/** Keeps a chunk after the next, with a listener that is removed before the proxy's own listener gets that chunk. */
+/** Keeps the second chunk from now on. The listener is removed before the proxy's own listener gets that chunk. */
 function keepNext(socket: Socket): void {
   socket.once("data", () => setImmediate(() => socket.prependOnceListener("data", keep)));
 }

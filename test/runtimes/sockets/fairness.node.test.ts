@@ -393,7 +393,7 @@ describe("turns", () => {
       ["Upgrade", "tcp"],
     ];
     for (let i = 0; i < 3; i++) {
-      // One after the other: until the upstream has switched, a connection counts for `maxSockets`.
+      // Send these requests one after the other, because a connection counts for `maxSockets` until the upstream has switched.
       const [tunnel] = await send(dial, 1, request("GET", "/tunnel", [...GREEDY, ...upgrade]));
       expect((await tunnel?.readHead())?.status).toBe(101);
     }

@@ -76,7 +76,7 @@ test("an answer that waits when a write fails is read, and then the connection f
     usable.push(socket.usable, isUnwrappedSocket(raw));
     socket.write(Buffer.alloc(100), (error) => results.push(error));
     usable.push(socket.usable);
-    // `write` returns true, because a writer would otherwise wait for "drain" for ever.
+    // `write` returns true, because a writer would otherwise wait for ever until it may write again.
     expect(socket.write(Buffer.alloc(1_000_000), (error) => results.push(error))).toBe(true);
   });
   await closed(started);

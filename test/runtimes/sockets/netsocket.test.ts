@@ -39,7 +39,7 @@ function start(): { raw: FakeRaw; socket: NetSocket } {
   return { raw, socket: new NetSocket(raw as unknown as RawSocket) };
 }
 
-test("each event calls the handler once, which may keep the memory of a read", () => {
+test("each event calls the handler once, and the handler may keep the memory of a read", () => {
   const { raw, socket } = start();
   const events: unknown[] = [];
   socket.attach(handler(events));

@@ -285,7 +285,7 @@ describe("an upstream that was ejected, and is checked", () => {
       "up → ejected: 2 failures in a row",
       "ejected → up: 2 checks succeeded",
     ]);
-    // The checks may be wrong: one failure ejects it again, as long as no request has succeeded.
+    // Because checks may be wrong, one failure ejects the upstream again, as long as no request to it has succeeded.
     first.health = "hangs";
     first.fault = "500";
     await (await ask()).text();

@@ -110,7 +110,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     expect(await codesOf(client, server)).toEqual([1014, 1002]);
   });
 
-  // Bun stops reading from the client.
+  // On Bun, the relay stops reading from the client instead.
   test.runIf(name === "deno")(
     "closes both ends with 1013 when too many bytes wait for an upstream that does not read",
     async () => {

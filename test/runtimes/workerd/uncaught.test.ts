@@ -1,4 +1,4 @@
-/** Uploads that break off on Workers leave no exception that workerd prints as uncaught, as `wrangler dev` shows it. */
+/** On Workers, uploads that break off leave no uncaught exception, which workerd would report and `wrangler dev` print. */
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";

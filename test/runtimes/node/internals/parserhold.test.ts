@@ -231,7 +231,7 @@ describe("a connection that is not read", () => {
   });
 });
 
-test("a connection that Node has stopped reading in front of the second request is read again", async () => {
+test("a connection is read again if Node has stopped reading from it in front of the second request", async () => {
   const paths: (string | undefined)[] = [];
   const first = Promise.withResolvers<void>();
   const { port } = await start((req, res) => {
@@ -278,7 +278,7 @@ test("requests in front of a malformed one are answered before the connection is
   expect((await client.rest()).toString()).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("an upgrade behind pipelined requests is answered after them, with the bytes behind it", async () => {
+test("an upgrade behind pipelined requests is answered after them, and the bytes behind the upgrade are carried", async () => {
   const proxy = create({ upgrades: ["echo"] });
   const server = createServer(proxy.nodeHandler);
   proxy.attach(server);
@@ -327,6 +327,6 @@ test("the parser is restored before the next connection uses it", async () => {
     client.leave("FIN");
     await until(() => sockets.every(({ destroyed }) => destroyed), "the connection's end");
   }
-  // Node has used the same parser for all connections, so the test has seen a restored one.
+  // Node has used the same parser for all connections, so the test has seen a restored parser.
   expect(new Set(parsers).size).toBe(1);
 });
