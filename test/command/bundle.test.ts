@@ -55,7 +55,7 @@ describe.each(["fetchway.cjs", "fetchway.mjs"])("%s", (name) => {
   });
 });
 
-// Older versions of Node need another program to build one.
+// Before Node 25.5, another program is needed to build a single executable.
 describe.skipIf(compareVersions(hostVersion, "25.5.0") < 0)("a single executable", () => {
   const program = (): string[] => [inFolder("fetchway")];
   beforeAll(async () => {

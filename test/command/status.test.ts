@@ -51,7 +51,7 @@ describe("the counters", () => {
     expect(later.recent.statuses).toEqual({ "1xx": 0, "2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0 });
     expect(later.recent.percentiles).toBeUndefined();
     expect(later.total.requests).toBe(5);
-    // The first second is still in the window of 60 seconds before.
+    // One second earlier, the window of 60 seconds still contains the first request.
     const again = createMetrics();
     again.record(endOf(), 100);
     expect(again.snapshot(159).recent.requests[0]).toBe(1);
@@ -229,7 +229,7 @@ describe("the counters of several processes", () => {
       bytesIn: i,
       bytesOut: 2 * i,
       startedAt: 1000 + i,
-      // Sums of these seconds are exact in binary.
+      // The sums of these durations are exact in binary, in any order.
       timings: { firstByte: i, total: 125 * i } as never,
     }),
   );
