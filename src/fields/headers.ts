@@ -48,8 +48,8 @@ export class NameSet {
 const HYPHEN = 0x2d;
 
 /**
- * Whether a name, folded as by `foldName`, begins with a text.
- * @param folded the text, not longer than the name
+ * Whether `foldName(name)` begins with `folded`.
+ * @param folded a folded text that is not longer than the name
  */
 function foldsTo(name: string, folded: string): boolean {
   for (let i = 0; i < folded.length; i++) {

@@ -189,7 +189,7 @@ export function record(members: Table, fix = ""): Kind<object> {
   };
 }
 
-/** An object that a test recognizes. */
+/** Any value that passes a test. */
 export function object<T>(test: (value: unknown) => boolean, fix: string): Kind<T> {
   return define(test, fix);
 }

@@ -33,11 +33,14 @@ export interface Kind<in T> {
   readonly name?: KindName | undefined;
   /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];
-  /** The texts that the value may be. */
+  /** The only texts that are valid values. */
   readonly choices?: readonly string[];
   /** The options that an object of this kind may have. */
   readonly members?: Table;
-  /** Returns whether only the contents of a value can be wrong. The message of `either` is then about these contents. */
+  /**
+   * Returns whether a value is of this kind apart from its contents. If the contents are wrong, the message of `either`
+   * is then about them.
+   */
   readonly contains?: (value: unknown) => boolean;
   /** Never set: it makes the compiler compare the type `T` with the type of the option. */
   readonly takes?: (value: T) => void;
@@ -45,7 +48,10 @@ export interface Kind<in T> {
 
 interface Entry<T> {
   readonly kind: Kind<T>;
-  /** The names of the same option in other libraries. If an app uses one of them, the error message gives our name. */
+  /**
+   * The names of the same option in other libraries. If an app uses one of them, the error message gives the name of
+   * this option.
+   */
   readonly aliases?: readonly string[];
 }
 
