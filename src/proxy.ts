@@ -212,7 +212,8 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
 ): CreateProxy<OwnProxy> {
   return function createProxy(options) {
     const route = createRoute(options, runtime);
-    // The own members come first, because `assign` would read their getters.
+    // The members that `extend` makes come first, because `assign` would replace the getters in a later argument by
+    // their values.
     return Object.assign(extend?.(route) ?? {}, toProxy(route, runtime)) as OwnProxy;
   };
 }
@@ -234,7 +235,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
     throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
   }
-  // Health checks use the transport's own limit, so set the option of requests there as well.
+  // Health checks use the transport's own `connectTimeout`, so set the proxy's option for the transport as well.
   const connectTimeout = options.connectTimeout ?? pool?.connectTimeout;
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
@@ -278,7 +279,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   };
 }
 
-/** Lets work for a request outlast its response, where the server passes `waitUntil`. */
+/** Lets the work for a request continue after its response, if the server passes `waitUntil`. */
 function outlastResponse(incoming: Incoming, execution: ExecutionContext | undefined): void {
   if (typeof execution?.waitUntil !== "function") return;
   incoming.waitUntil = (promise) => execution.waitUntil?.(promise);

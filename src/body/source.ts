@@ -121,8 +121,8 @@ export interface BodySource {
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
   /**
-   * Stops the body, because the rest is not needed. The source then writes nothing more. A body that has ended is not
-   * changed.
+   * Stops the body, because the rest is not needed. The source then writes nothing more. The call has no effect on a
+   * body that has ended.
    */
   cancel(reason?: unknown): void;
   /**

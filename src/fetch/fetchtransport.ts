@@ -44,9 +44,9 @@ export interface FetchClient extends StreamClient {
    */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether the server gets the stream that `fetch` returned as the response body: the runtime then moves and cancels
-   * the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead,
-   * unless reading would decode it.
+   * Whether the server gets the stream that `fetch` returned as the response body, so that the runtime moves and
+   * cancels the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy
+   * instead, unless reading would decode it.
    */
   readonly handsBodiesThrough?: boolean;
   /**
@@ -56,7 +56,8 @@ export interface FetchClient extends StreamClient {
   readonly watchesBodies?: boolean;
   /**
    * Whether a response without a URL was constructed by an app, so that its body was not decoded. It is not set for a
-   * function in place of `fetch`, which may return a copy of a decoded response: a copy has no URL either.
+   * function that replaces the runtime's `fetch`, because that function may return a copy of a decoded response, and a
+   * copy has no URL either.
    */
   readonly constructsResponses?: boolean;
   /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */

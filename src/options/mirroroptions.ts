@@ -42,7 +42,10 @@ export interface MirrorOptions {
 
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
-/** For an object, the message is the one of `parseTarget`, because one of its options may be wrong. */
+/**
+ * Returns what is wrong with the target of a mirror; undefined if nothing is. For an object, this is the message of
+ * `parseTarget`, because one of the object's options may be wrong.
+ */
 function checkOrigin(value: unknown): string | undefined {
   try {
     const { basePath, query } = parseTarget(value as TargetAddress);

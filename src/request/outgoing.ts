@@ -21,7 +21,7 @@ import { startTrace } from "./tracecontext.ts";
 import type { Trust } from "./trust.ts";
 import { readUpgrade } from "./upgrade.ts";
 
-/** The rules by which requests to upstreams are made: the options, checked and compiled. */
+/** The checked and compiled options that decide how upstream requests are made. */
 export interface RequestRules {
   readonly options: ProxyOptions;
   /** The fields that are dropped from the request of an untrusted peer. */
@@ -39,7 +39,7 @@ export interface RequestRules {
   readonly added: HeaderList;
   /** Which fields describe the client to the upstream. */
   readonly forwarded: ForwardedStyle;
-  /** The name of this proxy in `Forwarded`. */
+  /** The name of this proxy in `Forwarded`; undefined to write none. */
   readonly by: string | undefined;
   /** Returns whether an address is trusted; undefined if no peer is. */
   readonly trusts: Trust | undefined;
@@ -125,7 +125,7 @@ export function toUpstreamRequest(
   }
   let trailer: string | undefined;
   if (body !== null && head.contentLength === undefined) {
-    // What a client must not set in the header section, it must not set in the trailer section either.
+    // The fields that a client must not set in the header section are dropped from the trailer section as well.
     const dropped = trusts ? rules.droppedIfTrusted : rules.dropped;
     body.restrictTrailers?.(dropped, head.connection);
     if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
@@ -251,7 +251,7 @@ export function cleanRequestHeaders(
   };
 }
 
-/** Returns the error for a GET or HEAD whose body the server hides: without it, the upstream would get another request. */
+/** Returns the error for a GET or HEAD whose body the server hides. Without its body, it would be another request. */
 function hiddenBody(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,

@@ -14,7 +14,10 @@ interface Address {
 interface Range extends Address {
   /** The number of bits at the end that may differ. */
   readonly open: bigint;
-  /** The IPv4 addresses in the range: the first one, and the one after the last. Numbers cost less than big integers. */
+  /**
+   * The first IPv4 address in the range, and the one after the last, as numbers, which cost less than big integers;
+   * undefined if the range has none.
+   */
   readonly ipv4: readonly [first: number, end: number] | undefined;
 }
 
@@ -53,7 +56,10 @@ function rangesOf(entry: string): readonly Range[] {
   return checked.get(entry) ?? texts.flatMap((text) => parseRange(text) ?? []);
 }
 
-/** Checks an entry of a list of ranges: an address, a CIDR range or a name of ranges. */
+/**
+ * Returns what is wrong with an entry of a list of ranges, and undefined for an address, a CIDR range or a name of
+ * ranges.
+ */
 export function checkRange(entry: unknown): string | undefined {
   const text = typeof entry === "string" ? entry : "";
   if (checked.get(text) !== undefined) return undefined;
@@ -158,7 +164,7 @@ function parseIPv4(text: string): number | undefined {
   return byte >= 0 && dots === 3 ? address * 256 + byte : undefined;
 }
 
-/** Returns words such as `db8:1` without colons, and each with four digits. */
+/** Returns the hexadecimal words of an address without colons, each with four digits: `0db80001` for `db8:1`. */
 function toDigits(words: string): string {
   return words
     .split(":")

@@ -23,7 +23,7 @@ export interface FetchTarget {
 const DEFAULT_URL = "http://app.invalid";
 
 /**
- * Whether a target is an app. Call this before a test whether the target is a function of the request, because some
+ * Whether a target is an app. Call this before you test whether the target is a function of the request, because some
  * stubs of workerd are functions, too.
  */
 export function isApp(target: unknown): target is FetchTarget {
@@ -38,7 +38,7 @@ export function isApp(target: unknown): target is FetchTarget {
  * function, and refuses only own properties.
  *
  * @returns the app's own `url`, which is not checked
- * @throws TypeError for an option that `fetch` excludes
+ * @throws TypeError if the app has its own property `socketPath` or `tls`
  */
 export function urlOf(app: FetchTarget): string | URL {
   for (const option of ["socketPath", "tls"]) {

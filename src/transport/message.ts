@@ -82,7 +82,7 @@ export function discardBody(
   closeSwitched(message);
 }
 
-/** Closes the connection of a 101 that is not sent. */
+/** Closes the connection of a 101 response that the client does not get. */
 export function closeSwitched({ tunnel, webSocket }: Switched): void {
   tunnel?.destroy();
   webSocket?.destroy();

@@ -94,8 +94,8 @@ export interface Transport {
    */
   readonly send: Send;
   /**
-   * Looks up a host name, where the transport can connect to an address of the caller's choice. `balance` makes one upstream
-   * of each address.
+   * Returns the addresses of a host name, of which `balance` makes one upstream each. Left out by a transport that
+   * cannot connect to an address of the caller's choice.
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**

@@ -47,8 +47,8 @@ export class SlowClients {
   }
 
   /**
-   * Checks all requests, and ends those that are too slow: at most as many of one address as it has above its share, and
-   * at most as many in total as other addresses have waiting.
+   * Checks all requests, and ends those whose clients are too slow. Of each address, it ends at most as many requests
+   * as the address has above its share, and in total at most as many as there are waiting requests of other addresses.
    * @param countOthers returns the number of waiting requests of all other accounts
    */
   check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {
@@ -56,7 +56,7 @@ export class SlowClients {
     const due = (minRate * this.#interval) / 1000;
     const maxBehind = (minRate * minRateGrace) / 1000;
     const meters = new Map<Claim, Meter>();
-    /** The surplus of each address whose clients are too slow. */
+    /** The number of requests above its share that each address with slow clients still has. */
     const surplus = new Map<Account, number>();
     let ended = 0;
     for (const { account, claim } of holders) {

@@ -16,8 +16,8 @@ export interface HandedSocket {
 export interface TunnelHandler {
   /**
    * Called when bytes have arrived. They never change, and may share their ArrayBuffer with others.
-   * @param mayFree whether the handler may free their memory, because no other code has seen them. False by default: a
-   * handler that wraps this one may keep them
+   * @param mayFree whether the handler may free the memory of the bytes, because no other code has seen them. False by
+   * default, because a handler that wraps this one may keep the bytes
    */
   onData(bytes: Uint8Array, mayFree?: boolean): void;
   /** Called when there is room again after a `write` that returned false. */
