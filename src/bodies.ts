@@ -302,8 +302,8 @@ function weakenEtag(headers: HeaderList): HeaderList {
 }
 
 /**
- * Makes the `ETag` of a 304 weak if the client's `If-None-Match` has the weak one, which the client got with a changed body.
- * A 304 has no `Content-Type` that would show whether its body is changed.
+ * Makes the `ETag` of a 304 weak if the client's `If-None-Match` contains its weak form, which the client got with a
+ * changed body. A 304 has no `Content-Type` that would show whether the client's body was changed.
  */
 function weakenRevalidated(
   response: UpstreamResponse,

@@ -58,7 +58,7 @@ export class ChunkReader {
     return this.#byob !== undefined;
   }
 
-  /** Marks the memory of a chunk as no longer needed: a later chunk may be read into it. */
+  /** Marks the memory of a chunk as no longer needed, so that a later chunk may be read into it. */
   release(chunk: Uint8Array): void {
     if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
@@ -88,7 +88,8 @@ export class ChunkReader {
 }
 
 /**
- * Cancels a stream in a later task: the streams that Node makes throw if they are cancelled in the same tick as a read.
+ * Cancels a stream in a later task, because the streams that Node makes throw if they are cancelled in the same tick as
+ * a read.
  */
 export async function cancelLater(
   reader: { cancel(reason: unknown): Promise<void> },

@@ -82,7 +82,7 @@ export class HeldBody implements BodySource, Sink {
     let hasRoom = true;
     for (const chunk of this.#chunks.splice(0)) {
       hasRoom = sink.write(chunk);
-      // The write may have led to a cancellation of the body: then write nothing more.
+      // The write may have caused a cancellation of the body. If so, write nothing more.
       if (this.#isCancelled) return;
     }
     if (this.#finish !== undefined) return this.#finish(sink);

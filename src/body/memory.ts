@@ -8,7 +8,7 @@
  * | `memory`     | the sink                                           | the chunk that the source passes                |
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
  * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
- * | `"borrowed"` | reads the bytes, and does not report when          | never changes, and may share its ArrayBuffer    |
+ * | `"borrowed"` | only reads the bytes; it never calls `release`     | never changes, and may share its ArrayBuffer    |
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
  * |              | sent; no other code sees them                      | `release`                                       |
  *

@@ -77,7 +77,8 @@ class CopySink extends PassSink {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(copyBytes(chunk));
-    // Hand over a body of known length with its last chunk: the response may arrive before the source reports the end.
+    // Hand over a body of known length with its last chunk, because the response may arrive before the source reports
+    // the end.
     if (this.#size === this.#length) this.#handOver();
     return super.write(chunk, release);
   }

@@ -61,7 +61,7 @@ export class ResponseBody implements BodySource {
   #sink: Sink | undefined;
   /** The trailer fields as they arrived. */
   #trailers: HeaderList | undefined;
-  /** The value of the response's `Connection`: the trailer fields that it names are dropped. Undefined for none. */
+  /** The value of the response's `Connection`, which names trailer fields to drop; undefined for none. */
   #connection: string | undefined;
   /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;
@@ -157,7 +157,7 @@ export class ResponseBody implements BodySource {
     for (const chunk of chunks) {
       if (this.error !== undefined) break;
       hasRoom = this.#write(sink, chunk);
-      // The write may have led to a cancellation of the body: then write nothing more.
+      // The write may have caused a cancellation of the body. If so, write nothing more.
       if (this.#isCancelled) return;
     }
     if (this.error !== undefined) return sink.fail(this.error);

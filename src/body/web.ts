@@ -42,7 +42,7 @@ export class StreamSink implements Sink {
     this.#source.cancel(reason);
   }
 
-  /** Whether nothing has been read from the stream: it then still holds all bytes that were written to it. */
+  /** Whether nothing has been read from the stream, which then still holds all bytes that were written to it. */
   get isUnread(): boolean {
     return HIGH_WATER_MARK - (this.controller.desiredSize ?? Infinity) >= this.#written;
   }

@@ -94,7 +94,7 @@ export function foldName(name: string): string {
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 
 /**
- * Drops the fields that the `Connection` field nominates: they belong to the connection (RFC 9110 §7.6.1).
+ * Drops the fields that the `Connection` field nominates, because they belong to the connection (RFC 9110 §7.6.1).
  * @param connection the value of `Connection`, if there is one
  * @returns the list itself if no field is nominated
  */

@@ -21,10 +21,10 @@ export const HOP_BY_HOP: readonly string[] = [
  * `forwardHeaders`.
  */
 const REQUEST_REFUSED: readonly string[] = [
-  // CGI-like upstreams store it in the variable HTTP_PROXY, which sets a proxy for their own requests (httpoxy,
+  // CGI-like upstreams store `Proxy` in the variable HTTP_PROXY, which sets a proxy for their own requests (httpoxy,
   // CVE-2016-5385).
   "proxy",
-  // It is meant for this proxy (RFC 9110 §11.7.2).
+  // `Proxy-Authorization` is meant for this proxy (RFC 9110 §11.7.2).
   "proxy-authorization",
 ];
 

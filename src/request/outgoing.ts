@@ -41,7 +41,7 @@ export interface RequestRules {
   readonly forwarded: ForwardedStyle;
   /** The name of this proxy in `Forwarded`; undefined to write none. */
   readonly by: string | undefined;
-  /** Returns whether an address is trusted; undefined if no peer is. */
+  /** Returns whether an address is trusted; undefined if no peer is trusted. */
   readonly trusts: Trust | undefined;
   readonly clientAddress: ProxyOptions["clientAddress"];
   /** Whether the upstream gets the client's `Host`. */
@@ -322,7 +322,8 @@ function append(headers: HeaderList, name: string, value: string, inbound: boole
 }
 
 /**
- * Adds a field, unless an earlier proxy has set it: the first proxy on the way knows what the client has requested.
+ * Adds a field, unless an earlier proxy has set it, because the first proxy on the way knows the scheme, the host and
+ * the port that the client has requested.
  * @returns the value of the field; the first value if it is a list
  */
 function setUnlessThere(

@@ -1,7 +1,7 @@
 /**
- * The types and functions of option schemas. Each group of options has a file with two parts side by side: the interface
- * (type and documentation) and the schema (check, default, other names). The checks of options, the defaults, the
- * command's flags, the tables of docs/ and some tests are made from these.
+ * The types and functions of option schemas. Each group of options has a file with two parts side by side: the
+ * interface (type and documentation) and the schema (check, default, other names). The checks of options, the defaults,
+ * the command's flags, the tables of docs/ and some tests are made from the schemas.
  */
 import { cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";

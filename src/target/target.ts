@@ -90,7 +90,7 @@ const targetSchema: Schema<TargetOptions> = {
   http2: { kind: toggle },
 };
 
-/** Parsed targets that were given as strings: most requests have the same few targets. */
+/** Parsed targets that were given as strings, because most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
 const MAX_PARSED = 1000;
@@ -188,7 +188,7 @@ export function badTarget(target: unknown, fix: string): TypeError {
   return new TypeError(`fetchway: bad target ${describeTarget(target)}: ${fix}`);
 }
 
-/** Returns a target for a message. */
+/** Returns a text that describes a target in a message. */
 function describeTarget(target: unknown): string {
   return typeof target === "string" || target instanceof URL
     ? quoteInput(String(target))
@@ -272,7 +272,10 @@ export function pathOf(url: string): string {
   return path.startsWith("/") ? path : `/${path}`;
 }
 
-/** Matches what a request line cannot contain: spaces, control characters and fragments (RFC 9112 §3). */
+/**
+ * Matches a character that a request line cannot contain: a space, a control character, or the `#` of a fragment (RFC
+ * 9112 §3).
+ */
 // oxlint-disable-next-line no-control-regex
 const NOT_IN_TARGET = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
 

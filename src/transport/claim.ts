@@ -21,7 +21,9 @@ export interface Claim {
 
 /** An object that has one of the places, such as a connection or a stream. */
 export interface Holder {
-  /** The account for which the place counts; undefined if it was not counted. Only the queue sets it. */
+  /**
+   * The account of the client that the place is counted for; undefined while it is not counted. Only the queue sets it.
+   */
   account: Account | undefined;
   /** The request that has the place; undefined for none. */
   readonly claim: Claim | undefined;

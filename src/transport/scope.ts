@@ -184,7 +184,7 @@ export class Scope implements Listener {
 
   /**
    * Sets the attempt that an abort stops; stops it immediately if the exchange was aborted before.
-   * @throws MisuseError if the scope has ended: nothing would stop the attempt
+   * @throws MisuseError if the scope has ended, because nothing would stop the attempt
    */
   onAbort(target: AbortTarget): void {
     if (this.#next !== undefined) return this.#next.onAbort(target);
@@ -272,7 +272,8 @@ export class Scope implements Listener {
 
   /**
    * Replaces the deadline by the idle timeout, because the response headers have arrived.
-   * @param isEventStream whether the body is an event stream: it may be silent for any time, so it gets no idle timeout
+   * @param isEventStream whether the body is an event stream, which gets no idle timeout, because it may be silent for
+   * any time
    */
   headersReceived(isEventStream: boolean): void {
     if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);

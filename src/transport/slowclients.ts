@@ -82,7 +82,7 @@ export class SlowClients {
 
 /**
  * Returns the number of bytes of a response that the client has taken, if the response waits for it.
- * @param reader the sink that has no room; undefined if it has
+ * @param reader the sink of the response, if it has no room; undefined if it has room
  * @param received the number of bytes that have arrived
  */
 export function countTaken(reader: object | undefined, received: number): number | undefined {

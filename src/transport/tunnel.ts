@@ -106,7 +106,10 @@ export class WatchedTunnel implements Tunnel {
   }
 }
 
-/** Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, in this time. */
+/**
+ * Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, within `timeout`
+ * milliseconds.
+ */
 export function unreadEnd(timeout: number): ProxyError {
   const message = `the tunnel did not end within ${timeout} ms`;
   return new ProxyError("connection_read_timeout", { message });

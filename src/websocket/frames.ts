@@ -208,7 +208,7 @@ export function isCloseCode(code: number): boolean {
   return code >= 1000 && code <= 1014 && code !== 1004 && code !== 1005 && code !== 1006;
 }
 
-/** Writes one final frame, masked (RFC 6455 §5.3). */
+/** Returns a masked frame that is not a fragment of a longer message (RFC 6455 §5.3). */
 export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
   const { byteLength: length } = payload;
   const extended = length < 126 ? 0 : length < 65_536 ? 2 : 8;
@@ -232,7 +232,7 @@ export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<Arra
   return frame;
 }
 
-/** Writes a close frame. A reason that does not fit is shortened at the end of a character. */
+/** Returns a close frame. A reason that does not fit is shortened at the end of a character. */
 export function writeClose(code: number | undefined, reason = ""): Uint8Array<ArrayBuffer> {
   if (code === undefined) return writeFrame(Opcode.close, EMPTY);
   const payload = new Uint8Array(MAX_CONTROL);

@@ -154,7 +154,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     else if (code === 1005) this.#closeUpstream(undefined, "");
     // A reset could overtake a close frame that was sent already.
     else if (!this.#hasSentClose) this.#upstream.destroy();
-    // Continue reading: the upstream's close frame may follow other messages.
+    // Continue reading, because the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();
   }
@@ -242,7 +242,9 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#closeClient(BAD_GATEWAY, "");
   }
 
-  /** Writes a frame to the upstream. The client has to wait if there is no room for more. */
+  /**
+   * Writes a frame to the upstream, and pauses the client if there is no room for more. Returns whether there is room.
+   */
   #write(frame: Uint8Array): boolean {
     const hasRoom = this.#upstream.write(frame);
     if (!hasRoom && !this.#isFull) this.#client.pause?.();
