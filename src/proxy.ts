@@ -109,7 +109,7 @@ export type ProxyFetch = (
  */
 export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyOptions) => OwnProxy;
 
-/** A field of a request that is explained. */
+/** A header field on which `explain` reports. */
 export interface ExplainedField {
   /** The name, as the proxy sends it, or as the client has sent it. */
   readonly name: string;
@@ -130,7 +130,10 @@ export interface Explanation {
   readonly request: UpstreamRequest | undefined;
   /** The response that the client would get without a request to an upstream; undefined if there would be a request. */
   readonly response: Response | undefined;
-  /** Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined where a hook responds. */
+  /**
+   * Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined if a request would
+   * be sent, or a hook responds.
+   */
   readonly error: unknown;
   /** The steps that change the client's path into the path of the upstream request; empty if it is not changed. */
   readonly path: readonly string[];

@@ -5,7 +5,7 @@ import type { Interceptor } from "../transport/port.ts";
 import { callback, interceptors, record } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
-/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
+/** A request that is about to be sent. `onRequest` may change each of its members, but may not add further members. */
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;

@@ -33,8 +33,8 @@ export interface MirrorOptions {
    */
   mirror?: string | MirrorSettings;
   /**
-   * Keeps a Worker running until the copy for `mirror` has been sent, where `proxyFetch` is called. `fetch` of a proxy takes
-   * it from the third argument of the Worker's handler. It has no effect elsewhere.
+   * Keeps a Worker running until the copy for `mirror` has been sent; set it for calls of `proxyFetch`. The `fetch` of
+   * a proxy takes this function from the third argument of the Worker's handler. It has no effect on other runtimes.
    * @example (promise) => ctx.waitUntil(promise)
    */
   waitUntil?: (promise: Promise<unknown>) => void;

@@ -53,8 +53,8 @@ export interface Incoming extends Client {
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
   /**
-   * Changes the header fields of an upgrade, in place, before they are forwarded. A server that does not hand out the
-   * connection needs it, because the proxy then makes its own handshake with the upstream.
+   * Changes the header fields of an upgrade, in place, before they are forwarded. Left out by a server that hands out
+   * the connection. Without the connection, the proxy makes its own handshake with the upstream.
    */
   prepareUpgrade?(headers: HeaderList): void;
   /**

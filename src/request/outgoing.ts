@@ -232,7 +232,8 @@ export function cleanRequestHeaders(
         // Servers decode only `chunked`. A body with another coding would reach the upstream still encoded, but without
         // the field that names the coding (RFC 9112 §6.1).
         if (value.toLowerCase() !== "chunked") throw badRequest("Transfer-Encoding", 501);
-        // HTTP/1.0 has no transfer codings: another recipient may have read another message framing (RFC 9112 §6.1).
+        // HTTP/1.0 has no transfer codings, so another recipient may have read a different message framing (RFC 9112
+        // §6.1).
         if (source?.version() === "1.0") throw badRequest("Transfer-Encoding");
         isChunked = true;
         break;
@@ -309,7 +310,10 @@ function portOf(authority: string): string | undefined {
   return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
-/** Removes the zone from an address: the name of a network interface is meaningless on other machines (RFC 4007 §11.2). */
+/**
+ * Removes the zone from an address, because the name of a network interface is meaningless on other machines (RFC 4007
+ * §11.2).
+ */
 function withoutZone(address: string): string {
   const end = address.indexOf("%");
   return end < 0 ? address : address.slice(0, end);

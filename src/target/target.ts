@@ -273,8 +273,8 @@ export function pathOf(url: string): string {
 }
 
 /**
- * Matches a character that a request line cannot contain: a space, a control character, or the `#` of a fragment (RFC
- * 9112 §3).
+ * Matches a character that a request line cannot contain: a space, a control character, a character above U+00FF, or
+ * the `#` of a fragment (RFC 9112 §3).
  */
 // oxlint-disable-next-line no-control-regex
 const NOT_IN_TARGET = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;

@@ -206,7 +206,7 @@ export class AddressQueue<T extends Waiting> {
     else next.previous = previous;
   }
 
-  /** Schedules the next check: whether clients are too slow, and whether the counting can end. */
+  /** Schedules the next check of whether clients are too slow, and whether the counting can end. */
   #scheduleCheck(): void {
     this.#isCheckScheduled = true;
     startBackgroundTimer(() => {

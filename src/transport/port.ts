@@ -3,8 +3,8 @@ import type { Send } from "./scope.ts";
 import type { PoolStats } from "./stats.ts";
 
 /**
- * A step around sending: it may change the request and the response, send another request, or send none and return its own
- * response.
+ * A function that wraps the sending of a request. It may change the request and the response, send another request, or
+ * send none and return its own response.
  * @example
  * ```ts
  * const log: Interceptor = (next) => async (request, scope) => {

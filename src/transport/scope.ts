@@ -229,7 +229,7 @@ export class Scope implements Listener {
 
   /**
    * Passes an interim response on to the client, without the fields that describe the connection to the upstream. The
-   * transport limits their number, and does not pass a 101, which ends HTTP on a connection.
+   * transport limits the number of interim responses, and does not pass a 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {
     const client = this.client;

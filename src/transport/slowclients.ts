@@ -66,7 +66,7 @@ export class SlowClients {
       const bytes = claim.clientBytes;
       if (bytes === undefined) continue;
       const last = this.#meters.get(claim);
-      // The first check only starts the measurement: the earlier progress of the client is not known.
+      // The first check only starts the measurement, because the earlier progress of the client is not known.
       const moved = last === undefined ? due : Math.max(0, bytes - last.bytes);
       const behind = Math.max(0, (last?.behind ?? 0) + due - moved);
       meters.set(claim, { bytes, behind });

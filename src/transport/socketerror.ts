@@ -42,7 +42,7 @@ interface FailedConnect {
   readonly errors?: readonly FailedConnect[];
 }
 
-/** The messages and further properties of the errors of some types. */
+/** The messages and other properties of the `ProxyError` for some error types. */
 const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
   tls_certificate_error: { message: UNTRUSTED },
   destination_ip_prohibited: { message: "this process may not connect to the upstream" },
@@ -64,8 +64,8 @@ const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
  * Converts an error of a socket to a `ProxyError`.
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
- * @param isOpen whether the connection had been established: the upstream may have received the request before it became
- * unreachable
+ * @param isOpen whether the connection had been established, so that the upstream may have received the request before
+ * it became unreachable
  */
 export function toSocketError(
   thrown: unknown,
