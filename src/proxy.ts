@@ -259,7 +259,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
     if (isFixed(target) && isUpstreams(target)) closeUpstreams(target, ownTransport);
   };
   return {
-    // Not an async function: that would add three promises and a turn of the microtask queue to each request.
+    // This is not an async function, which would add three promises and a turn of the microtask queue to each request.
     fetch(request, context, execution) {
       try {
         assertRequest(request, PROXY, runtime);

@@ -226,7 +226,7 @@ function readLength(headers: HeaderList): number | undefined {
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
-/** Returns whether `fetch` has decoded the body: it decodes all content codings of a body, or none of them. */
+/** Returns whether `fetch` has decoded the body. It decodes all content codings of a body, or none of them. */
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;

@@ -3,7 +3,10 @@ import { callback, choice, either, off, text, toggle } from "../schema/kinds.ts"
 import type { Kind, Schema } from "../schema/schema.ts";
 import { checkRange } from "../target/address.ts";
 
-/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
+/**
+ * The value that the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's
+ * `c.env`.
+ */
 export type Context = unknown;
 
 /**

@@ -26,7 +26,7 @@ export interface RequestDraft {
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }
 
-/** What a hook may return: a response to send to the client instead, or nothing. */
+/** The result of a hook: a response to send to the client instead, or nothing. */
 export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /** The options with functions of the app that run during an exchange. */

@@ -74,8 +74,8 @@ export function cleanResponse(
 
 /**
  * Whether a response switches the connection to the protocol that the request asks for. The upstream must name the
- * protocol, and must not choose another one (RFC 9110 §7.8). It must also name `Upgrade` in `Connection`:
- * otherwise an intermediary may have passed `Upgrade` on without switching its own connection (RFC 6455 §4.1).
+ * protocol, and must not choose another one (RFC 9110 §7.8). It must also name `Upgrade` in `Connection`, because an
+ * intermediary may otherwise have passed `Upgrade` on without switching its own connection (RFC 6455 §4.1).
  */
 function isSwitch(
   { status, headers, tunnel, webSocket }: UpstreamResponse,

@@ -182,7 +182,10 @@ export function networkOf(address: string): string {
   return bits === undefined ? text : `${(bits >> 64n).toString(16)}/64`;
 }
 
-/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets report it, becomes IPv4. */
+/**
+ * Converts an IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets report it, to IPv4. Any other text
+ * is returned unchanged.
+ */
 export function unmapAddress(address: string): string {
   return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

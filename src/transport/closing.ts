@@ -1,4 +1,4 @@
-/** The code that all transports share to close their connections. */
+/** Code for closing connections, which all transports share. */
 import { ProxyError } from "../error.ts";
 import { milliseconds } from "../schema/kinds.ts";
 

@@ -322,7 +322,7 @@ export class Scope implements Listener {
    * attempt that still runs is aborted: use `fork()` to run two attempts at the same time.
    */
   again(): Scope {
-    // The next attempt gets the place of this scope.
+    // The next attempt keeps the lease of this scope.
     if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();

@@ -85,7 +85,8 @@ export function toSocketError(
 function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const code = codeOf(thrown);
-  // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
+  // Keep the system error only as the cause, because its message contains addresses, and some servers show messages to
+  // the client.
   const type = errorTypeOf(code);
   return new ProxyError(type, { cause: thrown, ...DETAILS[type] });
 }
