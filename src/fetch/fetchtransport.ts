@@ -63,14 +63,14 @@ export interface FetchClient extends StreamClient {
   /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */
   readonly takeWebSocket?: (response: Response) => HandedSocket | undefined;
   /**
-   * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it: with them,
-   * JavaScript reads the encoded bytes.
+   * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it. With these
+   * properties, JavaScript reads the encoded bytes.
    */
   readonly rawBodies?: object;
 }
 
 /**
- * The capabilities of an unknown `fetch`: it may decode every coding that a known `fetch` decodes, and has only the
+ * The capabilities of an unknown `fetch`, which may decode every coding that a known `fetch` decodes, and has only the
  * features of the Fetch standard.
  */
 export const STANDARD: Capabilities = {
@@ -82,7 +82,8 @@ export const STANDARD: Capabilities = {
 
 /** Creates a transport that sends requests through a function with the interface of `fetch`. */
 export function createFetchTransport(client: FetchClient): Transport {
-  // Take `fetch` out of its object: some runtimes throw if the global `fetch` is called as a method of another object.
+  // Take `fetch` out of its object, because some runtimes throw if the global `fetch` is called as a method of another
+  // object.
   const { name, capabilities, fetch: send } = client;
   return {
     name,
@@ -135,7 +136,8 @@ export function createFetchTransport(client: FetchClient): Transport {
 }
 
 /**
- * Cancels the body of a response that arrives after the abort: some functions with this interface ignore the signal.
+ * Cancels the body of a response that arrives after the abort, because some functions with the interface of `fetch`
+ * ignore the signal.
  */
 function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
@@ -159,7 +161,8 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
     throw unsendable(`${method} with a body`);
   if (body !== null) {
     const bytes = body.whole();
-    // Pass a copy: the bytes may be sent again, and a `fetch` that the app has written may change or transfer them.
+    // Pass a copy, because the bytes may be sent again, and a `fetch` that the app has written may change or transfer
+    // them.
     init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);
     // The Fetch standard requires `duplex` for a stream (node#46221).
     init.duplex = "half";
@@ -191,7 +194,7 @@ function toUpstreamResponse(
   const headers = toHeaderList(response.headers);
   const webSocket = status === 101 ? client.takeWebSocket?.(response) : undefined;
   if (webSocket !== undefined) {
-    // The exchange is over: the runtime moves the messages.
+    // The exchange is over, because the runtime moves the messages of the WebSocket.
     scope.end();
     const hints = { fields: { headers: response.headers, list: headers } };
     return { status, statusText, headers, body: null, webSocket, hints };

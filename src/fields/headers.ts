@@ -7,7 +7,7 @@ import { TOKEN, NOT_IN_VALUE } from "./token.ts";
 export type HeaderList = string[];
 
 /**
- * A set of field names with a fast lookup: it compares the lengths first, and allocates nothing.
+ * A set of field names with a fast lookup, which compares the lengths first, and allocates nothing.
  *
  * Every character that is not a letter or a digit matches `-`, because CGI-like upstreams cannot distinguish
  * `X_Forwarded_For` or `X.Forwarded.For` from `X-Forwarded-For` (CVE-2026-30851, CVE-2026-88011).

@@ -22,8 +22,8 @@ export function checkOptions(options: ProxyOptions, explain?: Explain): void {
 }
 
 /**
- * Refuses the options of a pool for a transport whose connections belong to the runtime: the options would have no
- * effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
+ * Refuses the options of a pool for a transport whose connections belong to the runtime, because the options would have
+ * no effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
  * @param whose a sentence for the message, which says to whom the connections belong
  * @throws TypeError that names the option and the fix
  */

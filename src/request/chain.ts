@@ -126,7 +126,7 @@ function parseForwarded(list: string): Element[] {
     at += whole.length;
     if (name !== undefined) {
       const lower = name.toLowerCase();
-      // Refuse a repeated parameter: some readers use the first value, others the last.
+      // Refuse a repeated parameter, because some readers use its first value, and others its last.
       if (names.has(lower)) return [];
       names.set(lower, token ?? (quoted as string).replaceAll(/\\(.)/g, "$1"));
     }

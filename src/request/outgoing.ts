@@ -73,7 +73,8 @@ export function toUpstreamRequest(
   const { options } = rules;
   const { method } = incoming;
   const isTrace = method === "TRACE";
-  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client what the proxy has added.
+  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client the fields that the proxy has
+  // added.
   if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
   const address = rules.clientAddress
     ? rules.clientAddress(incoming.request(), context)

@@ -129,8 +129,8 @@ function toOwnReference(
       if (host === undefined || origin === undefined || origin !== parseOrigin(scheme, host)) {
         return undefined;
       }
-      // Keep a scheme that differs from the target's: the upstream wants the client to change to it, as from http to
-      // https.
+      // Keep a scheme that differs from the target's, because the upstream wants the client to change to it, as from
+      // http to https.
       if (scheme.toLowerCase() !== schemeOf(upstream)) before = `${scheme}//${authority}`;
     }
   } else if (path === undefined || TWO_SLASHES.test(path)) return undefined;

@@ -52,7 +52,7 @@ export function whole(
   return define(test, fix, name);
 }
 
-/** Milliseconds for a timer, up to the maximum of `setTimeout`: a longer timer would fire immediately. */
+/** Milliseconds for a timer, up to the maximum of `setTimeout`, above which a timer would fire immediately. */
 export function millisecondsFrom(least: number, fix: string): Kind<number> {
   return whole(least, fix, 2 ** 31 - 1, "milliseconds");
 }

@@ -42,7 +42,7 @@ export interface Kind<in T> {
    * is then about them.
    */
   readonly contains?: (value: unknown) => boolean;
-  /** Never set: it makes the compiler compare the type `T` with the type of the option. */
+  /** Never set. The property makes the compiler compare the type `T` with the type of the option. */
   readonly takes?: (value: T) => void;
 }
 
@@ -56,7 +56,7 @@ interface Entry<T> {
 }
 
 /**
- * A group of options: an entry for each option of the interface.
+ * The schema of a group of options, with an entry for each option of the interface.
  * @typeParam Preset the names of the options that have a default
  */
 export type Schema<Options, Preset extends keyof Options = never> = {

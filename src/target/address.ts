@@ -115,7 +115,7 @@ function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
 }
 
 /**
- * Parses an IP address as strictly as `inet_pton`: it refuses a text such as `010.0.0.1`, which other parsers read as
+ * Parses an IP address as strictly as `inet_pton`. It refuses a text such as `010.0.0.1`, which other parsers read as
  * another address.
  */
 function parseIPAddress(text: string): Address | undefined {

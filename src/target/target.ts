@@ -305,8 +305,8 @@ function joinAsterisk({ basePath, query }: Upstream): string {
 /**
  * Prepends the base path of the upstream to the request's path, and the query of the upstream to the request's query.
  *
- * The authority always comes from the target: the request's path is never parsed as a URL, so that `//evil` and `/\evil`
- * stay paths. The path and the query keep their bytes.
+ * The authority always comes from the target. The request's path is never parsed as a URL, so that `//evil` and
+ * `/\evil` stay paths. The path and the query keep their bytes.
  *
  * @param path the path and query of the request in origin-form, or `*`
  * @throws ProxyError 400 for a path that cannot be sent, or that could leave the base path
@@ -333,9 +333,9 @@ const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 const MAX_LAYERS = 8;
 
 /**
- * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left to
- * decode: an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are
- * octets, not UTF-8.
+ * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left
+ * to decode, because an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the
+ * results are octets, not UTF-8.
  * @returns undefined for more than eight layers
  */
 export function decodeLayers(path: string): string[] | undefined {

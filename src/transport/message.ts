@@ -13,8 +13,8 @@ export interface Hints {
 }
 
 /**
- * One request to one upstream. The value is immutable: each step takes a request and returns a new one, and the request
- * that a redirect asks for is made from the request before it.
+ * One request to one upstream. The value is immutable. Each step takes a request and returns a new one, and a redirect
+ * makes a new request from the request that was redirected.
  */
 export interface UpstreamRequest {
   /** The upstream that the request goes to. */

@@ -36,7 +36,7 @@ export interface Capabilities {
   readonly background?: boolean;
 }
 
-/** Sends the proxy's requests to upstreams: an HTTP implementation and its connections. */
+/** An HTTP implementation with its connections, which sends the proxy's requests to upstreams. */
 export interface Transport {
   /** The name of the transport in error messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
   readonly name: string;

@@ -194,8 +194,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Begins to listen for the client's disconnect before `listenAfter` has passed. A transport calls it when a request has to
-   * wait for a connection: if the client disconnects during the wait, the request must not be sent.
+   * Begins to listen for the client's disconnect before `listenAfter` has passed. A transport calls it when a request
+   * has to wait for a connection, because the request must not be sent if the client disconnects during the wait.
    */
   listenNow(): void {
     if (this.#next !== undefined) return this.#next.listenNow();
@@ -309,8 +309,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Ends the scope where no response body will do so: the response has no body, or an interceptor has made the response
-   * and no transport has used the scope.
+   * Ends the scope if no response body will do so, because the response has no body, or because an interceptor has made
+   * the response and no transport has used the scope.
    */
   endUnused(hasBody: boolean): void {
     if (this.#next !== undefined) this.#next.endUnused(hasBody);
@@ -326,7 +326,8 @@ export class Scope implements Listener {
     if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();
-    // Stop an attempt that still runs: it would continue without a deadline, also after the client has disconnected.
+    // Stop an attempt that still runs, because it would continue without a deadline, also after the client has
+    // disconnected.
     target?.fail(superseded());
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
@@ -334,14 +335,15 @@ export class Scope implements Listener {
     const next = (this.#next = this.#like(this.client, timeout));
     next.observer = this.observer;
     next.lease = this.lease;
-    // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
+    // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
+    // disconnected.
     next.listenNow();
     return next;
   }
 
   /**
-   * Returns a scope for an additional request, such as a mirrored one: it has its own deadlines, and the same client, which
-   * gets no interim responses to that request.
+   * Returns a scope for an additional request, such as a mirrored one. The scope has its own deadlines, and the same
+   * client, which gets no interim responses to that request.
    */
   fork(): Scope {
     return this.#like(replaceInform(this.client, undefined), this.#timeout);
@@ -418,7 +420,8 @@ export class Scope implements Listener {
 
   /**
    * @internal Called when the timer fires. It aborts the exchange if the limit has passed since the last chunk, and
-   * otherwise restarts the timer. A chunk only records its time: restarting the timer would cost more than the chunk.
+   * otherwise restarts the timer. A chunk only records its time, because restarting the timer would cost more than the
+   * chunk.
    */
   expire(): void {
     if (!this.#isListening) {

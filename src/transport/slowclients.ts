@@ -25,9 +25,9 @@ const CLIENT_TOO_SLOW = 408;
  * Ends requests whose clients are too slow while others wait. It checks all requests at intervals, because a timer for each
  * would cost every request.
  *
- * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period. Bytes
- * above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it is late: a
- * client can do nothing while the event loop is blocked.
+ * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period.
+ * Bytes above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it
+ * is late, because a client can do nothing while the event loop is blocked.
  */
 export class SlowClients {
   readonly #rate: MinimumRate;

@@ -18,7 +18,8 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   EAI_AGAIN: "dns_error",
   EAI_FAIL: "dns_error",
   // This machine has no descriptor or port left, or this process may open no more. RFC 9209 has no type for that. The
-  // closest one is for a configured limit on connections: it has the status 503, and does not blame the upstream.
+  // closest type is the one for a configured limit on connections, which has the status 503, and does not blame the
+  // upstream.
   EMFILE: "connection_limit_reached",
   ENFILE: "connection_limit_reached",
   EADDRNOTAVAIL: "connection_limit_reached",
@@ -92,8 +93,8 @@ function withErrorType(thrown: unknown): ProxyError {
 }
 
 /**
- * The error types of an address that this machine cannot connect to at all: it may lack the address's family, or a descriptor or
- * port.
+ * The error types of an address that this machine cannot connect to at all, because it may lack the address's family,
+ * or a descriptor or port.
  */
 const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
   "connection_limit_reached",

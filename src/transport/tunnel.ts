@@ -28,7 +28,7 @@ export interface TunnelHandler {
   onClose(error?: unknown): void;
 }
 
-/** A connection to an upstream that has switched protocols (101): it carries bytes in both directions. */
+/** A connection to an upstream that has switched protocols (101), which carries bytes in both directions. */
 export interface Tunnel {
   /** Sets the handler, once. Bytes that arrived before are kept for it. */
   attach(handler: TunnelHandler): void;
