@@ -28,7 +28,10 @@ import type { Interceptor } from "./transport/port.ts";
 
 export type { Interceptor } from "./transport/port.ts";
 
-/** The response, as a function that changes its body gets it. The fields are a copy: change fields in `onResponse`. */
+/**
+ * The head of the response, which is passed to a function that changes the body. A change of the fields has no effect
+ * here: change fields in `onResponse`.
+ */
 export interface ResponseHead {
   /** The status code. */
   readonly status: number;
@@ -36,7 +39,7 @@ export interface ResponseHead {
   readonly headers: Headers;
 }
 
-/** The request to the upstream, as a function that changes the response body gets it. */
+/** The head of the request to the upstream, which is passed to a function that changes the response body. */
 export interface RequestHead {
   /** The method that is sent to the upstream. */
   readonly method: string;
@@ -92,8 +95,8 @@ export interface TransformOptions {
 }
 
 /**
- * The options: a test of the value, and what to use instead. They are not part of the schema of the proxy's
- * options, so that a proxy loads as many files with this module as without it.
+ * For each option, a test of its value, and a text that says what to use instead. This table is not part of the schema
+ * of the proxy's options, so that a proxy loads as many files with this module as without it.
  */
 const OPTIONS: Readonly<Record<string, [test: (value: unknown) => boolean, fix: string]>> = {
   types: [
@@ -182,7 +185,7 @@ export function transformJson<Value = unknown>(
   return transform(changeText, compileTransform(options, JSON_TYPES));
 }
 
-/** The options of a transformation, with their defaults. */
+/** The options of a transformation, with the defaults filled in. */
 interface Transform extends Required<Omit<TransformOptions, "types">> {
   /** Matches the media types of the responses to change. */
   readonly typePattern: RegExp;
@@ -241,7 +244,9 @@ function transform(change: ChangeBody<string>, options: Transform): Interceptor 
 const RANGES = new NameSet(["if-range", "range"]);
 const ACCEPT_ENCODING = new NameSet(["accept-encoding"]);
 
-/** Returns the request with an `Accept-Encoding` that the runtime can undo, and without `Range`. */
+/**
+ * Returns the request with an `Accept-Encoding` that the runtime can undo, and without `Range` unless `ranges` is true.
+ */
 function narrowRequest(
   request: UpstreamRequest,
   ranges: boolean,
@@ -254,7 +259,8 @@ function narrowRequest(
     return [...kept, "Accept-Encoding", narrowAcceptEncoding(accepted, decodable)];
   };
   if (headersBeforeHooks === undefined) return { ...request, headers: narrow(headers) };
-  // A field that differs from these would count as set by the app, and be dropped at a redirect to another origin.
+  // A field that is not the same in `headersBeforeHooks` would count as set by the app, and would be dropped at a
+  // redirect to another origin.
   return { ...request, headers: narrow(headers), headersBeforeHooks: narrow(headersBeforeHooks) };
 }
 
@@ -296,8 +302,8 @@ function weakenEtag(headers: HeaderList): HeaderList {
 }
 
 /**
- * Makes the `ETag` of a 304 weak if the client's `If-None-Match` has the weak one, which the client got with a changed body.
- * A 304 has no `Content-Type` that would show whether its body is changed.
+ * Makes the `ETag` of a 304 weak if the client's `If-None-Match` contains its weak form, which the client got with a
+ * changed body. A 304 has no `Content-Type` that would show whether the client's body was changed.
  */
 function weakenRevalidated(
   response: UpstreamResponse,
@@ -365,7 +371,7 @@ async function changeResponse(
   const bytesOfText = new TextEncoder().encode(changed);
   const described = toUtf8(dropDescriptions(headers));
   described.push("Content-Length", String(bytesOfText.byteLength));
-  // Without a content coding, the runtime has nothing to encode.
+  // Drop the hint `isEncoded`: without a content coding, the runtime has nothing to encode.
   const { trailer: _, hints, ...rest } = response;
   return {
     ...rest,
@@ -384,7 +390,8 @@ function isDecodedByRuntime({ hints }: UpstreamResponse, encoding: string): bool
 }
 
 /**
- * Passes on or refuses a response that cannot be changed, as the option says.
+ * Passes on or refuses a response that cannot be changed.
+ * @param reaction the value of the option that decides about it
  * @param what the end of a sentence that begins with "the response body"
  */
 function settleChange(

@@ -150,8 +150,8 @@ export function clientGone(cause?: unknown): ProxyError {
 }
 
 /**
- * Converts an exception into the error of a request body that failed before its end: the client has disconnected, or the
- * framework has ended the stream. The errors of frameworks for bodies above their limits have the status 413.
+ * Converts an exception into the error of a request body that failed before its end: the client has disconnected, or
+ * the framework has ended the stream. A framework's error for a body above its limit has the status 413, which is kept.
  */
 export function toRequestBodyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
@@ -162,7 +162,7 @@ export function toRequestBodyError(thrown: unknown): ProxyError {
 
 /**
  * Returns the error of a request body whose length differs from its Content-Length.
- * @param received the bytes of the body; those until now if there are too many
+ * @param received the number of bytes of the body; if there are too many, the number of bytes so far
  */
 export function badLength(length: number, received: number): ProxyError {
   const message = `the request body has ${received} of ${length} bytes; does a limit of the framework cut it?`;

@@ -10,8 +10,9 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns a text that a user has written, without what may be the credentials of a URL: everything between its scheme (or
- * its beginning) and the last `@`. The text may be no valid URL, because a mistake in it may be the reason for the message.
+ * Returns a text that a user has written, without what may be the credentials of a URL: everything between its scheme
+ * (or its beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for
+ * the message.
  */
 export function cutCredentials(text: string): string {
   const at = text.lastIndexOf("@");

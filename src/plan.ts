@@ -23,15 +23,18 @@ import type { Send } from "./transport/scope.ts";
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
 
-/** The parts of a plan that a runtime contributes, besides its transport. */
+/** The parts of a plan that a runtime provides, other than its transport. */
 export interface RuntimeParts {
-  /** The transport to apps in this process; without it, they are called through the transport to the network. */
+  /** The transport to apps in this process; undefined to send their requests through the usual transport. */
   inProcess?: Transport;
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
-  /** Explains what to write instead of names that are not options; it takes precedence over the core. */
+  /**
+   * Explains what to write instead of a name that is not an option; it takes precedence over the core's own
+   * explanations.
+   */
   explainOption?: Explain;
-  /** Explains how a server of this runtime hands over upgrades, for the error where a server does not. */
+  /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
 
@@ -173,8 +176,8 @@ function subtract(names: readonly string[], others: readonly string[]): NameSet 
 }
 
 /**
- * Whether the proxy asks the upstream for a body without content coding. It does so if the transport decodes every encoded
- * body: decoding costs time, and loses the length and the strong `ETag`. Options that name `Accept-Encoding` take
+ * Whether the proxy asks the upstream for a body without content coding. It does so if the transport decodes bodies,
+ * because decoding costs time, and loses the length and the strong `ETag`. Options that name `Accept-Encoding` take
  * precedence.
  */
 function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): boolean {
@@ -245,7 +248,10 @@ function compileMirror(
 
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
 
-/** Accepts a single address only: a value that the app took from a header field may be a list of addresses. */
+/**
+ * Makes `clientAddress` return a single address or undefined, because a value that the app took from a header field may
+ * be a list of addresses.
+ */
 function compileAddress(clientAddress: ClientAddress): ClientAddress {
   return (request, context) => {
     const address = refusePromise(clientAddress(request, context), "clientAddress");
@@ -254,7 +260,10 @@ function compileAddress(clientAddress: ClientAddress): ClientAddress {
   };
 }
 
-/** Compiles `stripPrefix`, then `pathRewrite`; undefined if neither is set. */
+/**
+ * Compiles `stripPrefix` and `pathRewrite` into a function that applies them in this order; undefined if neither is
+ * set.
+ */
 export function compileRewrite({
   stripPrefix,
   pathRewrite,

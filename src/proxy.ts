@@ -109,7 +109,7 @@ export type ProxyFetch = (
  */
 export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyOptions) => OwnProxy;
 
-/** A field of a request that is explained. */
+/** A header field on which `explain` reports. */
 export interface ExplainedField {
   /** The name, as the proxy sends it, or as the client has sent it. */
   readonly name: string;
@@ -130,7 +130,10 @@ export interface Explanation {
   readonly request: UpstreamRequest | undefined;
   /** The response that the client would get without a request to an upstream; undefined if there would be a request. */
   readonly response: Response | undefined;
-  /** Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined where a hook responds. */
+  /**
+   * Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined if a request would
+   * be sent, or a hook responds.
+   */
   readonly error: unknown;
   /** The steps that change the client's path into the path of the upstream request; empty if it is not changed. */
   readonly path: readonly string[];
@@ -212,7 +215,8 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
 ): CreateProxy<OwnProxy> {
   return function createProxy(options) {
     const route = createRoute(options, runtime);
-    // The own members come first, because `assign` would read their getters.
+    // The members that `extend` makes come first, because `assign` would replace the getters in a later argument by
+    // their values.
     return Object.assign(extend?.(route) ?? {}, toProxy(route, runtime)) as OwnProxy;
   };
 }
@@ -234,7 +238,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
     throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
   }
-  // Health checks use the transport's own limit, so set the option of requests there as well.
+  // Health checks use the transport's own `connectTimeout`, so set the proxy's option for the transport as well.
   const connectTimeout = options.connectTimeout ?? pool?.connectTimeout;
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
@@ -255,7 +259,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
     if (isFixed(target) && isUpstreams(target)) closeUpstreams(target, ownTransport);
   };
   return {
-    // Not an async function: that would add three promises and a turn of the microtask queue to each request.
+    // This is not an async function, which would add three promises and a turn of the microtask queue to each request.
     fetch(request, context, execution) {
       try {
         assertRequest(request, PROXY, runtime);
@@ -278,7 +282,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   };
 }
 
-/** Lets work for a request outlast its response, where the server passes `waitUntil`. */
+/** Lets the work for a request continue after its response, if the server passes `waitUntil`. */
 function outlastResponse(incoming: Incoming, execution: ExecutionContext | undefined): void {
   if (typeof execution?.waitUntil !== "function") return;
   incoming.waitUntil = (promise) => execution.waitUntil?.(promise);

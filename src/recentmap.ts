@@ -1,7 +1,8 @@
 /**
- * A map that keeps the most recently used keys. It has two generations: when the younger one is full, it becomes the older
- * one, and the former older one is dropped. A key that is found in the older one moves to the younger one. A recent key
- * costs one lookup in a `Map`, and no memory; moving each used key to the end of one `Map` would rebuild that `Map` often.
+ * A map that keeps the most recently used keys. It has two generations: when the younger generation is full, it becomes
+ * the older one, and the previous older generation is dropped. A key that is found in the older generation moves to the
+ * younger one. A recent key costs one lookup in a `Map`, and no memory. If each used key were moved to the end of a
+ * single `Map`, that `Map` would often be rebuilt.
  */
 export class RecentMap<Key, Value extends {}> {
   readonly #capacity: number;

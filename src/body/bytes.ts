@@ -33,7 +33,7 @@ export class BytesBody implements BodySource {
 
   /** Writes the bytes to a sink in one chunk. */
   pipeTo(sink: Sink): void {
-    // A sink that owns its chunks may transfer them: it gets a copy, because the body may be sent again.
+    // A sink that owns its chunks may transfer them. It gets a copy, because the body may be sent again.
     const isOwned = (sink.memory ?? "owned") === "owned";
     if (this.length > 0) sink.write(isOwned ? copyBytes(this.replay) : this.replay);
     sink.end(this.trailers);

@@ -1,6 +1,6 @@
 import { encodeText } from "./memory.ts";
 
-/** The chunks that one read returns. The last chunks of a stream may come with `done`, or in the read before it. */
+/** The result of one read. The last chunks of a stream come together with `done: true`, or in an earlier read. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
@@ -23,7 +23,7 @@ export class ChunkReader {
   #left: number;
   /** The buffer of a released chunk, for a later read. */
   #spare: ArrayBuffer | undefined;
-  /** Resolves the pending read with the end of the stream. */
+  /** Ends the pending BYOB read as if it had returned `done: true`. */
   #end: (() => void) | undefined;
 
   /** @param length the length of the stream in bytes where it is known */
@@ -33,15 +33,15 @@ export class ChunkReader {
     if (this.#byob === undefined) this.#plain = stream.getReader();
     // A BYOB read stays pending if the stream's source closes the stream without `byobRequest.respond(0)`:
     // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
-    // So `closed` ends the read. It does that in a later task, because `closed` may resolve before the read of the last
-    // chunk does.
+    // So the promise `closed` ends the pending read. It does so in a later task, because `closed` may resolve before the
+    // read of the last chunk does.
     this.#byob?.closed.then(
       () => setTimeout(() => this.#end?.()),
       () => {},
     );
   }
 
-  /** Reads the next chunks: all that have arrived, or else the first one that arrives. */
+  /** Waits for the next chunks: with Bun's `readMany()`, all chunks that have arrived, and otherwise one chunk. */
   async read(): Promise<Batch> {
     if (this.#plain?.readMany !== undefined) {
       const { done, value = [] } = await this.#plain.readMany();
@@ -58,7 +58,7 @@ export class ChunkReader {
     return this.#byob !== undefined;
   }
 
-  /** Marks the memory of a chunk as no longer needed: a later chunk may be read into it. */
+  /** Marks the memory of a chunk as no longer needed, so that a later chunk may be read into it. */
   release(chunk: Uint8Array): void {
     if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
@@ -69,8 +69,8 @@ export class ChunkReader {
   }
 
   /**
-   * Reads a chunk into a buffer that this method provides, and that is not longer than the rest of the body. Otherwise,
-   * Deno would allocate 64 KiB for each chunk, however short.
+   * Reads a chunk into a buffer that this method provides, of at most the length of the rest of the body. Without that
+   * buffer, Deno would allocate 64 KiB for each chunk, however short the chunk is.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
     const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));
@@ -88,7 +88,8 @@ export class ChunkReader {
 }
 
 /**
- * Cancels a stream in a later task: the streams that Node makes throw if they are cancelled in the same tick as a read.
+ * Cancels a stream in a later task, because the streams that Node makes throw if they are cancelled in the same tick as
+ * a read.
  */
 export async function cancelLater(
   reader: { cancel(reason: unknown): Promise<void> },

@@ -31,8 +31,9 @@ const DECODER_CHUNK_SIZE = 4096;
 const MIB = 1_048_576;
 
 /**
- * 4 MiB of zeros in the formats that have no such limit: about ten bytes of brotli can expand to 16 MiB, and four bytes
- * of zstd to 128 KiB (RFC 7932 §9.2, RFC 8878 §3.1.1.2).
+ * 4 MiB of zeros in each format that expands a few bytes too far for `DECODER_CHUNK_SIZE` to bound the result: about
+ * ten bytes of brotli can expand to 16 MiB, and four bytes of zstd to 128 KiB (RFC 7932 §9.2, RFC 8878 §3.1.1.2).
+ * `isBounded` tests the runtime's decoders with them.
  */
 const BOMBS: Readonly<Record<string, readonly number[]>> = {
   brotli: [155, 255, 255, 63, 248, 39, 0, 226, 177, 64, 32, 247, 254, 7],
@@ -45,7 +46,10 @@ const BOMBS: Readonly<Record<string, readonly number[]>> = {
 /** The codings that the runtime can undo. They are tested with the first request, so that Workers start faster. */
 let decodable: ReadonlySet<string> | undefined;
 
-/** Returns the codings that the runtime can undo with bounded memory: gzip and deflate everywhere, br and zstd on some. */
+/**
+ * Returns the codings that the runtime can undo with bounded memory: gzip and deflate on every runtime, br and zstd on
+ * some runtimes.
+ */
 export async function findDecodable(): Promise<ReadonlySet<string>> {
   // Do not share a promise between requests: on Workers, a promise of a request whose client has disconnected may never
   // settle.
@@ -58,7 +62,10 @@ async function filterFormats(): Promise<ReadonlySet<string>> {
   return new Set(codings.filter((_, i) => areBounded[i]));
 }
 
-/** Whether the runtime has a decoder for the format that returns its first result before it has decoded its whole input. */
+/**
+ * Whether the runtime has a decoder for this format, and that decoder returns its first result before it has decoded
+ * its whole input.
+ */
 async function isBounded(format: string): Promise<boolean> {
   const bomb = BOMBS[format];
   if (bomb === undefined) return true;
@@ -73,7 +80,7 @@ async function isBounded(format: string): Promise<boolean> {
   }
 }
 
-/** Decodes bytes. The decoder gets a chunk only when its output for the chunk before has been read. */
+/** Decodes bytes. The decoder gets a chunk only when its output for the previous chunk has been read. */
 function decodeSlowly(bytes: Uint8Array, format: string): ReadableStream<Uint8Array> {
   let at = 0;
   const input = new ReadableStream<Uint8Array<ArrayBuffer>>(
@@ -96,8 +103,8 @@ export function readCodings(value: string): string[] {
 }
 
 /**
- * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo. It contains only codings that
- * the client accepts, because a response that is not changed reaches the client still encoded.
+ * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo. The result contains only
+ * codings that the client accepts, because a response that is not changed reaches the client still encoded.
  * @param value the client's value; undefined for none
  * @param decodableCodings the codings that the runtime can undo
  */
@@ -129,7 +136,7 @@ function codingNameOf(member: string): string {
  * @param codings the codings in the order in which they were applied, all of which the runtime can undo
  * @param maxBytes the maximum length of each result: a few kilobytes may expand to gigabytes
  * @returns undefined for a longer result
- * @throws the runtime's own error for bytes that are not in the coding
+ * @throws the runtime's own error for bytes that are not encoded as `codings` says
  */
 export async function decodeBytes(
   bytes: Uint8Array,

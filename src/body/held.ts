@@ -16,11 +16,11 @@ export class HeldBody implements BodySource, Sink {
   readonly #chunks: Uint8Array[] = [];
   #size = 0;
   #sink: Sink | undefined;
-  /** The callback of the source, while it waits for room; undefined while it does not wait. */
+  /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
   #onDrain: (() => void) | undefined;
   #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
   #reject: ((reason: unknown) => void) | undefined;
-  /** Ends or fails a sink, as the source has done; undefined until the source ends. */
+  /** Ends or fails a sink in the same way as the source has ended or failed; undefined until then. */
   #finish: ((sink: Sink) => void) | undefined;
   #isCancelled = false;
 
@@ -42,7 +42,7 @@ export class HeldBody implements BodySource, Sink {
     });
   }
 
-  // ── the sink of the source ──
+  // ── `Sink`: called by the source ──
 
   write(chunk: Uint8Array): boolean {
     if (this.#sink !== undefined) return this.#sink.write(chunk);
@@ -73,16 +73,16 @@ export class HeldBody implements BodySource, Sink {
     if (this.#sink !== undefined) finish(this.#sink);
   }
 
-  // ── the body ──
+  // ── `BodySource`: called by the code that takes the body ──
 
-  /** Always returns undefined: the body is longer than what may be kept in memory. */
+  /** Always returns undefined, because this object is used as a body only if the body is longer than the limit. */
   whole(): undefined {}
 
   pipeTo(sink: Sink): void {
     let hasRoom = true;
     for (const chunk of this.#chunks.splice(0)) {
       hasRoom = sink.write(chunk);
-      // The write may have led to a cancellation of the body: then write nothing more.
+      // The write may have caused a cancellation of the body. If so, write nothing more.
       if (this.#isCancelled) return;
     }
     if (this.#finish !== undefined) return this.#finish(sink);

@@ -46,7 +46,10 @@ export class LimitedBody extends PassBody {
   }
 }
 
-/** Counts the bytes on their way to a sink. It calls back when they exceed the limit, and passes nothing on afterwards. */
+/**
+ * Counts the bytes on their way to a sink. When they exceed the limit, it calls `exceed`, and passes nothing on
+ * afterwards.
+ */
 class LimitSink extends PassSink {
   readonly #exceed: () => void;
   #left: number;

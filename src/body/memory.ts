@@ -8,7 +8,7 @@
  * | `memory`     | the sink                                           | the chunk that the source passes                |
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
  * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
- * | `"borrowed"` | reads the bytes, and does not report when          | never changes, and may share its ArrayBuffer    |
+ * | `"borrowed"` | only reads the bytes; it never calls `release`     | never changes, and may share its ArrayBuffer    |
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
  * |              | sent; no other code sees them                      | `release`                                       |
  *
@@ -19,22 +19,25 @@
  *
  * - *Shared* memory holds the bytes of one read, and several chunks are views of it. A `ReadMemory` knows which chunks lie
  *   in shared memory, or in memory that is freed.
- * - A socket says with each read whether its reader *may keep* the memory. If so, the reader uses it for one chunk. It copies
- *   the other chunks of the read, so that each chunk has an ArrayBuffer of its own.
+ * - A socket says with each read whether its reader *may keep* the memory. If so, the reader uses that memory for one
+ *   chunk of the read, and copies the other chunks, so that each chunk has its own ArrayBuffer.
  * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
  */
 
-/** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
+/** What a sink does with the memory of a chunk; the table in this file has the meanings. */
 export type Ownership = "owned" | "borrowed" | "returned";
 
 /**
  * Called once when a sink no longer needs a chunk.
- * @param error why the memory of the chunk must be left alone: the chunk was not sent, and the system may still read it, or
- * other code may keep it
+ * @param error set if the memory of the chunk must be neither freed nor used again: the chunk was not sent and the
+ * system may still read it, or other code may keep the chunk
  */
 export type Release = (error?: Error | null) => void;
 
-/** The memory into which a transport reads chunks, where they share an ArrayBuffer, or are freed after use. */
+/**
+ * The memory into which a transport reads chunks, if the chunks share an ArrayBuffer, or if the transport frees them
+ * after use.
+ */
 export interface ReadMemory {
   /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
@@ -48,8 +51,8 @@ export interface ReadMemory {
 }
 
 /**
- * The memory of an HTTP client whose chunks are views of the buffers into which it has read, and which does not use these
- * buffers again: a chunk is copied only for code that may transfer its ArrayBuffer.
+ * The `ReadMemory` of an HTTP client that passes on views of its read buffers, and never uses a read buffer again. A
+ * chunk is copied only for code that may transfer the ArrayBuffer.
  */
 export const sharedMemory: ReadMemory = {
   has: ({ byteLength, buffer }) => byteLength !== buffer.byteLength,

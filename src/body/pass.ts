@@ -4,7 +4,8 @@ import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts"
 import { toWebStream } from "./web.ts";
 
 /**
- * A body that passes on another body. A subclass sees all bytes in `whole` and `pipeTo`: `stream` calls `pipeTo`, too.
+ * A body that passes on another body. A subclass implements `whole` and `pipeTo`, and sees all bytes there, because
+ * `stream` calls `pipeTo`.
  */
 export abstract class PassBody implements BodySource {
   protected readonly source: BodySource;

@@ -5,9 +5,8 @@ import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
- * Returns a body with the bytes and the trailer fields of a request body that was sent, so that it can be sent again;
- * `null` for no body.
- * @returns undefined if not all bytes of the body were kept
+ * Returns a body with which a request body that was sent can be sent again: it has the same bytes and trailer fields.
+ * @returns `null` for no body; undefined if not all bytes of the body were kept
  */
 export function replayOf(body: BodySource | null): BytesBody | null | undefined {
   if (body === null) return null;
@@ -52,12 +51,12 @@ export class ReplayBody extends PassBody {
   }
 }
 
-/** Copies the chunks on their way to a sink, and hands over the copy once it is complete. */
+/** Copies the chunks on their way to a sink, and passes the copy to `keep` once it is complete. */
 class CopySink extends PassSink {
   readonly #limit: number;
   readonly #length: number | undefined;
   readonly #keep: (bytes: Uint8Array) => void;
-  /** The copies; undefined once they were handed over, or the limit was exceeded. */
+  /** The copies so far; undefined once they were passed to `keep`, or the limit was exceeded. */
   #copies: Uint8Array[] | undefined = [];
   #size = 0;
 
@@ -78,7 +77,8 @@ class CopySink extends PassSink {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(copyBytes(chunk));
-    // Hand over a body of known length with its last chunk: the response may arrive before the source reports the end.
+    // Hand over a body of known length with its last chunk, because the response may arrive before the source reports
+    // the end.
     if (this.#size === this.#length) this.#handOver();
     return super.write(chunk, release);
   }

@@ -26,7 +26,7 @@ export interface Inlet {
 export interface BodyScope {
   /** Reports that a chunk has arrived. */
   touch(): void;
-  /** Pauses or resumes the idle timeout: the client takes no chunks, or takes them again. */
+  /** Pauses the idle timeout while the client takes no chunks, and resumes it afterwards. */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
   /** Reports that the body has ended. */
   end(): void;
@@ -38,8 +38,8 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
  * A response body that a transport fills with chunks as they arrive.
  *
  * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
- * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes no
- * chunks, once it has begun to take them.
+ * arriving is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the
+ * timeout is paused whenever it takes none.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */
@@ -61,7 +61,7 @@ export class ResponseBody implements BodySource {
   #sink: Sink | undefined;
   /** The trailer fields as they arrived. */
   #trailers: HeaderList | undefined;
-  /** The value of the response's `Connection`: the trailer fields that it names are dropped. Undefined for none. */
+  /** The value of the response's `Connection`, which names trailer fields to drop; undefined for none. */
   #connection: string | undefined;
   /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;
@@ -88,7 +88,8 @@ export class ResponseBody implements BodySource {
     this.#scope.touch();
     const sink = this.#sink;
     if (sink === undefined) {
-      // A small body is one chunk. A list that begins with it is smaller than an empty list that grows by a `push`.
+      // A small body is one chunk. An array literal with that chunk takes less memory than an empty array that grows
+      // with `push`.
       if (this.#chunks === undefined) this.#chunks = [chunk];
       else this.#chunks.push(chunk);
       this.buffered += chunk.byteLength;
@@ -99,7 +100,7 @@ export class ResponseBody implements BodySource {
     if (!this.#write(sink, chunk) && this.#sink !== undefined) this.#wait(sink);
   }
 
-  /** Ends the body: all chunks have arrived. */
+  /** Ends the body. Called after the last chunk. */
   end(trailers?: HeaderList): void {
     if (this.#isOver) return;
     this.#isComplete = true;
@@ -108,7 +109,7 @@ export class ResponseBody implements BodySource {
     this.#sink?.end(this.trailers);
   }
 
-  /** Fails the body: the upstream closed the connection too early, or the exchange was aborted. */
+  /** Fails the body. Called when the upstream has closed the connection too early, or the exchange was aborted. */
   fail(error: ProxyError): void {
     if (this.#isOver) return;
     this.error = error;
@@ -130,13 +131,14 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
-  /** Returns the names in a value of `Trailer` that trailer fields may have; undefined for none. */
+  /** Returns the names in a value of `Trailer` that may be forwarded; undefined if there are none. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }
 
   /**
-   * Returns all bytes if all of them have arrived, and otherwise undefined; after undefined, the body can still be taken.
+   * Returns all bytes if all of them have arrived. Otherwise, and if several chunks are longer than `joinUpTo`, it
+   * returns undefined, and the body can still be taken.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined {
@@ -155,7 +157,7 @@ export class ResponseBody implements BodySource {
     for (const chunk of chunks) {
       if (this.error !== undefined) break;
       hasRoom = this.#write(sink, chunk);
-      // The write may have led to a cancellation of the body: then write nothing more.
+      // The write may have caused a cancellation of the body. If so, write nothing more.
       if (this.#isCancelled) return;
     }
     if (this.error !== undefined) return sink.fail(this.error);
@@ -225,7 +227,9 @@ export class ResponseBody implements BodySource {
     });
   }
 
-  /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */
+  /**
+   * Pauses the transport and the idle timeout until the sink has room, because the client is slow, not the upstream.
+   */
   #wait(sink: Sink): void {
     this.#scope.pauseIdle(true, sink);
     this.#pause();

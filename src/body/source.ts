@@ -31,8 +31,8 @@ export const HIGH_WATER_MARK = 65_536;
  */
 export interface Sink {
   /**
-   * Whether nothing has been read from the sink so far: the app may have dropped the response, and never read it. Left out
-   * by a sink that writes to a connection, where no app can drop the response.
+   * Whether nothing has been read from the sink so far. If so, the app may have dropped the response without reading
+   * it. Left out by a sink that writes to a connection, where no app can drop the response.
    */
   readonly isUnread?: boolean;
   /**
@@ -50,7 +50,7 @@ export interface Sink {
   onDrain(callback: () => void): void;
   /** Sends the head of the message without waiting for the first chunk, because no chunk has arrived yet. */
   flush?(): void;
-  /** Ends the body: all chunks have been written. */
+  /** Ends the body. Called after the last chunk. */
   end(trailers?: HeaderList): void;
   /**
    * Ends the body before it is complete. The sink makes sure that the receiver does not take it for a complete body.
@@ -71,10 +71,11 @@ export interface Sink {
 
 /** Options of the web stream of a body. */
 export interface StreamOptions {
-  /** Whether the stream fails with the reason `undefined`: Bun's server prints any other reason. */
+  /** Whether the stream fails with the reason `undefined`, because Bun's server prints any other reason. */
   readonly quiet?: boolean;
   /**
-   * Whether the stream begins with an empty chunk if no chunk has arrived: srvx sends the head with the first chunk.
+   * Whether the stream begins with an empty chunk if no chunk has arrived yet, because srvx sends the head only with
+   * the first chunk.
    */
   readonly flush?: boolean;
   /** Called when the body fails, before the stream does. */
@@ -102,7 +103,8 @@ export interface WholeOptions {
  */
 export interface BodySource {
   /**
-   * Returns all bytes if all of them have arrived, and otherwise undefined; after undefined, the body can still be taken.
+   * Returns all bytes if all of them have arrived. Otherwise, and if several chunks are longer than `joinUpTo`, it
+   * returns undefined, and the body can still be taken.
    *
    * The bytes belong to the caller, unless the caller has asked for borrowed bytes, or `replay` holds them: the caller must
    * then not change or transfer them, because they may be sent again.
@@ -119,7 +121,8 @@ export interface BodySource {
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
   /**
-   * Stops the body, because the rest is not needed; nothing more is written. It does nothing to a body that has ended.
+   * Stops the body, because the rest is not needed. The source then writes nothing more. The call has no effect on a
+   * body that has ended.
    */
   cancel(reason?: unknown): void;
   /**
@@ -128,9 +131,9 @@ export interface BodySource {
    * ended in time
    */
   measure?(): Promise<BodySource | null>;
-  /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
+  /** Whether the client sends the body only after a 100 (Continue), which the server sends when the body is taken. */
   readonly awaitsContinue?: boolean;
-  /** Whether no code has begun to take the body, or has cancelled it: another attempt can still send it. */
+  /** Whether the body was neither taken nor cancelled so far, so that another attempt can still send it. */
   readonly isUntouched?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;

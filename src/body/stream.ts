@@ -14,7 +14,7 @@ export class StreamBody implements BodySource {
   readonly length: number | undefined;
   /** The bytes of the whole body, if the first read returned all of them; otherwise undefined. */
   replay: Uint8Array | undefined;
-  /** Whether no code has begun to take the body, or has cancelled it. */
+  /** Whether the body was neither taken nor cancelled so far. */
   isUntouched = true;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;
@@ -37,7 +37,7 @@ export class StreamBody implements BodySource {
   stream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
     this.isUntouched = false;
     const { onFail, quiet = false, flush = false } = options;
-    // A web stream has no trailers: `onTrailers` needs no stream around it.
+    // A web stream has no trailers, so `onTrailers` alone needs no stream around it.
     const isAsIs = onFail === undefined && !quiet && !flush;
     return isAsIs ? this.#stream : toWebStream(this, options);
   }

@@ -30,7 +30,7 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
  * length, and can be sent again.
  */
 export class UnframedBody extends StreamBody {
-  /** The reader that measures the stream. */
+  /** The reader with which `measure` reads the stream; undefined before its call. */
   #measurer: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
   /** Cancels the stream, also while it is measured. */
@@ -74,7 +74,7 @@ export class UnframedBody extends StreamBody {
 class TurnTimer {
   /** The number of timers that have fired. */
   #fired = 0;
-  /** The number of timers that have fired since the last promise settled. */
+  /** The number of timers that have fired since the last call of `wait`. */
   #silent = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #giveUp: (() => void) | undefined;

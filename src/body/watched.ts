@@ -4,7 +4,9 @@ import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
-/** Called when a body has been taken to its end, or with the reason why it broke off. */
+/**
+ * Called when a body is over: without a reason after its last byte, and otherwise with the reason why it ended early.
+ */
 type OnEnd = (reason?: unknown) => void;
 /** Called with the number of bytes that were taken so far. */
 type OnBytes = (bytes: number) => void;

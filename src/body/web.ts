@@ -2,8 +2,9 @@ import type { HeaderList } from "../fields/headers.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
 /**
- * A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. It does not name
- * `UnderlyingDefaultSource`, which apps lack that have the types of Node and not those of the DOM.
+ * A sink that is the underlying source of a web stream: the stream yields the chunks that are written to the sink. The
+ * class does not declare that it implements `UnderlyingDefaultSource`, because apps that use Node's types without the
+ * types of the DOM have no type of that name.
  */
 export class StreamSink implements Sink {
   readonly #source: BodySource;
@@ -41,7 +42,7 @@ export class StreamSink implements Sink {
     this.#source.cancel(reason);
   }
 
-  /** Whether nothing has been read from the stream: it then still holds all bytes that were written to it. */
+  /** Whether nothing has been read from the stream, which then still holds all bytes that were written to it. */
   get isUnread(): boolean {
     return HIGH_WATER_MARK - (this.controller.desiredSize ?? Infinity) >= this.#written;
   }
@@ -75,7 +76,7 @@ export class StreamSink implements Sink {
   }
 }
 
-/** The size of a chunk for a queue that is limited by its bytes. */
+/** Returns the size of a chunk, for the queue of a stream that is limited by its bytes. */
 export function sizeOf({ byteLength }: Uint8Array): number {
   return byteLength;
 }

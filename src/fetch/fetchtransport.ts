@@ -44,9 +44,9 @@ export interface FetchClient extends StreamClient {
    */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether the server gets the stream that `fetch` returned as the response body: the runtime then moves and cancels
-   * the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead,
-   * unless reading would decode it.
+   * Whether the server gets the stream that `fetch` returned as the response body, so that the runtime moves and
+   * cancels the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy
+   * instead, unless reading would decode it.
    */
   readonly handsBodiesThrough?: boolean;
   /**
@@ -56,20 +56,21 @@ export interface FetchClient extends StreamClient {
   readonly watchesBodies?: boolean;
   /**
    * Whether a response without a URL was constructed by an app, so that its body was not decoded. It is not set for a
-   * function in place of `fetch`, which may return a copy of a decoded response: a copy has no URL either.
+   * function that replaces the runtime's `fetch`, because that function may return a copy of a decoded response, and a
+   * copy has no URL either.
    */
   readonly constructsResponses?: boolean;
   /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */
   readonly takeWebSocket?: (response: Response) => HandedSocket | undefined;
   /**
-   * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it: with them,
-   * JavaScript reads the encoded bytes.
+   * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it. With these
+   * properties, JavaScript reads the encoded bytes.
    */
   readonly rawBodies?: object;
 }
 
 /**
- * The capabilities of an unknown `fetch`: it may decode every coding that a known `fetch` decodes, and has only the
+ * The capabilities of an unknown `fetch`, which may decode every coding that a known `fetch` decodes, and has only the
  * features of the Fetch standard.
  */
 export const STANDARD: Capabilities = {
@@ -81,7 +82,8 @@ export const STANDARD: Capabilities = {
 
 /** Creates a transport that sends requests through a function with the interface of `fetch`. */
 export function createFetchTransport(client: FetchClient): Transport {
-  // Take `fetch` out of its object: some runtimes throw if the global `fetch` is called as a method of another object.
+  // Take `fetch` out of its object, because some runtimes throw if the global `fetch` is called as a method of another
+  // object.
   const { name, capabilities, fetch: send } = client;
   return {
     name,
@@ -134,7 +136,8 @@ export function createFetchTransport(client: FetchClient): Transport {
 }
 
 /**
- * Cancels the body of a response that arrives after the abort: some functions with this interface ignore the signal.
+ * Cancels the body of a response that arrives after the abort, because some functions with the interface of `fetch`
+ * ignore the signal.
  */
 function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
@@ -158,7 +161,8 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
     throw unsendable(`${method} with a body`);
   if (body !== null) {
     const bytes = body.whole();
-    // Pass a copy: the bytes may be sent again, and a `fetch` that the app has written may change or transfer them.
+    // Pass a copy, because the bytes may be sent again, and a `fetch` that the app has written may change or transfer
+    // them.
     init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);
     // The Fetch standard requires `duplex` for a stream (node#46221).
     init.duplex = "half";
@@ -190,7 +194,7 @@ function toUpstreamResponse(
   const headers = toHeaderList(response.headers);
   const webSocket = status === 101 ? client.takeWebSocket?.(response) : undefined;
   if (webSocket !== undefined) {
-    // The exchange is over: the runtime moves the messages.
+    // The exchange is over, because the runtime moves the messages of the WebSocket.
     scope.end();
     const hints = { fields: { headers: response.headers, list: headers } };
     return { status, statusText, headers, body: null, webSocket, hints };
@@ -225,7 +229,7 @@ function readLength(headers: HeaderList): number | undefined {
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
-/** Returns whether `fetch` has decoded the body: it decodes all content codings of a body, or none of them. */
+/** Returns whether `fetch` has decoded the body. It decodes all content codings of a body, or none of them. */
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;

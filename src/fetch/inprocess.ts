@@ -113,7 +113,7 @@ function assertResponse(returned: Response | undefined): Response {
 }
 
 /**
- * Converts an error of an app: an app that throws counts as an upstream that closes the connection. A `ProxyError` that
+ * Converts an error of an app. An app that throws counts as an upstream that closes the connection. A `ProxyError` that
  * the app throws is converted as well. Otherwise, it could be one after which the proxy sends the request again, such
  * as `connection_refused`, although the app has received the request.
  */

@@ -38,9 +38,9 @@ export interface StreamClient {
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
   /**
-   * Whether the runtime prints the error of a request body, and the reason of an abort during an upload, as exceptions that
-   * nothing has caught, although the promise of `fetch` rejects with the same one. It prints nothing if the abort has no reason and
-   * the body then stays open until the runtime cancels it.
+   * Whether the runtime prints the error of a request body, and the reason of an abort during an upload, as exceptions
+   * that nothing has caught, although the promise of `fetch` rejects with the same exception. It prints nothing if the
+   * abort has no reason and the body then stays open until the runtime cancels it.
    */
   readonly printsFailures?: boolean;
 }
@@ -59,8 +59,8 @@ export interface FetchAttempt<Client extends StreamClient = StreamClient> {
 
 /**
  * Returns a request body as a stream for `fetch`. A small stream that the runtime can send is returned unchanged.
- * Otherwise, each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some
- * runtimes, such as workerd, would end the body as if it were complete.
+ * Otherwise, each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails. If
+ * the stream failed first, some runtimes, such as workerd, would end the body as if it were complete.
  * @param length the length that the request declares; undefined if it declares none
  */
 export function toRequestStream(
@@ -89,8 +89,8 @@ export function toRequestStream(
   }
   const source = createReader(stream, createPipe !== undefined);
   const { signal } = controller;
-  // Cancel the body if the fetch is aborted: the client cannot send its next request on the connection before this body
-  // is read or cancelled.
+  // Cancel the body if the fetch is aborted, because the client cannot send its next request on the connection before
+  // this body is read or cancelled.
   const stop = (): void => void cancelLater(source, signal.reason);
   const finish = (): void => {
     attempt.isUploading = false;
@@ -179,10 +179,10 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
 /**
  * Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs.
  *
- * If `readLeft` counts down correctly for the first chunk, the runtime moves the rest of the body, and the exchange's timer
- * checks the progress with `readLeft`, so that no JavaScript runs for a chunk. Otherwise, the stream is read to its end: with
- * a number that does not change, a deadline would abort an upload that makes progress.
- * @param readLeft returns how many bytes are left in the stream; undefined for a stream whose number is not known
+ * If `readLeft` counts down correctly for the first chunk, the runtime moves the rest of the body, and the exchange's
+ * timer checks the progress with `readLeft`, so that no JavaScript runs for a chunk. Otherwise, the stream is read to
+ * its end: if the result of `readLeft` did not change, a deadline would abort an upload that makes progress.
+ * @param readLeft returns how many bytes are left in the stream; undefined if the runtime does not know the number
  */
 async function pumpRequest(
   stream: ReadableStream<Uint8Array>,

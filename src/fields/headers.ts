@@ -7,7 +7,7 @@ import { TOKEN, NOT_IN_VALUE } from "./token.ts";
 export type HeaderList = string[];
 
 /**
- * A set of field names with a fast lookup: it compares the lengths first, and allocates nothing.
+ * A set of field names with a fast lookup, which compares the lengths first, and allocates nothing.
  *
  * Every character that is not a letter or a digit matches `-`, because CGI-like upstreams cannot distinguish
  * `X_Forwarded_For` or `X.Forwarded.For` from `X-Forwarded-For` (CVE-2026-30851, CVE-2026-88011).
@@ -48,8 +48,8 @@ export class NameSet {
 const HYPHEN = 0x2d;
 
 /**
- * Whether a name, folded as by `foldName`, begins with a text.
- * @param folded the text, not longer than the name
+ * Whether `foldName(name)` begins with `folded`.
+ * @param folded a folded text that is not longer than the name
  */
 function foldsTo(name: string, folded: string): boolean {
   for (let i = 0; i < folded.length; i++) {
@@ -94,7 +94,7 @@ export function foldName(name: string): string {
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 
 /**
- * Drops the fields that the `Connection` field nominates: they belong to the connection (RFC 9110 §7.6.1).
+ * Drops the fields that the `Connection` field nominates, because they belong to the connection (RFC 9110 §7.6.1).
  * @param connection the value of `Connection`, if there is one
  * @returns the list itself if no field is nominated
  */

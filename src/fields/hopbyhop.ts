@@ -16,16 +16,22 @@ export const HOP_BY_HOP: readonly string[] = [
   "upgrade",
 ];
 
-/** Dropped fields of the client that an app may still set, or forward with the option `forwardHeaders`. */
+/**
+ * Fields of the client's request that are dropped, but that an app may set, or forward with the option
+ * `forwardHeaders`.
+ */
 const REQUEST_REFUSED: readonly string[] = [
-  // CGI-like upstreams store it in the variable HTTP_PROXY, which sets a proxy for their own requests (httpoxy,
+  // CGI-like upstreams store `Proxy` in the variable HTTP_PROXY, which sets a proxy for their own requests (httpoxy,
   // CVE-2016-5385).
   "proxy",
-  // It is meant for this proxy (RFC 9110 §11.7.2).
+  // `Proxy-Authorization` is meant for this proxy (RFC 9110 §11.7.2).
   "proxy-authorization",
 ];
 
-/** Fields of the client's request that are not forwarded: they are meant for this proxy, or it writes its own values. */
+/**
+ * Fields of the client's request that are not forwarded: they are meant for this proxy, or the proxy writes its own
+ * values.
+ */
 export const REQUEST_DROPPED: readonly string[] = [
   ...HOP_BY_HOP,
   "content-length",
@@ -69,7 +75,10 @@ export const RESPONSE_DROPPED: NameSet = new NameSet([
 
 export const CONTENT_LENGTH: NameSet = new NameSet(["content-length"]);
 
-/** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */
+/**
+ * Drops the fields of an interim response that must not be forwarded. An interim response has no body, and so no
+ * message framing.
+ */
 export function cleanInterimHeaders(raw: HeaderList): HeaderList {
   const headers = withoutNames(withoutNames(raw, RESPONSE_DROPPED), CONTENT_LENGTH);
   return withoutNominated(headers, getHeaders(raw, "connection").join());

@@ -1,8 +1,8 @@
 import { getHeaders, type HeaderList, trimOws } from "./headers.ts";
 
 /**
- * Returns the first protocol in an `Upgrade` field that is carried. A protocol with a version (`name/version`) is also
- * carried if `carried` contains only its name.
+ * Returns the first protocol in the value of an `Upgrade` field that is in `carried`. If `carried` contains only the
+ * name of a protocol with a version (`name/version`), that name is returned.
  */
 export function chooseProtocol(upgrade: string, carried: readonly string[]): string | undefined {
   for (const offer of upgrade.toLowerCase().split(",")) {

@@ -9,8 +9,8 @@ export const MAX_TRAILERS = 128;
 
 /**
  * Fields that no trailer section may have, because recipients need them before the content, and because some recipients
- * merge trailers into the header section (RFC 9110 §6.5.1). Fields about the whole content, such as `Content-Digest`, are
- * what trailers are for.
+ * merge trailers into the header section (RFC 9110 §6.5.1). Fields about the whole content, such as `Content-Digest`,
+ * are allowed, because trailers exist for them.
  */
 const FORBIDDEN: NameSet = new NameSet(
   [

@@ -4,12 +4,14 @@ import { findFix } from "./foreign.ts";
 import type { PoolOptions } from "./pooloptions.ts";
 import { type ProxyOptions, proxySchema } from "./proxyoptions.ts";
 
-/** Returns what to write instead of a name that is not an option; undefined for a name that is not known. */
+/**
+ * Returns what to write instead of a name that is not an option; undefined for a name that the function does not know.
+ */
 export type Explain = (name: string, value: unknown) => string | undefined;
 
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
- * @param explain explains further names; it takes precedence over the core
+ * @param explain explains further names; it takes precedence over the names that the core explains
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions, explain?: Explain): void {
@@ -20,8 +22,8 @@ export function checkOptions(options: ProxyOptions, explain?: Explain): void {
 }
 
 /**
- * Refuses the options of a pool for a transport whose connections belong to the runtime: the options would have no
- * effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
+ * Refuses the options of a pool for a transport whose connections belong to the runtime, because the options would have
+ * no effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
  * @param whose a sentence for the message, which says to whom the connections belong
  * @throws TypeError that names the option and the fix
  */

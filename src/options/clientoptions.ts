@@ -2,7 +2,7 @@ import { callback, object } from "../schema/kinds.ts";
 import { isRecord, type Schema } from "../schema/schema.ts";
 import type { Transport } from "../transport/port.ts";
 
-/** The options that choose what sends the requests, and the signal that aborts them. */
+/** The options that choose the HTTP client, and the signal that aborts its requests. */
 export interface ClientOptions {
   /**
    * Aborts the upstream request when the signal fires, in the same way as a client that disconnects; it also ends a tunnel, but
@@ -13,9 +13,9 @@ export interface ClientOptions {
    * A function with the interface of `fetch` that sends the requests instead of the runtime's own transport.
    *
    * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names
-   * that field. The proxy assumes that it decodes every body, as `fetch` does. Bind a method to its object. To call an app in
-   * this process, pass the app as `target` instead: the body of a response that an app constructs is not decoded, and stays as it
-   * is. Such a target takes precedence.
+   * that field. The proxy assumes that the function decodes every body, as `fetch` does. If the function is a method,
+   * bind it to its object. To call an app in this process, pass the app as `target` instead: the body of a response
+   * that an app constructs is not decoded, and stays as it is. An app as `target` takes precedence over this option.
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

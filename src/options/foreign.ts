@@ -4,8 +4,8 @@
 export type ForeignNames = readonly (readonly [names: string, fix: string])[];
 
 /**
- * Names that are not options of `proxyFetch`, because they belong elsewhere or to another library. Every runtime has this
- * list. Workers have no other, because each name adds to the code that they load.
+ * Names that are not options of `proxyFetch`, because they belong elsewhere or to another library. Every runtime has
+ * this list. Workers have no other list, because each name adds to the code that they load.
  */
 const ELSEWHERE: ForeignNames = [
   ["ws", "WebSockets are tunnelled by default (`upgrades`); on Node, call `proxy.attach(server)`"],

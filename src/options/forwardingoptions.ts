@@ -3,7 +3,10 @@ import { callback, choice, either, off, text, toggle } from "../schema/kinds.ts"
 import type { Kind, Schema } from "../schema/schema.ts";
 import { checkRange } from "../target/address.ts";
 
-/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
+/**
+ * The value that the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's
+ * `c.env`.
+ */
 export type Context = unknown;
 
 /**
@@ -26,11 +29,11 @@ export interface ForwardingOptions {
    * Which peers are trusted proxies, whose forwarding fields are kept and extended: `true` for all, `false` for none,
    * an array of addresses and CIDR ranges, or a predicate on an address.
    *
-   * `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges, as in Express. The chain of addresses is read from right to
-   * left; the addresses left of the first untrusted one are dropped, because the client may have written them. A trusted
-   * proxy must set or drop all forwarding fields itself, because the upstream gets those that it lets through. `true`
-   * keeps the entire chain, so that clients that connect directly can forge their address; only `true` trusts a peer
-   * whose address is unknown, such as one on a Unix domain socket.
+   * `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges, as in Express. The chain of addresses is read from
+   * right to left; the addresses left of the first untrusted one are dropped, because the client may have written them.
+   * A trusted proxy must set or drop all forwarding fields itself, because the upstream gets all of them that the
+   * trusted proxy lets through. `true` keeps the entire chain, so that clients that connect directly can forge their
+   * address; only `true` trusts a peer whose address is unknown, such as one on a Unix domain socket.
    * @default false
    * @example ["10.0.0.0/8", "fd00::/8", "loopback"]
    * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1

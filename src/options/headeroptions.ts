@@ -15,8 +15,9 @@ export interface HeaderOptions {
   /**
    * Names of fields to drop from the request, including those that the proxy adds.
    *
-   * It takes precedence over `forwardHeaders`, and `headers` over it. A field that `onRequest` sets for some requests only,
-   * such as the name of a user, must be in this list: a client could send it with the other requests.
+   * This option takes precedence over `forwardHeaders`, and `headers` takes precedence over this option. A field that
+   * `onRequest` sets for some requests only, such as the name of a user, must be in this list, because a client could
+   * send it with the other requests.
    * @example ["cookie", "x-internal-token"]
    */
   filterHeaders?: readonly string[];

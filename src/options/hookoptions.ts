@@ -5,7 +5,7 @@ import type { Interceptor } from "../transport/port.ts";
 import { callback, interceptors, record } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
-/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
+/** A request that is about to be sent. `onRequest` may change each of its members, but may not add further members. */
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
@@ -26,7 +26,7 @@ export interface RequestDraft {
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }
 
-/** What a hook may return: a response to send to the client instead, or nothing. */
+/** The result of a hook: a response to send to the client instead, or nothing. */
 export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /** The options with functions of the app that run during an exchange. */

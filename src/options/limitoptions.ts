@@ -8,8 +8,8 @@ export interface LimitOptions {
    * wait. `0` for no limit.
    *
    * It does not limit the time of the response body. On Workers, the runtime itself sends request bodies of up to 64
-   * KiB whose length is known; their chunks do not restart the wait. It also sends larger ones: the proxy sees their
-   * progress up to half a second late, or an eighth of a short timeout.
+   * KiB whose length is known; their chunks do not restart the wait. The runtime itself also sends longer bodies of
+   * known length, but the proxy checks their progress: every half second, or eight times within a `timeout` below 4 s.
    * @default 60000
    */
   timeout?: number;

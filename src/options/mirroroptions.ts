@@ -33,8 +33,8 @@ export interface MirrorOptions {
    */
   mirror?: string | MirrorSettings;
   /**
-   * Keeps a Worker running until the copy for `mirror` has been sent, where `proxyFetch` is called. `fetch` of a proxy takes
-   * it from the third argument of the Worker's handler. It has no effect elsewhere.
+   * Keeps a Worker running until the copy for `mirror` has been sent; set it for calls of `proxyFetch`. The `fetch` of
+   * a proxy takes this function from the third argument of the Worker's handler. It has no effect on other runtimes.
    * @example (promise) => ctx.waitUntil(promise)
    */
   waitUntil?: (promise: Promise<unknown>) => void;
@@ -42,7 +42,10 @@ export interface MirrorOptions {
 
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
-/** For an object, the message is the one of `parseTarget`, because one of its options may be wrong. */
+/**
+ * Returns what is wrong with the target of a mirror; undefined if nothing is. For an object, this is the message of
+ * `parseTarget`, because one of the object's options may be wrong.
+ */
 function checkOrigin(value: unknown): string | undefined {
   try {
     const { basePath, query } = parseTarget(value as TargetAddress);

@@ -48,9 +48,15 @@ export interface RequestEnd {
   readonly reused: boolean | undefined;
   /** The `traceparent` that the last attempt sent: the client's, or one that `startTrace` has made. */
   readonly traceparent: string | undefined;
-  /** Bytes of the request body that the last attempt sent; of a tunnel, those from the client. */
+  /**
+   * The number of bytes of the request body that the last attempt sent; for a tunnel, the number of bytes from the
+   * client.
+   */
   readonly bytesIn: number | undefined;
-  /** Bytes of the upstream's response body, or of a tunnel; undefined where the runtime passes them on by itself. */
+  /**
+   * The number of bytes of the upstream's response body; for a tunnel, the number of bytes from the upstream. Undefined
+   * where the runtime passes the bytes on by itself.
+   */
   readonly bytesOut: number | undefined;
   /** When the request arrived, in milliseconds since 1970. */
   readonly startedAt: number;

@@ -16,8 +16,9 @@ import { defaultsOf, type Schema } from "../schema/schema.ts";
 /** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {
   /**
-   * Maximum number of times that a request is sent again, to the same or to another upstream. It does not count if nothing
-   * of the request was sent or processed before it goes to another upstream: each upstream then gets the request once.
+   * Maximum number of times that a request is sent again, to the same or to another upstream. An attempt at another
+   * upstream does not count if nothing of the request was sent to the previous upstream, or that upstream has not
+   * processed it; each upstream then gets the request at most once.
    */
   attempts?: number;
   /** The methods whose requests may be sent again. */
@@ -77,8 +78,8 @@ export interface RepeatOptions {
   /**
    * Sends a request again when no byte of a response has arrived (an idle connection was closed, or a new one refused),
    * or when the status is in `statusCodes`; `false` never sends it again. Only requests whose method is in `methods`
-   * and whose body is still available are sent again. A request with any method goes to another of several upstreams if
-   * nothing of it was sent, and again if an HTTP/2 upstream has not processed it.
+   * and whose body is still available are sent again. A request with any method is sent to another of several upstreams
+   * if nothing of it was sent, and is sent again if an HTTP/2 upstream reports that it has not processed the request.
    *
    * A response that is discarded for another attempt is lost. A `POST` in `methods` may be carried out twice.
    * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"], "statusCodes": [], "delay": 0 }

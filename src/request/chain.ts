@@ -3,8 +3,8 @@ import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
 
 /**
- * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller has checked
- * that the peer, which sent the request, is trusted.
+ * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller must have
+ * checked that the peer that sent the request is trusted.
  *
  * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
  * that is not trusted is the client, and the client itself may have written all values to the left of it.
@@ -13,13 +13,14 @@ import type { Trust } from "./trust.ts";
  * addresses in `X-Forwarded-For` are trusted. Otherwise, and also without `X-Forwarded-For`, only its last value stays,
  * because the peer has written that one.
  *
- * A malformed `Forwarded` is dropped as a whole. So are aliases such as `X_Forwarded_For`, which a trusted peer may pass on
- * unseen.
+ * A malformed `Forwarded` is dropped as a whole. So are aliases such as `X_Forwarded_For`, which a trusted peer may
+ * pass on without recognizing them.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy. The
-  // test includes values, which is simpler than skipping them: a value that begins with one of these only causes a copy.
+  // The names of all forwarding fields begin with C, F, T or X. If no string in the list begins with one of these
+  // letters, the list needs no copy. The test includes the values, which is simpler than skipping them: a value with
+  // such a beginning only causes a copy that is not needed.
   if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
@@ -125,7 +126,7 @@ function parseForwarded(list: string): Element[] {
     at += whole.length;
     if (name !== undefined) {
       const lower = name.toLowerCase();
-      // Refuse a repeated parameter: some readers use the first value, others the last.
+      // Refuse a repeated parameter, because some readers use its first value, and others its last.
       if (names.has(lower)) return [];
       names.set(lower, token ?? (quoted as string).replaceAll(/\\(.)/g, "$1"));
     }

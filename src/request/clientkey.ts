@@ -8,8 +8,8 @@ import type { RequestRules } from "./outgoing.ts";
 export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">>;
 
 /**
- * Returns the client that a waiting request counts for: its address, or its network of 64 bits in IPv6; undefined if it is
- * not known. If a trusted proxy has sent the request, the client is the one that the forwarding fields name.
+ * Returns a key for the client of a waiting request: the client's address, or in IPv6 its network of 64 bits; undefined
+ * if the client is not known. If a trusted proxy has sent the request, the forwarding fields name the client.
  *
  * The function is called only when a request waits. It may call the option `clientAddress` a second time.
  */

@@ -16,7 +16,7 @@ const BRACKETED = new RegExp(`^\\[[\\da-f:.]+\\]${PORT}$`, "i");
 
 /** Whether the value of a `Host` field is an authority, or empty. */
 export function isAuthority(value: string): boolean {
-  // Only a parser can tell whether the text in the brackets is an IPv6 address.
+  // Only a parser can decide whether the text in the brackets is an IPv6 address.
   return NAME_AND_PORT.test(value) || (BRACKETED.test(value) && URL.canParse(`http://${value}`));
 }
 

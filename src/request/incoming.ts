@@ -11,7 +11,7 @@ import type { ProxyError } from "../error.ts";
 import { findRoutePrefix } from "./mount.ts";
 import { authorityOf, pathOf } from "../target/target.ts";
 
-/** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
+/** Keeps the process running until a promise is settled, on runtimes where work ends with the response (Workers). */
 export type WaitUntil = (promise: Promise<unknown>) => void;
 
 /** An incoming request in the form that the core reads. Some runtimes create it at a lower cost than from a `Request`. */
@@ -26,7 +26,10 @@ export interface Incoming extends Client {
    * The authority that the request target contains, if the server shows the target's authority and `Host` separately.
    */
   readonly named?: string | undefined;
-  /** The reason why the request must not be forwarded, although the server has accepted it. */
+  /**
+   * The reason why the request must not be forwarded, although the server has accepted it; undefined if it may be
+   * forwarded.
+   */
   readonly fault?: ProxyError | undefined;
   /** Whether the scheme is `https`. */
   readonly secure: boolean;
@@ -50,14 +53,14 @@ export interface Incoming extends Client {
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
   /**
-   * Changes the header fields of an upgrade, in place, before they are forwarded. A server that does not hand out the
-   * connection needs it, because the proxy then makes its own handshake with the upstream.
+   * Changes the header fields of an upgrade, in place, before they are forwarded. Left out by a server that hands out
+   * the connection. Without the connection, the proxy makes its own handshake with the upstream.
    */
   prepareUpgrade?(headers: HeaderList): void;
   /**
    * Switches the client's connection by the server's own means, and connects the client with the tunnel. Called after all
    * hooks. A server that reads the tunnel from the response does not need this.
-   * @param response the 101, as `onResponse` has left it
+   * @param response the 101 response after `onResponse`
    * @param options the options that limit the tunnel
    * @returns what the handler returns to the server
    * @throws ProxyError if the server does not switch the connection; the caller closes the tunnel
@@ -81,7 +84,10 @@ export interface Incoming extends Client {
   request(): Request;
 }
 
-/** Returns the error of a request whose body was read before: sending it would hang, or send an empty body. */
+/**
+ * Returns the error of a request whose body was read before. An attempt to forward that request would hang, or send an
+ * empty body.
+ */
 export function bodyWasRead(): TypeError {
   return new TypeError(
     "fetchway: the request's body has already been read; proxy before reading it, " +

@@ -8,9 +8,9 @@ import type { Incoming } from "./incoming.ts";
 const FIELD = "max-forwards";
 
 /**
- * Decrements `Max-Forwards` in place. The caller calls it only for methods with which the field has a meaning. 0 stays 0:
- * `respondAsRecipient` responds to that request.
- * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be counted down
+ * Decrements `Max-Forwards` in place. Call it only for a method with which the field has a meaning. 0 stays 0, because
+ * `respondAsRecipient` responds to a request with 0.
+ * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be decremented
  */
 export function countForwards(headers: HeaderList): void {
   let seen = false;
@@ -29,7 +29,7 @@ export function countForwards(headers: HeaderList): void {
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 
 /**
- * Returns the fields of a TRACE request that its response may show: without fields that may hold a secret, and without the
+ * Returns the fields of a TRACE request that its response may show: all but fields that may hold a secret, and the
  * forwarding fields, which may show the addresses of earlier proxies (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {

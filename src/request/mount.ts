@@ -8,7 +8,7 @@ export function findMount(sent: string, path: string): string {
   if (sent === path || !sent.startsWith("/")) return "";
   const [whole = ""] = sent.split("?", 1);
   const [rest = ""] = path.split("?", 1);
-  // For a request of the mount itself, such as `/api`, the framework passes on the path `/`.
+  // For a request to the mount itself, such as `/api`, the framework passes on the path `/`.
   if (rest === "/" && !whole.endsWith("/")) return whole;
   const segments = whole.split("/");
   const cut = segments.splice(0, segments.length - rest.split("/").length + 1);

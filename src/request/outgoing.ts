@@ -21,7 +21,7 @@ import { startTrace } from "./tracecontext.ts";
 import type { Trust } from "./trust.ts";
 import { readUpgrade } from "./upgrade.ts";
 
-/** The rules by which requests to upstreams are made: the options, checked and compiled. */
+/** The checked and compiled options that decide how upstream requests are made. */
 export interface RequestRules {
   readonly options: ProxyOptions;
   /** The fields that are dropped from the request of an untrusted peer. */
@@ -39,9 +39,9 @@ export interface RequestRules {
   readonly added: HeaderList;
   /** Which fields describe the client to the upstream. */
   readonly forwarded: ForwardedStyle;
-  /** The name of this proxy in `Forwarded`. */
+  /** The name of this proxy in `Forwarded`; undefined to write none. */
   readonly by: string | undefined;
-  /** Returns whether an address is trusted; undefined if no peer is. */
+  /** Returns whether an address is trusted; undefined if no peer is trusted. */
   readonly trusts: Trust | undefined;
   readonly clientAddress: ProxyOptions["clientAddress"];
   /** Whether the upstream gets the client's `Host`. */
@@ -73,7 +73,8 @@ export function toUpstreamRequest(
   const { options } = rules;
   const { method } = incoming;
   const isTrace = method === "TRACE";
-  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client what the proxy has added.
+  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client the fields that the proxy has
+  // added.
   if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
   const address = rules.clientAddress
     ? rules.clientAddress(incoming.request(), context)
@@ -125,7 +126,7 @@ export function toUpstreamRequest(
   }
   let trailer: string | undefined;
   if (body !== null && head.contentLength === undefined) {
-    // What a client must not set in the header section, it must not set in the trailer section either.
+    // The fields that a client must not set in the header section are dropped from the trailer section as well.
     const dropped = trusts ? rules.droppedIfTrusted : rules.dropped;
     body.restrictTrailers?.(dropped, head.connection);
     if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
@@ -232,7 +233,8 @@ export function cleanRequestHeaders(
         // Servers decode only `chunked`. A body with another coding would reach the upstream still encoded, but without
         // the field that names the coding (RFC 9112 §6.1).
         if (value.toLowerCase() !== "chunked") throw badRequest("Transfer-Encoding", 501);
-        // HTTP/1.0 has no transfer codings: another recipient may have read another message framing (RFC 9112 §6.1).
+        // HTTP/1.0 has no transfer codings, so another recipient may have read a different message framing (RFC 9112
+        // §6.1).
         if (source?.version() === "1.0") throw badRequest("Transfer-Encoding");
         isChunked = true;
         break;
@@ -251,7 +253,7 @@ export function cleanRequestHeaders(
   };
 }
 
-/** Returns the error for a GET or HEAD whose body the server hides: without it, the upstream would get another request. */
+/** Returns the error for a GET or HEAD whose body the server hides. Without its body, it would be another request. */
 function hiddenBody(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -309,7 +311,10 @@ function portOf(authority: string): string | undefined {
   return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
-/** Removes the zone from an address: the name of a network interface is meaningless on other machines (RFC 4007 §11.2). */
+/**
+ * Removes the zone from an address, because the name of a network interface is meaningless on other machines (RFC 4007
+ * §11.2).
+ */
 function withoutZone(address: string): string {
   const end = address.indexOf("%");
   return end < 0 ? address : address.slice(0, end);
@@ -322,7 +327,8 @@ function append(headers: HeaderList, name: string, value: string, inbound: boole
 }
 
 /**
- * Adds a field, unless an earlier proxy has set it: the first proxy on the way knows what the client has requested.
+ * Adds a field, unless an earlier proxy has set it, because the first proxy on the way knows the scheme, the host and
+ * the port that the client has requested.
  * @returns the value of the field; the first value if it is a list
  */
 function setUnlessThere(

@@ -6,8 +6,8 @@ import type { Incoming } from "./incoming.ts";
 /**
  * Returns the protocol that a request asks to switch to, if this proxy carries that protocol.
  *
- * Any other protocol is ignored, and the request is forwarded without `Upgrade` (RFC 9110 §7.8): so is `h2c`, which some
- * clients ask for with every first request.
+ * Any other protocol is ignored, and the request is forwarded without `Upgrade` (RFC 9110 §7.8). One of these is `h2c`,
+ * which some clients ask for with every first request.
  * @param upgrade the value of the request's `Upgrade`
  * @param carried the protocols that this proxy carries, in lower case
  * @param hint says how a server of this runtime hands over such requests
@@ -39,8 +39,9 @@ export function readUpgrade(
 }
 
 /**
- * Whether a request may ask for a protocol: for WebSockets by GET only (RFC 6455 §4.1), and for other protocols by any method
- * without a body. Docker asks for `tcp` by POST.
+ * Whether a request may ask to switch to a protocol. A GET request always may. A request with another method may not
+ * ask for a WebSocket (RFC 6455 §4.1), and may ask for another protocol only if it announces no body: Docker asks for
+ * `tcp` by POST.
  * @param length the value of Content-Length
  * @param coding the value of Transfer-Encoding
  */
@@ -53,12 +54,15 @@ export function mayAsk(
   return method === "GET" || (protocol !== "websocket" && !announcesBody(length, coding));
 }
 
-/** Whether fields announce a body. A length of 0, which Java's WebSocket client sends, is none. */
+/** Whether fields announce a body. A length of 0, which Java's WebSocket client sends, announces none. */
 function announcesBody(length: string | undefined, coding: string | undefined): boolean {
   return coding !== undefined || (length !== undefined && length !== "0");
 }
 
-/** Whether `Upgrade` has an effect: it has none in HTTP/1.0, nor if `Connection` does not name it (RFC 9110 §7.8). */
+/**
+ * Whether the `Upgrade` of a request has an effect. It has none in HTTP/1.0, or if `Connection` does not name it (RFC
+ * 9110 §7.8).
+ */
 function hasEffect(incoming: Incoming): boolean {
   // A server that can switch the connection has read the version and `Connection` itself, and may not show them.
   if (incoming.upgrade !== undefined) return true;

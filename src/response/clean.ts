@@ -18,9 +18,9 @@ import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
  * Makes the response to the client from the response of the upstream.
  *
  * The method of the request to the upstream may differ from the client's, because a hook may change it. If only the
- * client's method is HEAD, the body is discarded: a server need not read it, and the upstream connection would then
- * stay in use. If only the upstream's method is HEAD, `Content-Length` is dropped: the client would wait for a body of
- * that length (RFC 9110 §8.6).
+ * client's method is HEAD, the body is discarded: the server might never read it, and the upstream connection would
+ * stay in use. If only the upstream's method is HEAD, `Content-Length` is dropped, because the client would wait for a
+ * body of that length (RFC 9110 §8.6).
  *
  * @param clientMethod the method of the client's request
  * @param request the request to the upstream
@@ -74,8 +74,8 @@ export function cleanResponse(
 
 /**
  * Whether a response switches the connection to the protocol that the request asks for. The upstream must name the
- * protocol, and must not choose another one (RFC 9110 §7.8). It must also name `Upgrade` in `Connection`:
- * otherwise an intermediary may have passed `Upgrade` on without switching its own connection (RFC 6455 §4.1).
+ * protocol, and must not choose another one (RFC 9110 §7.8). It must also name `Upgrade` in `Connection`, because an
+ * intermediary may otherwise have passed `Upgrade` on without switching its own connection (RFC 6455 §4.1).
  */
 function isSwitch(
   { status, headers, tunnel, webSocket }: UpstreamResponse,

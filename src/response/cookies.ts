@@ -11,12 +11,12 @@ const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
 /** Matches an attribute that may be rewritten, up to its value. */
 const ATTRIBUTE = /^;[ \t]*(domain|path)[ \t]*=[ \t]*"?/i;
-/** Matches what may follow a value. */
+/** Matches the text that may follow the value of an attribute: a quote, spaces and tabs. */
 const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
- * Compiles the options for cookies to a function that rewrites a `Set-Cookie` value. It changes only the values of the
- * attributes `Domain` and `Path`; all other bytes stay as they are.
+ * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. It changes only the values of
+ * the attributes `Domain` and `Path`; all other bytes stay as they are.
  * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2
  */

@@ -3,8 +3,9 @@ import { getHeader, type HeaderList } from "../fields/headers.ts";
 /**
  * Returns a body for a response to HEAD without `Content-Length`; undefined for any other response.
  *
- * To a response without a body, the servers of Bun and Deno add `Content-Length: 0`, which a response to HEAD must not have
- * unless GET has no content either (RFC 9110 §8.6). They add none for a stream, even if it ends at the first read.
+ * To a response without a body, the servers of Bun and Deno add `Content-Length: 0`, which a response to HEAD must not
+ * have unless GET has no content either (RFC 9110 §8.6). They add no `Content-Length` for a stream, even if the stream
+ * ends at the first read.
  */
 export function bodyOfHead(
   { method }: { readonly method: string },

@@ -7,8 +7,8 @@ import type { UpstreamRequest } from "../transport/message.ts";
  * @returns null if the reference is not a URL
  */
 export function parseReference(reference: string, base?: string | URL): URL | null {
-  // Field values are read as Latin-1. Percent-encode each byte above 0x7f as this one byte; a URL parser would encode
-  // the Latin-1 character as two bytes of UTF-8.
+  // Field values are read as Latin-1. Percent-encode each byte above 0x7f as one byte; a URL parser would encode the
+  // Latin-1 character as two bytes of UTF-8.
   const bytes = reference.replaceAll(
     /[\u0080-\u00ff]/g,
     (byte) => `%${byte.charCodeAt(0).toString(16)}`,
@@ -25,7 +25,8 @@ export interface Mounted {
 /**
  * Rewrites a URL reference of a response for clients of the proxy.
  * @param request the request to the upstream
- * @param followed the last request, if redirects were followed: a relative reference is relative to the URL of this one
+ * @param followed the last request, if redirects were followed: a relative reference is relative to the URL of this
+ * request
  * @param client the request of the client
  */
 export type LocationRewrite = (
@@ -36,7 +37,7 @@ export type LocationRewrite = (
 ) => string;
 
 /**
- * Compiles `locationRewrite`: references that point into the target become paths of the proxy.
+ * Compiles `locationRewrite` into a function that turns references that point into the target into paths of the proxy.
  * @param rewrite `true`, or a map of prefixes to replace first
  * @param prefix the path that `stripPrefix` removes, without a slash at its end
  * @returns undefined if the option asks for no rewrite
@@ -61,8 +62,8 @@ export function compileLocationRewrite(
 }
 
 /**
- * Returns the prefix of the proxy's paths: the mount, then the prefix that `stripPrefix` removes. The option may contain the
- * mount itself, for requests that do not pass through the mount, such as WebSockets.
+ * Returns the prefix of the proxy's paths: the mount, then the prefix that `stripPrefix` removes. The option
+ * `stripPrefix` may already contain the mount, for requests that do not pass through the mount, such as WebSockets.
  */
 function joinPrefix(mount: string | undefined, prefix: string): string {
   if (mount === undefined || mount === "") return prefix;
@@ -124,12 +125,12 @@ function toOwnReference(
   if (authority !== undefined) {
     const origin = parseOrigin(scheme, authority);
     if (origin !== upstream.origin) {
-      // The upstream may call itself by the `Host` that it was sent.
+      // The upstream may call itself by the `Host` that it has received.
       if (host === undefined || origin === undefined || origin !== parseOrigin(scheme, host)) {
         return undefined;
       }
-      // Keep a scheme that differs from the target's: the upstream wants the client to change to it, as from http to
-      // https.
+      // Keep a scheme that differs from the target's, because the upstream wants the client to change to it, as from
+      // http to https.
       if (scheme.toLowerCase() !== schemeOf(upstream)) before = `${scheme}//${authority}`;
     }
   } else if (path === undefined || TWO_SLASHES.test(path)) return undefined;
@@ -150,7 +151,10 @@ function parseOrigin(scheme: string, authority: string): string | undefined {
   return URL.parse(`${scheme}//${authority}`)?.origin;
 }
 
-/** Resolves the dot segments and backslashes of a path, as every client would: they may lead out of the base path. */
+/**
+ * Resolves the dot segments and backslashes of a path as every client would, because they may lead out of the base
+ * path.
+ */
 function resolveDots(path: string): string {
   if (!/\\|\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return path;
   return parseReference(`http://a${path}`)?.pathname ?? path;
@@ -165,7 +169,7 @@ function withoutBase(path: string, basePath: string): string | undefined {
   return inside.startsWith("/") ? inside : undefined;
 }
 
-/** Removes the target's query: the proxy adds it to every request, and it may be a secret. */
+/** Removes the target's query, which the proxy adds to every request, and which may be a secret. */
 function withoutQuery(rest: string, query: string): string {
   if (query === "" || !rest.startsWith(`?${query}`)) return rest;
   const after = rest.slice(query.length + 1);

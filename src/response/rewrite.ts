@@ -4,7 +4,10 @@ import type { UpstreamRequest } from "../transport/message.ts";
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite, type Mounted } from "./location.ts";
 
-/** Fields that a `ResponseRewrite` may change. For a response without any of them, it need not be called. */
+/**
+ * Fields that a `ResponseRewrite` may change. The `ResponseRewrite` need not be called for a response without any of
+ * them.
+ */
 export const REWRITABLE: NameSet = new NameSet([
   "content-location",
   "location",

@@ -52,7 +52,7 @@ export function whole(
   return define(test, fix, name);
 }
 
-/** Milliseconds for a timer, up to the maximum of `setTimeout`: a longer timer would fire immediately. */
+/** Milliseconds for a timer, up to the maximum of `setTimeout`, above which a timer would fire immediately. */
 export function millisecondsFrom(least: number, fix: string): Kind<number> {
   return whole(least, fix, 2 ** 31 - 1, "milliseconds");
 }
@@ -189,7 +189,7 @@ export function record(members: Table, fix = ""): Kind<object> {
   };
 }
 
-/** An object that a test recognizes. */
+/** Any value that passes a test. */
 export function object<T>(test: (value: unknown) => boolean, fix: string): Kind<T> {
   return define(test, fix);
 }

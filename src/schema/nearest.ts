@@ -15,7 +15,7 @@ export function nearest(spelled: string, names: Iterable<string>): string | unde
   return best;
 }
 
-/** Says what to write instead of an unknown name. */
+/** Returns a text that says what to write instead of an unknown name. */
 export function suggest(spelled: string, names: readonly string[]): string {
   const meant = nearest(spelled, names);
   return meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
@@ -30,7 +30,7 @@ function toLetters(name: string): string {
  * (optimal string alignment distance).
  */
 function countEdits(from: string, to: string): number {
-  /** The number of edits between the first `i` letters of `from` and the first `j` letters of `to`. */
+  /** `rows[i][j]` is the number of edits between the first `i` letters of `from` and the first `j` letters of `to`. */
   const rows: number[][] = [Array.from({ length: to.length + 1 }, (_, j) => j)];
   const editsAt = (i: number, j: number): number => rows[i]?.[j] as number;
   for (let i = 1; i <= from.length; i++) {

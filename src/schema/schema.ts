@@ -1,7 +1,7 @@
 /**
- * The types and functions of option schemas. Each group of options has a file with two parts side by side: the interface
- * (type and documentation) and the schema (check, default, other names). The checks of options, the defaults, the
- * command's flags, the tables of docs/ and some tests are made from these.
+ * The types and functions of option schemas. Each group of options has a file with two parts side by side: the
+ * interface (type and documentation) and the schema (check, default, other names). The checks of options, the defaults,
+ * the command's flags, the tables of docs/ and some tests are made from the schemas.
  */
 import { cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";
@@ -33,24 +33,30 @@ export interface Kind<in T> {
   readonly name?: KindName | undefined;
   /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];
-  /** The texts that the value may be. */
+  /** The only texts that are valid values. */
   readonly choices?: readonly string[];
   /** The options that an object of this kind may have. */
   readonly members?: Table;
-  /** Returns whether only the contents of a value can be wrong. The message of `either` is then about these contents. */
+  /**
+   * Returns whether a value is of this kind apart from its contents. If the contents are wrong, the message of `either`
+   * is then about them.
+   */
   readonly contains?: (value: unknown) => boolean;
-  /** Never set: it makes the compiler compare the type `T` with the type of the option. */
+  /** Never set. The property makes the compiler compare the type `T` with the type of the option. */
   readonly takes?: (value: T) => void;
 }
 
 interface Entry<T> {
   readonly kind: Kind<T>;
-  /** The names of the same option in other libraries. If an app uses one of them, the error message gives our name. */
+  /**
+   * The names of the same option in other libraries. If an app uses one of them, the error message gives the name of
+   * this option.
+   */
   readonly aliases?: readonly string[];
 }
 
 /**
- * A group of options: an entry for each option of the interface.
+ * The schema of a group of options, with an entry for each option of the interface.
  * @typeParam Preset the names of the options that have a default
  */
 export type Schema<Options, Preset extends keyof Options = never> = {

@@ -14,7 +14,10 @@ interface Address {
 interface Range extends Address {
   /** The number of bits at the end that may differ. */
   readonly open: bigint;
-  /** The IPv4 addresses in the range: the first one, and the one after the last. Numbers cost less than big integers. */
+  /**
+   * The first IPv4 address in the range, and the one after the last, as numbers, which cost less than big integers;
+   * undefined if the range has none.
+   */
   readonly ipv4: readonly [first: number, end: number] | undefined;
 }
 
@@ -53,7 +56,10 @@ function rangesOf(entry: string): readonly Range[] {
   return checked.get(entry) ?? texts.flatMap((text) => parseRange(text) ?? []);
 }
 
-/** Checks an entry of a list of ranges: an address, a CIDR range or a name of ranges. */
+/**
+ * Returns what is wrong with an entry of a list of ranges, and undefined for an address, a CIDR range or a name of
+ * ranges.
+ */
 export function checkRange(entry: unknown): string | undefined {
   const text = typeof entry === "string" ? entry : "";
   if (checked.get(text) !== undefined) return undefined;
@@ -109,7 +115,7 @@ function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
 }
 
 /**
- * Parses an IP address as strictly as `inet_pton`: it refuses a text such as `010.0.0.1`, which other parsers read as
+ * Parses an IP address as strictly as `inet_pton`. It refuses a text such as `010.0.0.1`, which other parsers read as
  * another address.
  */
 function parseIPAddress(text: string): Address | undefined {
@@ -158,7 +164,7 @@ function parseIPv4(text: string): number | undefined {
   return byte >= 0 && dots === 3 ? address * 256 + byte : undefined;
 }
 
-/** Returns words such as `db8:1` without colons, and each with four digits. */
+/** Returns the hexadecimal words of an address without colons, each with four digits: `0db80001` for `db8:1`. */
 function toDigits(words: string): string {
   return words
     .split(":")
@@ -176,7 +182,10 @@ export function networkOf(address: string): string {
   return bits === undefined ? text : `${(bits >> 64n).toString(16)}/64`;
 }
 
-/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets report it, becomes IPv4. */
+/**
+ * Converts an IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets report it, to IPv4. Any other text
+ * is returned unchanged.
+ */
 export function unmapAddress(address: string): string {
   return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

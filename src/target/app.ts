@@ -1,5 +1,5 @@
 /**
- * An app in this process: the proxy calls its `fetch` instead of sending the request to a server. It is a Worker's service
+ * An app in this process, whose `fetch` the proxy calls instead of sending the request to a server: a Worker's service
  * binding, a Durable Object's stub, an h3 or Hono app, or another proxy.
  */
 export interface FetchTarget {
@@ -12,9 +12,9 @@ export interface FetchTarget {
    * The URL of the app in the requests that it gets: the scheme, the authority, and optionally a base path and a query,
    * which are prepended to those of each request. It is read once per object.
    *
-   * The default is a fixed name: the client's `Host` would let clients choose a name that the app trusts. It is not
-   * `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761 §6.4), so
-   * that a URL which the app makes from it reaches no other server.
+   * The default is a fixed name, because the client's `Host` would let clients choose a name that the app trusts. It is
+   * not `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761
+   * §6.4), so that a URL which the app makes from it reaches no other server.
    * @default "http://app.invalid"
    */
   url?: string | URL;
@@ -23,7 +23,7 @@ export interface FetchTarget {
 const DEFAULT_URL = "http://app.invalid";
 
 /**
- * Whether a target is an app. Call this before a test whether the target is a function of the request, because some
+ * Whether a target is an app. Call this before you test whether the target is a function of the request, because some
  * stubs of workerd are functions, too.
  */
 export function isApp(target: unknown): target is FetchTarget {
@@ -38,7 +38,7 @@ export function isApp(target: unknown): target is FetchTarget {
  * function, and refuses only own properties.
  *
  * @returns the app's own `url`, which is not checked
- * @throws TypeError for an option that `fetch` excludes
+ * @throws TypeError if the app has its own property `socketPath` or `tls`
  */
 export function urlOf(app: FetchTarget): string | URL {
   for (const option of ["socketPath", "tls"]) {

@@ -90,7 +90,7 @@ const targetSchema: Schema<TargetOptions> = {
   http2: { kind: toggle },
 };
 
-/** Parsed targets that were given as strings: most requests have the same few targets. */
+/** Parsed targets that were given as strings, because most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
 const MAX_PARSED = 1000;
@@ -188,7 +188,7 @@ export function badTarget(target: unknown, fix: string): TypeError {
   return new TypeError(`fetchway: bad target ${describeTarget(target)}: ${fix}`);
 }
 
-/** Returns a target for a message. */
+/** Returns a text that describes a target in a message. */
 function describeTarget(target: unknown): string {
   return typeof target === "string" || target instanceof URL
     ? quoteInput(String(target))
@@ -272,7 +272,10 @@ export function pathOf(url: string): string {
   return path.startsWith("/") ? path : `/${path}`;
 }
 
-/** Matches what a request line cannot contain: spaces, control characters and fragments (RFC 9112 §3). */
+/**
+ * Matches a character that a request line cannot contain: a space, a control character, a character above U+00FF, or
+ * the `#` of a fragment (RFC 9112 §3).
+ */
 // oxlint-disable-next-line no-control-regex
 const NOT_IN_TARGET = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
 
@@ -302,8 +305,8 @@ function joinAsterisk({ basePath, query }: Upstream): string {
 /**
  * Prepends the base path of the upstream to the request's path, and the query of the upstream to the request's query.
  *
- * The authority always comes from the target: the request's path is never parsed as a URL, so that `//evil` and `/\evil`
- * stay paths. The path and the query keep their bytes.
+ * The authority always comes from the target. The request's path is never parsed as a URL, so that `//evil` and
+ * `/\evil` stay paths. The path and the query keep their bytes.
  *
  * @param path the path and query of the request in origin-form, or `*`
  * @throws ProxyError 400 for a path that cannot be sent, or that could leave the base path
@@ -330,9 +333,9 @@ const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 const MAX_LAYERS = 8;
 
 /**
- * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left to
- * decode: an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are
- * octets, not UTF-8.
+ * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left
+ * to decode, because an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the
+ * results are octets, not UTF-8.
  * @returns undefined for more than eight layers
  */
 export function decodeLayers(path: string): string[] | undefined {

@@ -12,7 +12,10 @@ import { startBackgroundTimer } from "./timers.ts";
 /** The key of all clients whose address is not known. */
 const UNKNOWN = "";
 
-/** The maximum time in milliseconds between two checks for slow clients, and for the end of the counting. */
+/**
+ * The maximum time in milliseconds between two checks. A check looks for slow clients, and ends the counting if no
+ * request waits.
+ */
 const MAX_CHECK_INTERVAL = 500;
 
 /**
@@ -20,13 +23,14 @@ const MAX_CHECK_INTERVAL = 500;
  * address are served in the order of their arrival. An address that has more than its share of the places comes after the
  * others, so that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
- * The places of each address are counted only while requests of several addresses wait, and for a moment longer: a
- * request that finds a place costs nothing here. Requests count, not connections, so that HTTP/2 brings no advantage.
+ * The places of each address are counted only while requests of several addresses wait, and for a moment longer, so
+ * that a request that finds a free place costs nothing here. Requests count, not connections, so that HTTP/2 brings no
+ * advantage.
  */
 export class AddressQueue<T extends Waiting> {
   /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */
   length = 0;
-  /** Whether the places of each address are counted; read only. The owner then reports each start and end. */
+  /** Whether the places of each address are counted; read only. While they are, the owner calls `start` and `end`. */
   isCounting = false;
   readonly #places: Places;
   readonly #slowClients: SlowClients | undefined;
@@ -86,7 +90,7 @@ export class AddressQueue<T extends Waiting> {
     this.#appendTurn(account);
   }
 
-  /** Returns the request that comes next. */
+  /** The waiting request that gets the next place; undefined if none waits. */
   get first(): T | undefined {
     const share = this.#share;
     for (let each = this.#firstAccount; each !== undefined; each = each.next) {
@@ -121,7 +125,8 @@ export class AddressQueue<T extends Waiting> {
 
   /**
    * Returns the request to remove from a full queue in favour of a new request: the newest of the address with the most
-   * waiting requests. Undefined if the new request must be refused, because its address has as many, or one less.
+   * waiting requests. Undefined if the new request must be refused, because its address has as many waiting requests,
+   * or one less.
    */
   findSurplus({ clientKey = UNKNOWN }: Claim): T | undefined {
     let most: Account | undefined;
@@ -134,7 +139,10 @@ export class AddressQueue<T extends Waiting> {
 
   // ── running requests ──
 
-  /** Counts a place that was taken, perhaps from another request. The owner calls it while `isCounting` is true. */
+  /**
+   * Counts the place of a holder for the client of the holder's present request. The owner calls it while `isCounting`
+   * is true, also if the holder had another request before.
+   */
   start(holder: Holder): void {
     this.end(holder);
     if (holder.claim === undefined) return;
@@ -142,7 +150,9 @@ export class AddressQueue<T extends Waiting> {
     holder.account.running++;
   }
 
-  /** Counts a place that is gone. The owner calls it for each holder with an account. */
+  /**
+   * Ends the counting of a holder's place. The owner calls it for each holder with an account that gives up its place.
+   */
   end(holder: Holder): void {
     const { account } = holder;
     if (account === undefined) return;
@@ -196,7 +206,7 @@ export class AddressQueue<T extends Waiting> {
     else next.previous = previous;
   }
 
-  /** Schedules the next check: whether clients are too slow, and whether the counting can end. */
+  /** Schedules the next check of whether clients are too slow, and whether the counting can end. */
   #scheduleCheck(): void {
     this.#isCheckScheduled = true;
     startBackgroundTimer(() => {

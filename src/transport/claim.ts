@@ -1,10 +1,13 @@
 import type { ProxyError } from "../error.ts";
 
-/** A request that waits for a place, or has one, and the client that it counts for. */
+/**
+ * A request that waits for a place, or has one: which client it is from, how many bytes that client has moved, and how
+ * to end the request if the client is too slow.
+ */
 export interface Claim {
   /**
-   * The address or network of the client; undefined if it is not known. All unknown clients count as one address. It is
-   * looked up only while requests wait.
+   * The address or network of the client; undefined if it is not known. All unknown clients count as one address. The
+   * queue reads the property only while requests wait.
    */
   readonly clientKey?: string | undefined;
   /**
@@ -18,7 +21,9 @@ export interface Claim {
 
 /** An object that has one of the places, such as a connection or a stream. */
 export interface Holder {
-  /** The account for which the place counts; undefined if it was not counted. Only the queue sets it. */
+  /**
+   * The account of the client that the place is counted for; undefined while it is not counted. Only the queue sets it.
+   */
   account: Account | undefined;
   /** The request that has the place; undefined for none. */
   readonly claim: Claim | undefined;
@@ -28,7 +33,7 @@ export interface Holder {
 export interface Places {
   /** The number of places that are taken, tunnels excluded. */
   readonly taken: number;
-  /** Returns the holders of the places, and the tunnels. */
+  /** Returns the holders of the places, including tunnels. */
   holders(): Iterable<Holder>;
 }
 

@@ -1,8 +1,11 @@
-/** The code that all transports share to close their connections. */
+/** Code for closing connections, which all transports share. */
 import { ProxyError } from "../error.ts";
 import { milliseconds } from "../schema/kinds.ts";
 
-/** The errors that `poolClosed` has made: others may have the same code, and say when to try again. */
+/**
+ * The errors that `poolClosed` has made. Their properties do not identify them, because other errors may have the same
+ * `code` and `retryAfter`.
+ */
 const closedErrors = new WeakSet<object>();
 
 /**

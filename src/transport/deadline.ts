@@ -6,7 +6,7 @@ export class Deadline {
   #timer: ReturnType<typeof setTimeout>;
 
   /**
-   * @param limit milliseconds
+   * @param limit the time limit in milliseconds
    * @param pass called when the limit has passed, unless the deadline is cleared before
    */
   constructor(limit: number, pass: () => void) {

@@ -13,8 +13,8 @@ export interface Hints {
 }
 
 /**
- * One request to one upstream. The value is immutable: each step takes a request and returns a new one, and the request
- * that a redirect asks for is made from the request before it.
+ * One request to one upstream. The value is immutable. Each step takes a request and returns a new one, and a redirect
+ * makes a new request from the request that was redirected.
  */
 export interface UpstreamRequest {
   /** The upstream that the request goes to. */
@@ -36,7 +36,9 @@ export interface UpstreamRequest {
    * `tunnel` if the upstream answers 101.
    */
   readonly upgrade?: string | undefined;
-  /** Whether the client accepts trailer fields, and the server can send them: the transport then says so in `TE`. */
+  /**
+   * Whether the client accepts trailer fields, and the server can send them. If so, the transport says that in `TE`.
+   */
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
@@ -64,7 +66,10 @@ export interface UpstreamResponse {
   readonly trailer?: string | undefined;
   /** The WebSocket to the upstream, if the runtime's HTTP client exposes a WebSocket instead of a connection. */
   readonly webSocket?: HandedSocket | undefined;
-  /** The request that this response answers, where a redirect was followed; undefined for the first request. */
+  /**
+   * The request that this response answers, if a redirect led to that request; undefined for a response to the first
+   * request.
+   */
   readonly request?: UpstreamRequest | undefined;
   /** The upstream that has responded, where it is not the one that the request was sent to first. */
   readonly upstream?: Upstream | undefined;
@@ -82,7 +87,7 @@ export function discardBody(
   closeSwitched(message);
 }
 
-/** Closes the connection of a 101 that is not sent. */
+/** Closes the connection of a 101 response that the client does not get. */
 export function closeSwitched({ tunnel, webSocket }: Switched): void {
   tunnel?.destroy();
   webSocket?.destroy();

@@ -3,8 +3,8 @@ import type { Send } from "./scope.ts";
 import type { PoolStats } from "./stats.ts";
 
 /**
- * A step around sending: it may change the request and the response, send another request, or send none and return its own
- * response.
+ * A function that wraps the sending of a request. It may change the request and the response, send another request, or
+ * send none and return its own response.
  * @example
  * ```ts
  * const log: Interceptor = (next) => async (request, scope) => {
@@ -36,7 +36,7 @@ export interface Capabilities {
   readonly background?: boolean;
 }
 
-/** Sends the proxy's requests to upstreams: an HTTP implementation and its connections. */
+/** An HTTP implementation with its connections, which sends the proxy's requests to upstreams. */
 export interface Transport {
   /** The name of the transport in error messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
   readonly name: string;
@@ -94,8 +94,8 @@ export interface Transport {
    */
   readonly send: Send;
   /**
-   * Looks up a host name, where the transport can connect to an address of the caller's choice. `balance` makes one upstream
-   * of each address.
+   * Returns the addresses of a host name, of which `balance` makes one upstream each. Left out by a transport that
+   * cannot connect to an address of the caller's choice.
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**

@@ -25,9 +25,12 @@ export interface Listener {
 
 /** A client, which may disconnect before it has the whole response. */
 export interface Client {
-  /** The address or network that the client counts for, where requests wait; see `Claim`. */
+  /** The address or network of the client, by which waiting requests take turns; see `Claim`. */
   readonly clientKey?: string | undefined;
-  /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
+  /**
+   * Milliseconds to wait before the scope calls `listen`, where listening is expensive; undefined to listen from the
+   * start.
+   */
   readonly listenAfter?: number | undefined;
   /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
@@ -41,11 +44,14 @@ export interface Client {
   inform?: ((status: number, headers: HeaderList) => void | Promise<unknown>) | undefined;
 }
 
-/** The attempt of a transport, which is stopped when the exchange is aborted. */
+/** The part of a transport's attempt that the scope calls to stop the attempt. */
 export interface AbortTarget {
   /** Stops the attempt with this reason. Called at most once. */
   fail(error: ProxyError): void;
-  /** @internal Returns the error for a time limit that passes, where it is not the upstream's fault. */
+  /**
+   * @internal Returns the error to use if a time limit passes and the upstream is not at fault; undefined for the usual
+   * error.
+   */
   explainTimeout?: (() => ProxyError | undefined) | undefined;
   /** @internal Returns whether bytes of the request body were sent since its last call; see `watchProgress`. */
   hasProgressed?: (() => boolean) | undefined;
@@ -71,21 +77,24 @@ export interface ScopeObserver {
 }
 
 /**
- * The place that an attempt has at one of several upstreams. It is taken once: by the attempt, or by `release`, which gives
- * it back.
+ * A place that is reserved for an attempt at one of several upstreams. It is used once: the attempt takes it, or
+ * `release` gives it back.
  */
 export interface Lease {
   /** The upstream at which the place is. */
   readonly upstream: Upstream;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;
-  /** The attempt that has the place at present. The transport sets it, where it knows how fast clients are. */
+  /** The attempt that has the place at present. Only transports that know how fast clients are set it. */
   attempt?: Claim | undefined;
   /** Gives the place back, unless an attempt has taken it. */
   release(): void;
   /** Removes the fields from a request, in place, that are only for the balancer, such as its sticky cookie. */
   cut(request: UpstreamRequest): void;
-  /** Adds fields to the response, in place, that keep the client at the upstream that has answered. */
+  /**
+   * Adds fields, such as a sticky cookie, to the response, in place, so that the client's next requests go to the same
+   * upstream.
+   */
   keepClient(response: UpstreamResponse, request: UpstreamRequest): void;
   /** Sends the request to the upstream, and to others if it fails. */
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
@@ -111,11 +120,14 @@ export const MAX_INTERIM = 64;
 export class Scope implements Listener {
   #target: AbortTarget | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if the limit passes when it fires. */
+  /**
+   * The time at which the timer fires, on the clock of `performance.now()`; `Infinity` for the last timer before the
+   * exchange is aborted.
+   */
   #firesAt = 0;
   /** The current time limit in milliseconds; 0 for none. */
   #limit = 0;
-  /** The time at which a chunk was last sent or received; the time at which the limit began if none was. */
+  /** The time at which a chunk was last sent or received; if there was no chunk, the time at which the limit began. */
   #lastChunkAt = 0;
   /** The value of `#lastChunkAt` when the response headers arrived; undefined until then. */
   #lastRequestChunkAt: number | undefined;
@@ -172,7 +184,7 @@ export class Scope implements Listener {
 
   /**
    * Sets the attempt that an abort stops; stops it immediately if the exchange was aborted before.
-   * @throws MisuseError if the scope has ended: nothing would stop the attempt
+   * @throws MisuseError if the scope has ended, because nothing would stop the attempt
    */
   onAbort(target: AbortTarget): void {
     if (this.#next !== undefined) return this.#next.onAbort(target);
@@ -182,8 +194,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Begins to listen for the client's disconnect before `listenAfter` has passed. A transport calls it when a request has to
-   * wait for a connection: if the client disconnects during the wait, the request must not be sent.
+   * Begins to listen for the client's disconnect before `listenAfter` has passed. A transport calls it when a request
+   * has to wait for a connection, because the request must not be sent if the client disconnects during the wait.
    */
   listenNow(): void {
     if (this.#next !== undefined) return this.#next.listenNow();
@@ -195,7 +207,10 @@ export class Scope implements Listener {
     this.observer?.connectionAssigned(connection);
   }
 
-  /** Restarts the time limit: a chunk of either body was sent or received. */
+  /**
+   * Restarts the time limit. Called when a chunk of the request body was sent, or a chunk of the response body has
+   * arrived.
+   */
   touch(): void {
     if (this.#limit > 0) this.#lastChunkAt = performance.now();
   }
@@ -214,7 +229,7 @@ export class Scope implements Listener {
 
   /**
    * Passes an interim response on to the client, without the fields that describe the connection to the upstream. The
-   * transport limits their number, and does not pass a 101, which ends HTTP on a connection.
+   * transport limits the number of interim responses, and does not pass a 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {
     const client = this.client;
@@ -227,7 +242,7 @@ export class Scope implements Listener {
     }
   }
 
-  /** Ends the scope: the response is complete, or the attempt has failed. */
+  /** Ends the scope. Called when the response is complete, or the attempt has failed. */
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -245,7 +260,7 @@ export class Scope implements Listener {
     return this.#next === undefined ? this.#error : this.#next.error;
   }
 
-  /** Whether the last attempt is over, or was aborted; false if no transport has got the request. */
+  /** Whether the scope of the last attempt has ended, because the attempt is over or was aborted. */
   get isEnded(): boolean {
     return this.#next === undefined ? this.#isEnded : this.#next.isEnded;
   }
@@ -257,7 +272,8 @@ export class Scope implements Listener {
 
   /**
    * Replaces the deadline by the idle timeout, because the response headers have arrived.
-   * @param isEventStream whether the body is an event stream: it may be silent for any time, so it gets no idle timeout
+   * @param isEventStream whether the body is an event stream, which gets no idle timeout, because it may be silent for
+   * any time
    */
   headersReceived(isEventStream: boolean): void {
     if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);
@@ -293,8 +309,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Ends the scope where no response body will do so: the response has no body, or an interceptor has made the response
-   * and no transport has used the scope.
+   * Ends the scope if no response body will do so, because the response has no body, or because an interceptor has made
+   * the response and no transport has used the scope.
    */
   endUnused(hasBody: boolean): void {
     if (this.#next !== undefined) this.#next.endUnused(hasBody);
@@ -306,11 +322,12 @@ export class Scope implements Listener {
    * attempt that still runs is aborted: use `fork()` to run two attempts at the same time.
    */
   again(): Scope {
-    // The next attempt keeps the place of this scope's request.
+    // The next attempt keeps the lease of this scope.
     if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();
-    // Stop an attempt that still runs: it would continue without a deadline, also after the client has disconnected.
+    // Stop an attempt that still runs, because it would continue without a deadline, also after the client has
+    // disconnected.
     target?.fail(superseded());
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
@@ -318,14 +335,15 @@ export class Scope implements Listener {
     const next = (this.#next = this.#like(this.client, timeout));
     next.observer = this.observer;
     next.lease = this.lease;
-    // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
+    // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
+    // disconnected.
     next.listenNow();
     return next;
   }
 
   /**
-   * Returns a scope for an additional request, such as a mirrored one: it has its own deadlines, and the same client, which
-   * gets no interim responses to that request.
+   * Returns a scope for an additional request, such as a mirrored one. The scope has its own deadlines, and the same
+   * client, which gets no interim responses to that request.
    */
   fork(): Scope {
     return this.#like(replaceInform(this.client, undefined), this.#timeout);
@@ -342,8 +360,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Waits for a promise; rejects with the reason as soon as the exchange is aborted.
-   * @param explainTimeout returns the error for a time limit that passes
+   * Waits for a promise. Rejects with the reason for the abort as soon as the exchange is aborted.
+   * @param explainTimeout returns the error to use if a time limit passes during the wait
    */
   orAbort<T>(work: Promise<T>, explainTimeout?: () => ProxyError | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -357,7 +375,7 @@ export class Scope implements Listener {
     });
   }
 
-  /** Aborts the exchange: the client has disconnected, or the caller's signal was aborted. */
+  /** Aborts the exchange. Called when the client has disconnected, or the caller's signal was aborted. */
   handleEvent(): void {
     this.abort(clientGone(this.#signal?.reason));
   }
@@ -402,7 +420,8 @@ export class Scope implements Listener {
 
   /**
    * @internal Called when the timer fires. It aborts the exchange if the limit has passed since the last chunk, and
-   * otherwise restarts the timer. A chunk only records its time: restarting the timer would cost more than the chunk.
+   * otherwise restarts the timer. A chunk only records its time, because restarting the timer would cost more than the
+   * chunk.
    */
   expire(): void {
     if (!this.#isListening) {
@@ -418,8 +437,8 @@ export class Scope implements Listener {
     if (left > 1) {
       return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
     }
-    // The event loop may have been blocked: let pending reads run before the limit passes. Wait for them once: under overload,
-    // each turn of the event loop is long, so that the limit would never pass.
+    // The event loop may have been blocked, so let pending reads run before the exchange is aborted. Do that only once:
+    // under overload, each turn of the event loop is long, and the exchange would never be aborted.
     if (this.#firesAt < Infinity) return this.#start(1, Infinity);
     const isStreaming = this.#lastRequestChunkAt !== undefined;
     const what = isStreaming ? "further chunk of the response" : "response headers";

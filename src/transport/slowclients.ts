@@ -25,9 +25,9 @@ const CLIENT_TOO_SLOW = 408;
  * Ends requests whose clients are too slow while others wait. It checks all requests at intervals, because a timer for each
  * would cost every request.
  *
- * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period. Bytes
- * above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it is late: a
- * client can do nothing while the event loop is blocked.
+ * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period.
+ * Bytes above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it
+ * is late, because a client can do nothing while the event loop is blocked.
  */
 export class SlowClients {
   readonly #rate: MinimumRate;
@@ -47,8 +47,8 @@ export class SlowClients {
   }
 
   /**
-   * Checks all requests, and ends those that are too slow: at most as many of one address as it has above its share, and
-   * at most as many in total as other addresses have waiting.
+   * Checks all requests, and ends those whose clients are too slow. Of each address, it ends at most as many requests
+   * as the address has above its share, and in total at most as many as there are waiting requests of other addresses.
    * @param countOthers returns the number of waiting requests of all other accounts
    */
   check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {
@@ -56,7 +56,7 @@ export class SlowClients {
     const due = (minRate * this.#interval) / 1000;
     const maxBehind = (minRate * minRateGrace) / 1000;
     const meters = new Map<Claim, Meter>();
-    /** The surplus of each address whose clients are too slow. */
+    /** The number of requests above its share that each address with slow clients still has. */
     const surplus = new Map<Account, number>();
     let ended = 0;
     for (const { account, claim } of holders) {
@@ -66,7 +66,7 @@ export class SlowClients {
       const bytes = claim.clientBytes;
       if (bytes === undefined) continue;
       const last = this.#meters.get(claim);
-      // The first check only starts the measurement: the earlier progress of the client is not known.
+      // The first check only starts the measurement, because the earlier progress of the client is not known.
       const moved = last === undefined ? due : Math.max(0, bytes - last.bytes);
       const behind = Math.max(0, (last?.behind ?? 0) + due - moved);
       meters.set(claim, { bytes, behind });
@@ -82,7 +82,7 @@ export class SlowClients {
 
 /**
  * Returns the number of bytes of a response that the client has taken, if the response waits for it.
- * @param reader the sink that has no room; undefined if it has
+ * @param reader the sink of the response, if it has no room; undefined if it has room
  * @param received the number of bytes that have arrived
  */
 export function countTaken(reader: object | undefined, received: number): number | undefined {

@@ -8,7 +8,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOENT: "connection_refused",
   EACCES: "connection_refused",
   ETIMEDOUT: "connection_timeout",
-  // A local firewall, and the permissions of the runtime: those of Node, and those of Deno, whose errors have a name only.
+  // A local firewall, the permissions of Node, and the permissions of Deno, whose errors have a name but no code.
   EPERM: "destination_ip_prohibited",
   ERR_ACCESS_DENIED: "destination_ip_prohibited",
   NotCapable: "destination_ip_prohibited",
@@ -18,7 +18,8 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   EAI_AGAIN: "dns_error",
   EAI_FAIL: "dns_error",
   // This machine has no descriptor or port left, or this process may open no more. RFC 9209 has no type for that. The
-  // closest one is for a configured limit on connections: it has the status 503, and does not blame the upstream.
+  // closest type is the one for a configured limit on connections, which has the status 503, and does not blame the
+  // upstream.
   EMFILE: "connection_limit_reached",
   ENFILE: "connection_limit_reached",
   EADDRNOTAVAIL: "connection_limit_reached",
@@ -42,7 +43,7 @@ interface FailedConnect {
   readonly errors?: readonly FailedConnect[];
 }
 
-/** The messages and further properties of the errors of some types. */
+/** The messages and other properties of the `ProxyError` for some error types. */
 const DETAILS: Partial<Record<ProxyErrorCode, ProxyErrorInit>> = {
   tls_certificate_error: { message: UNTRUSTED },
   destination_ip_prohibited: { message: "this process may not connect to the upstream" },
@@ -64,8 +65,8 @@ const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
  * Converts an error of a socket to a `ProxyError`.
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
- * @param isOpen whether the connection had been established: the upstream may have received the request before it became
- * unreachable
+ * @param isOpen whether the connection had been established, so that the upstream may have received the request before
+ * it became unreachable
  */
 export function toSocketError(
   thrown: unknown,
@@ -85,14 +86,15 @@ export function toSocketError(
 function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const code = codeOf(thrown);
-  // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
+  // Keep the system error only as the cause, because its message contains addresses, and some servers show messages to
+  // the client.
   const type = errorTypeOf(code);
   return new ProxyError(type, { cause: thrown, ...DETAILS[type] });
 }
 
 /**
- * The error types of an address that this machine cannot connect to at all: it may lack the address's family, or a descriptor or
- * port.
+ * The error types of an address that this machine cannot connect to at all, because it may lack the address's family,
+ * or a descriptor or port.
  */
 const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
   "connection_limit_reached",

@@ -48,7 +48,10 @@ export interface OriginStats {
 export interface UpstreamState {
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
-  /** Its share of the requests at present. */
+  /**
+   * Its present weight, which is lower while it is `starting`. An upstream with the weight 2 gets about twice as many
+   * requests as one with the weight 1.
+   */
   readonly weight: number;
   /** The number of its requests that are not over. */
   readonly active: number;
@@ -62,8 +65,9 @@ export interface UpstreamState {
    */
   readonly failures: number;
   /**
-   * `up`; `starting`: it gets its share gradually; `half-open`: it was ejected, and gets one request as a probe; `ejected`; `down`:
-   * active checks have failed; `draining`: it is being removed.
+   * `up`: it gets its share of the requests; `starting`: its share increases gradually; `half-open`: it was ejected,
+   * and gets one request as a probe; `ejected`: it gets no requests for a while, because too many attempts at it have
+   * failed; `down`: active checks have failed; `draining`: it is being removed.
    */
   readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
 }

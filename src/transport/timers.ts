@@ -4,7 +4,10 @@ let unref = (timer: Timer): void => {
   (timer as { unref?(): unknown }).unref?.();
 };
 
-/** Sets the function that lets the process end although a timer runs. Deno needs it: its timers have no `unref()`. */
+/**
+ * Sets the function that lets the process end although a timer runs. Deno needs it, because its timers have no
+ * `unref()`.
+ */
 export function setUnref(unrefTimer: (timer: Timer) => void): void {
   unref = unrefTimer;
 }
@@ -16,7 +19,7 @@ export function startBackgroundTimer(callback: () => void, ms: number): Timer {
   return timer;
 }
 
-/** One timer for many expiry times: it is set for the earliest of them, and then for the next. */
+/** One timer for many expiry times, which is set for the earliest of them, and then for the next. */
 export class ExpiryTimer {
   /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if it is not set. */
   firesAt: number = Infinity;

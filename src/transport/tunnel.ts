@@ -16,8 +16,8 @@ export interface HandedSocket {
 export interface TunnelHandler {
   /**
    * Called when bytes have arrived. They never change, and may share their ArrayBuffer with others.
-   * @param mayFree whether the handler may free their memory, because no other code has seen them. False by default: a
-   * handler that wraps this one may keep them
+   * @param mayFree whether the handler may free the memory of the bytes, because no other code has seen them. False by
+   * default, because a handler that wraps this one may keep the bytes
    */
   onData(bytes: Uint8Array, mayFree?: boolean): void;
   /** Called when there is room again after a `write` that returned false. */
@@ -28,7 +28,7 @@ export interface TunnelHandler {
   onClose(error?: unknown): void;
 }
 
-/** A connection to an upstream that has switched protocols (101): it carries bytes in both directions. */
+/** A connection to an upstream that has switched protocols (101), which carries bytes in both directions. */
 export interface Tunnel {
   /** Sets the handler, once. Bytes that arrived before are kept for it. */
   attach(handler: TunnelHandler): void;
@@ -106,7 +106,10 @@ export class WatchedTunnel implements Tunnel {
   }
 }
 
-/** Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, in this time. */
+/**
+ * Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, within `timeout`
+ * milliseconds.
+ */
 export function unreadEnd(timeout: number): ProxyError {
   const message = `the tunnel did not end within ${timeout} ms`;
   return new ProxyError("connection_read_timeout", { message });

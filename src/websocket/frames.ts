@@ -1,6 +1,6 @@
 /**
- * WebSocket frames (RFC 6455 §5) as the client of an upstream reads and writes them: the upstream's frames are not
- * masked, ours are. No extension is negotiated, so that the reserved bits are always zero.
+ * Reads and writes WebSocket frames (RFC 6455 §5) as the client of an upstream. Only the frames to the upstream are
+ * masked. No extension is negotiated, so the reserved bits are always zero.
  */
 
 /** The frame types (RFC 6455 §5.2). */
@@ -20,9 +20,14 @@ export interface FrameHandler {
   onPing(payload: Uint8Array<ArrayBuffer>): void;
   /** Called with each pong. */
   onPong(payload: Uint8Array<ArrayBuffer>): void;
-  /** Called with a close frame; `code` is undefined if the frame has none. Nothing is read after it. */
+  /**
+   * Called with a close frame; `code` is undefined if the frame has none. The reader reads nothing after a close frame.
+   */
   onCloseFrame(code: number | undefined, reason: string): void;
-  /** Called when the upstream violates the protocol; the connection must be closed with this code. Nothing is read after it. */
+  /**
+   * Called when the upstream violates the protocol; the connection must be closed with this code. The reader reads
+   * nothing after a violation.
+   */
   onViolation(code: number, message: string): void;
 }
 
@@ -118,7 +123,10 @@ export class FrameReader {
     }
   }
 
-  /** Reads a head or a part of a payload, and returns where the next one begins. */
+  /**
+   * Reads the head of a frame, unless it was read before, and the part of the payload that has arrived. Returns the
+   * index in the chunk at which to continue.
+   */
   #read(chunk: Uint8Array, at: number): number {
     if (this.#head === undefined) {
       const before = this.#partialHead.byteLength;
@@ -200,7 +208,7 @@ export function isCloseCode(code: number): boolean {
   return code >= 1000 && code <= 1014 && code !== 1004 && code !== 1005 && code !== 1006;
 }
 
-/** Writes one final frame, masked (RFC 6455 §5.3). */
+/** Returns a masked frame that is not a fragment of a longer message (RFC 6455 §5.3). */
 export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
   const { byteLength: length } = payload;
   const extended = length < 126 ? 0 : length < 65_536 ? 2 : 8;
@@ -224,7 +232,7 @@ export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<Arra
   return frame;
 }
 
-/** Writes a close frame. A reason that does not fit is shortened at the end of a character. */
+/** Returns a close frame. A reason that does not fit is shortened at the end of a character. */
 export function writeClose(code: number | undefined, reason = ""): Uint8Array<ArrayBuffer> {
   if (code === undefined) return writeFrame(Opcode.close, EMPTY);
   const payload = new Uint8Array(MAX_CONTROL);
@@ -257,7 +265,7 @@ function parseFrameHead(bytes: Uint8Array, size: number): FrameHead {
     throw new Violation(CloseCode.protocolError, `a frame has the reserved opcode ${opcode}`);
   }
   const view = new DataView(bytes.buffer, bytes.byteOffset, size);
-  // A length of 2^53 and more loses digits as a number; every limit is below that.
+  // A length of 2^53 and more loses digits as a number, but every limit on lengths is below that.
   const length =
     size === 2 ? second & 0x7f : size === 4 ? view.getUint16(2) : Number(view.getBigUint64(2));
   if (opcode >= Opcode.close && (!isFinal || length > MAX_CONTROL)) {

@@ -13,13 +13,16 @@ import { nominatesUpgrade } from "../fields/protocols.ts";
 
 /** A key is 16 bytes in Base64 (RFC 6455 §4.1). */
 const KEY = /^[+/\dA-Za-z]{21}[AQgw]==$/;
-/** Fields of a 101 that belong to the proxy's handshake with the upstream; the server writes its own. */
+/**
+ * Fields of a 101 response that belong to the proxy's handshake with the upstream. For the client, the server writes
+ * its own.
+ */
 const OF_HANDSHAKE = /* @__PURE__ */ new NameSet([
   "sec-websocket-accept",
   "sec-websocket-extensions",
 ]);
 
-/** The value that both sides add to the key (RFC 6455 §1.3). */
+/** The value that both sides append to the key before they hash it (RFC 6455 §1.3). */
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /** Makes a `Sec-WebSocket-Key`: 16 random bytes in Base64. */
@@ -60,10 +63,11 @@ export function takeOverHandshake(headers: HeaderList): void {
 }
 
 /**
- * Checks that a 101 answers a handshake (RFC 6455 §4.1).
- * @param handshake the header fields of the handshake that the upstream got
- * @throws ProxyError 502 if the upstream has not used the key, or has chosen an extension or a subprotocol that was not
- * offered
+ * Checks that a 101 response answers a handshake (RFC 6455 §4.1).
+ * @param answer the header fields of the 101 response
+ * @param handshake the header fields of the handshake request that the upstream got
+ * @throws ProxyError 502 if `Sec-WebSocket-Accept` does not match the key, or the upstream has chosen an extension or a
+ * subprotocol that was not offered
  */
 export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Promise<void> {
   checkChoices(answer, handshake);
@@ -73,7 +77,8 @@ export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Pr
 }
 
 /**
- * Checks the parts of `checkAnswer` that need no key: a runtime's own client does not show the key of its handshake.
+ * Makes those checks of `checkAnswer` that need no key, because a runtime's own client does not show the key of its
+ * handshake.
  * @throws ProxyError 502 for a repeated field, and for an extension or a subprotocol that was not offered
  */
 export function checkChoices(answer: HeaderList, handshake: HeaderList): void {
@@ -93,7 +98,7 @@ function badAnswer(name: string): ProxyError {
   });
 }
 
-/** Returns the fields of a 101 that are for the client: without those that the server writes itself. */
+/** Returns the fields of a 101 response for the client, without those that the server writes itself. */
 export function toAnswerHeaders(answer: HeaderList): Headers {
   return toHeaders(withoutNames(answer, OF_HANDSHAKE));
 }

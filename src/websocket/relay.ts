@@ -11,11 +11,11 @@ import {
   writeFrame,
 } from "./frames.ts";
 
-/** The client's WebSocket, as the server under the proxy exposes it: messages instead of bytes. */
+/** The client's WebSocket on a server that exposes messages instead of bytes. */
 export interface ClientSocket {
   /** Sends a message. */
   send(data: string | Uint8Array<ArrayBuffer>): void;
-  /** Returns the number of bytes that were sent but have not left the process. */
+  /** Returns the number of bytes that were passed to `send` and are still buffered in this process. */
   bufferedAmount(): number;
   /** Sends a close frame. */
   close(code: number | undefined, reason: string): void;
@@ -59,20 +59,27 @@ export const relayLimits: RelayLimits = {
   idleTimeout: 0,
 };
 
-/** The code for a client whose proxy stops, and for both sides when neither has sent anything for too long ("Going Away"). */
+/**
+ * The close code ("Going Away") for a client when the proxy stops, for an upstream whose client has sent too large a
+ * message, and for both sides when they were silent for too long.
+ */
 const GOING_AWAY = 1001;
-/** The code for a client whose upstream broke the protocol or went away (registered with IANA as "Bad Gateway"). */
+/** The close code for a client whose upstream has violated the protocol (registered with IANA as "Bad Gateway"). */
 const BAD_GATEWAY = 1014;
-/** The code for a client that is faster than its upstream for too long ("Try Again Later"). */
+/**
+ * The close code ("Try Again Later") for both sides when more than `maxWaiting` bytes of the client wait for the
+ * upstream.
+ */
 const TRY_AGAIN_LATER = 1013;
-/** Milliseconds between two reads of `bufferedAmount`, for servers that do not report when it has fallen. */
+/** Milliseconds between two reads of `bufferedAmount`, because some servers do not report when it has fallen. */
 const POLL_INTERVAL = 10;
 
 /**
  * Relays messages between a client's WebSocket and an upstream's connection, for servers that hand out no raw socket.
  *
- * Messages, subprotocols and close codes pass through. Pings do not: the server answers those of the client, and the relay
- * those of the upstream. Backpressure works towards the upstream, and towards the client if the server can stop reading.
+ * Messages, subprotocols and close codes pass through. Pings do not: the server answers those of the client, and the
+ * relay those of the upstream. A slow client pauses the upstream, and a slow upstream pauses the client if the server
+ * can stop reading.
  */
 export class Relay implements TunnelHandler, FrameHandler {
   readonly #client: ClientSocket;
@@ -83,7 +90,7 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** The number of bytes in the client's messages since the upstream's connection became full. */
   #waiting = 0;
   #isFull = false;
-  /** The payload of the upstream's last ping, if it waits to be answered when there is room. */
+  /** The payload of the upstream's last ping while its pong waits for room; otherwise undefined. */
   #ping: Uint8Array | undefined;
   #isClientClosed = false;
   #isUpstreamClosed = false;
@@ -115,7 +122,7 @@ export class Relay implements TunnelHandler, FrameHandler {
 
   // ── from the client ──
 
-  /** Restarts the limit for silence: either side has sent something. */
+  /** Restarts the idle timeout. Called when either side has sent something. */
   onActivity(): void {
     if (this.#idle !== undefined) this.#lastActivity = performance.now();
   }
@@ -147,12 +154,12 @@ export class Relay implements TunnelHandler, FrameHandler {
     else if (code === 1005) this.#closeUpstream(undefined, "");
     // A reset could overtake a close frame that was sent already.
     else if (!this.#hasSentClose) this.#upstream.destroy();
-    // Continue reading: the upstream's close frame may follow other messages.
+    // Continue reading, because the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();
   }
 
-  /** Called when bytes that were sent to the client have left the process. */
+  /** Called when the server has passed buffered bytes for the client on to the system. */
   onClientDrain(): void {
     if (this.#isUpstreamClosed || this.#client.bufferedAmount() > 0) return;
     this.#upstream.resume();
@@ -217,7 +224,10 @@ export class Relay implements TunnelHandler, FrameHandler {
     else this.#write(writeFrame(Opcode.pong, payload));
   }
 
-  /** @internal The relay sends no pings: a pong answers none, and RFC 6455 §5.5.3 expects no response to it. */
+  /**
+   * @internal Does nothing: the relay sends no pings, so a pong answers none, and RFC 6455 §5.5.3 expects no response
+   * to it.
+   */
   onPong(): void {}
 
   /** @internal */
@@ -232,7 +242,9 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#closeClient(BAD_GATEWAY, "");
   }
 
-  /** Writes a frame to the upstream. The client has to wait if there is no room for more. */
+  /**
+   * Writes a frame to the upstream, and pauses the client if there is no room for more. Returns whether there is room.
+   */
   #write(frame: Uint8Array): boolean {
     const hasRoom = this.#upstream.write(frame);
     if (!hasRoom && !this.#isFull) this.#client.pause?.();
@@ -240,7 +252,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     return hasRoom;
   }
 
-  /** Continues reading from the upstream when all bytes for the client have left the process. */
+  /** Continues reading from the upstream when no bytes for the client are buffered in this process. */
   #resumeDrained(): void {
     this.#poll = undefined;
     if (this.#isClientClosed || this.#isUpstreamClosed) return;
@@ -248,7 +260,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     else this.#poll = setTimeout(() => this.#resumeDrained(), POLL_INTERVAL);
   }
 
-  /** Closes the client's connection when all bytes for the client have left the process, or at the time `end`. */
+  /** Closes the client's connection when no bytes for the client are buffered in this process, or at the time `end`. */
   #terminateDrained(end: number): void {
     if (this.#isClientClosed) return;
     if (this.#client.bufferedAmount() === 0 || performance.now() >= end) {
@@ -280,7 +292,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limitEnd();
   }
 
-  /** Closes the upstream's connection after `closeTimeout`: the upstream may never read the remaining bytes. */
+  /** Closes the upstream's connection after `closeTimeout`, because the upstream may never read the remaining bytes. */
   #limitEnd(): void {
     const { closeTimeout } = this.#limits;
     if (closeTimeout === 0) return;
