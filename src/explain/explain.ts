@@ -97,8 +97,8 @@ function composeSteps({ options }: Plan, send: Send): Send {
 }
 
 /**
- * Returns the options without `onResponse`, and with another `onRequestEnd`: the app's own hooks must not be called for a
- * request that is only explained.
+ * Returns the options without `onResponse`, and with another `onRequestEnd`: these two hooks of the app must not be called
+ * for a request that is only explained.
  */
 function withoutEffects(
   { options }: Plan,

@@ -31,8 +31,8 @@ const CAPABILITIES: Capabilities = {
 const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 
 /**
- * The number of pools from which empty pools are removed. Where clients choose the target, they could otherwise create
- * any number of pools.
+ * When there are this many pools, the empty ones are removed before another pool is created. Clients that choose the target
+ * could otherwise create any number of pools.
  */
 const MAX_POOLS = 1000;
 /** Milliseconds between removals of unused pools. */
@@ -111,7 +111,7 @@ export class HttpTransport implements Transport {
   readonly #loadHttp2: ClientParts["loadHttp2"];
   /** The HTTP/2 client, once it is loaded. */
   #http2: Http2Client | undefined;
-  /** The number of pools from which empty pools are removed. */
+  /** When there are this many pools, the empty ones are removed before another pool is created. */
   #limit = MAX_POOLS;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;

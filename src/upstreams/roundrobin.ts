@@ -1,12 +1,12 @@
 import type { Member, Policy } from "./policy.ts";
 
-/** The upstreams that have the same weight. They take the turns of their class one after the other. */
+/** The upstreams that have the same weight. They take turns within their class. */
 interface WeightClass {
   readonly weight: number;
   readonly members: Member[];
   /** The number of turns that the class has had. */
   turns: number;
-  /** How much the class is behind its share. */
+  /** How far the class is behind its share of the turns. */
   owed: number;
 }
 
@@ -39,7 +39,7 @@ export function roundRobin(): Policy {
   };
 }
 
-/** Groups upstreams by their weights. Each upstream brings its part of `owed` of its earlier class to its new class. */
+/** Groups upstreams by their weights. Each upstream takes its part of the `owed` of its earlier class to its new class. */
 function classify(able: readonly Member[], earlier: readonly WeightClass[]): WeightClass[] {
   const before = new Map<Member, WeightClass>();
   for (const each of earlier) for (const member of each.members) before.set(member, each);
