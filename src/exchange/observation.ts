@@ -6,9 +6,7 @@ import type { Incoming } from "../request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { ObservedConnection, ScopeObserver } from "../transport/scope.ts";
 
-/**
- * The channel by which tools outside of the app follow exchanges, such as a `tracingChannel` of `node:diagnostics_channel`.
- */
+/** Lets tools outside of the app follow exchanges, for example through a `tracingChannel` of `node:diagnostics_channel`. */
 export interface Tracing {
   /** The channel. Nothing is published while it has no subscribers. */
   readonly channel: { readonly hasSubscribers: boolean };

@@ -119,7 +119,8 @@ export interface StateChange {
 }
 
 /**
- * A target with several upstreams, of which one is picked for each attempt. All of them need the same base path and query.
+ * A target with several upstreams, of which one is picked for each attempt. All upstreams need the same base path and
+ * query.
  * @example
  * ```ts
  * import { choose } from "fetchway/upstreams";
