@@ -25,7 +25,7 @@ const tsc = join(root, "node_modules/typescript/bin/tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], {
   stdio: "inherit",
 });
-// tsc has printed its errors.
+// Print nothing more, because tsc has printed its errors.
 if (status !== 0) process.exit(1);
 
 /** Inserts the part of package.json that the command uses, so that the command need not read that file at run time. */

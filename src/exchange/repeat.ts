@@ -37,9 +37,9 @@ export type Outcome =
 export type RetryPlace = "alone" | "same" | "another";
 
 /**
- * Which requests are sent again: `"listed"` if the option `methods` has their method, `"any"` with any method, and `"free"`
- * with any method and without counting for `attempts`, because nothing was sent or processed. Without an entry, no request
- * is sent again.
+ * Which requests are sent again after an outcome. `"listed"`: requests whose method is in the option `methods`. `"any"`:
+ * requests with any method. `"free"`: requests with any method, and the new attempt does not count for `attempts`, because
+ * nothing was sent or processed. Without an entry, no request is sent again.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the
  * request semantics are actually idempotent [the option], or some means to detect that the original request was never

@@ -72,7 +72,7 @@ export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;
   return (next) => (request, scope) => {
     const { lease } = scope;
-    // An interceptor may send the request to another upstream than the one that was picked.
+    // The lease applies only to the upstream that was picked, but an interceptor may send the request to another upstream.
     if (lease?.upstream === request.upstream) return lease.send(next, request, scope);
     return attempts === 0
       ? next(request, scope)

@@ -190,7 +190,7 @@ class ExplainedFields {
       : { reason: "names the upstream of the client, for this proxy (policy sticky)" };
   }
 
-  /** Returns the options that decide about a field: without any one of them, it would be different. */
+  /** Returns the options that decide about a field. If one of them were not set, the field would be different. */
   #decidingOn(name: string): Deciding[] {
     const made = this.#made.get(name);
     return [...this.#without].flatMap(([option, fields]) =>

@@ -87,7 +87,7 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     pool.assign(this);
-    // The request waits in the queue, or for a connection that is being established.
+    // The request must wait, in the queue or until a connection is established: listen for the client's disconnect now.
     if (this.#connection?.socket === undefined) this.#scope.listenNow();
   }
 
@@ -160,7 +160,7 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     if (contentLength === undefined && body?.trailers !== undefined && bytes !== undefined) {
-      // Only the chunked coding carries trailer fields (RFC 9112 §7.1.2).
+      // Send the body in the chunked coding, because no other framing carries trailer fields (RFC 9112 §7.1.2).
       body = new BytesBody(bytes, body.trailers);
       bytes = undefined;
     }

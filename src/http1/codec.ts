@@ -1,4 +1,4 @@
-/** Converts between bytes and text, and copies bytes. Each runtime has its own. */
+/** Converts between bytes and text, and copies bytes. Each runtime has its own codec. */
 export interface Codec {
   /** Decodes each byte as the character with the same number (ISO-8859-1). */
   decode(bytes: Uint8Array, start: number, end: number): string;

@@ -172,7 +172,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     if (this.socket !== undefined) job.send();
   }
 
-  /** Begins a request of the present job. */
+  /** Prepares the connection and the parser for the request of the present job. */
   beginRequest(method: string): void {
     this.keepAliveTimeout = Infinity;
     this.idleUntil = Infinity;

@@ -52,7 +52,10 @@ export interface NameUser {
   onAddresses(found: FoundAddresses): void;
 }
 
-/** The object whose methods a socket calls. They replace events, so that a request adds and removes no listener. */
+/**
+ * The object whose methods a socket calls. The socket calls them instead of emitting events, so that no request adds or
+ * removes a listener.
+ */
 export interface SocketHandler {
   /**
    * Called with the bytes of each read.
@@ -100,7 +103,7 @@ export interface Socket {
   ref(): void;
   /** Lets the process end although the connection is open. */
   unref(): void;
-  /** Makes the socket call `onTimeout` after this number of milliseconds without a byte. */
+  /** Makes the socket call `onTimeout` after this number of milliseconds in which no byte was sent or received. */
   setTimeout(ms: number): void;
   /**
    * Calls `done` if the upstream has ended its direction with a FIN. After a reset, `onError` is called instead.
@@ -126,7 +129,7 @@ export interface ConnectScope {
   readonly connectTimeout?: number | undefined;
 }
 
-/** A runtime's way to open connections, for the HTTP/1.1 transport. */
+/** Opens connections for the HTTP/1.1 transport. Each runtime has its own connector. */
 export interface Connector {
   /**
    * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own

@@ -37,7 +37,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     this.queue.push(job);
   }
 
-  // ── for connections ──
+  // ── `ConnectionOwner`: called by connections ──
 
   onFree(connection: Connection): void {
     this.counters.version++;
@@ -75,7 +75,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     if (job !== undefined && !job.isPaused) job.fail(this.countSilence());
   }
 
-  // ── for the queue ──
+  // ── `Places`: called by the queue ──
 
   override get taken(): number {
     return this.connections.size;
@@ -125,7 +125,8 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   /**
    * Removes and returns an idle connection for a request; undefined if a new connection is needed. The connection that
-   * became idle last is used first: it is the least likely to be stale, and the connections that are not needed expire.
+   * became idle last is used first, because it is the least likely to be stale. The connections that are not needed then
+   * expire.
    */
   #takeIdle(): Connection | undefined {
     for (let idle; (idle = this.#chooseIdle()) !== undefined;) {

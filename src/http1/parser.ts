@@ -10,7 +10,7 @@ const CHUNKED = -1;
 /** The length of a body that ends when the upstream closes the connection. */
 const UNTIL_CLOSE = -2;
 
-/** The head of a response, and what it says about the bytes that follow. */
+/** The head of a response, and the length and persistence that follow from its fields. */
 export interface ParsedHead {
   readonly status: number;
   readonly statusText: string;
@@ -41,9 +41,9 @@ export interface ResponseHandler {
 
 /** The rules for one kind of lines, such as the head of a response. */
 interface LinesKind {
-  /** What error messages call the lines, such as "response head". */
+  /** The name of the lines in error messages, such as "response head". */
   readonly name: string;
-  /** Whether an empty line ends the lines; otherwise a single line is read. */
+  /** Whether several lines are read, up to an empty line. If not, a single line is read. */
   readonly isSection: boolean;
   /** The maximum number of bytes of all lines together. */
   readonly limit: number;
@@ -70,7 +70,10 @@ const CHUNK_SIZE: LinesKind = {
   limit: 1024,
   code: "http_protocol_error",
 };
-/** The maximum number of bytes in the chunk extensions of one body: without it, they could be longer than the body. */
+/**
+ * The maximum number of bytes in the chunk extensions of one body. Without this limit, the extensions could be longer than
+ * the body.
+ */
 const MAX_EXTENSION_BYTES = 16_384;
 
 /** The maximum number of bytes in all interim responses to one request. */
@@ -216,7 +219,7 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest, this.#lastFields);
-    // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
+    // A 101 ends HTTP on this connection. All other interim responses are followed by a final response (RFC 9110 §15.2).
     if (head.status === 101) {
       // HTTP/1.0 has no upgrade (RFC 9110 §7.8).
       if (!this.#maySwitch || this.#lines.text.startsWith("HTTP/1.0")) throw malformed("upgrade");

@@ -71,10 +71,10 @@ export abstract class Pool<
   /** The connections that count for `maxSockets`. */
   protected readonly connections: Set<Connection> = new Set();
   /**
-   * The connections that carry a tunnel; only HTTP/1.1 has any. They do not count for `maxSockets`, because they stay open
-   * for a long time: a few hundred WebSockets would leave no connection for requests. Until the upstream has switched the
-   * protocol, a connection counts: otherwise clients could make the proxy open any number of connections to an upstream
-   * that is slow to respond.
+   * The connections that carry a tunnel. Only HTTP/1.1 has tunnels. They do not count for `maxSockets`, because they stay
+   * open for a long time, and a few hundred WebSockets would leave no connection for requests. A connection counts until
+   * the upstream has switched the protocol. Otherwise, clients could make the proxy open any number of connections to an
+   * upstream that is slow to respond.
    */
   protected readonly tunnels: Set<Connection> = new Set();
   /** The idle connections, in the order in which they became idle. */
@@ -179,13 +179,13 @@ export abstract class Pool<
     this.callIfEmpty();
   }
 
-  // ── for the queue ──
+  // ── `Places`: called by the queue ──
 
   abstract get taken(): number;
 
   abstract holders(): Iterable<Holder>;
 
-  // ── for the connector ──
+  // ── `NameUser`: called by the connector ──
 
   checkUsed(): boolean {
     const hasOpened = this.#opened !== this.#openedAtLookup;

@@ -31,7 +31,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
     connection.switchTo(this);
   }
 
-  // ── for the host ──
+  // ── `Tunnel` ──
 
   attach(handler: TunnelHandler): void {
     this.#handler = handler;
@@ -69,7 +69,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
     this.#connection.reset();
   }
 
-  // ── for the connection ──
+  // ── `Carried`: called by the connection ──
 
   fail(thrown: unknown): void {
     if (this.#isClosed) return;

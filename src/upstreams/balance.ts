@@ -273,7 +273,7 @@ export class Balancer implements Upstreams, Group {
    * connections are cold
    */
   #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
-    // An address of a host name may have come back before its last requests were over.
+    // If an address of a host name comes back before its last requests are over, its upstream still exists.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
@@ -365,7 +365,8 @@ export class Balancer implements Upstreams, Group {
     const { target, request, status, error, latency, isOver, isSent } = result;
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
-    // The first report of an attempt has its outcome; the second one only says that it is over.
+    // The first report of an attempt contains its outcome. The second report only says that the attempt is over, and
+    // whether the response broke off.
     const isFirst = !isOver || status === undefined;
     // Requests that were sent before the ejection may be answered now. Their results do not show whether the upstream works
     // again.
@@ -549,8 +550,8 @@ export class Balancer implements Upstreams, Group {
 }
 
 /**
- * Makes one target of several upstreams. Closing a proxy that uses the target stops its checks and lookups; the next
- * request of another proxy starts them again.
+ * Makes one target of several upstreams. Closing a proxy that uses the target stops the checks and lookups of the target.
+ * The next request of another proxy starts them again.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";

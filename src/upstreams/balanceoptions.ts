@@ -55,7 +55,10 @@ export interface BalanceOptions {
    * @default "least_conn"
    */
   policy?: PolicyName | Policy;
-  /** The cookie of the policy `"sticky"`, which needs its `secret`. */
+  /**
+   * The cookie of the policy `"sticky"`. Unless its `secret` is set, the cookie is not valid after a restart or in another
+   * process.
+   */
   cookie?: CookieOptions;
   /** When an upstream that fails is ejected, so that it gets no requests for a while; `false` to eject no upstream. */
   outliers?: OutlierOptions | false;

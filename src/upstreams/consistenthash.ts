@@ -31,12 +31,12 @@ export const byAddress: HashKey = ({ clientAddress }): string => clientAddress ?
 /** The key of a resource: the path and query. */
 export const byUri: HashKey = ({ path }): string => path;
 
-/** The key is the value of a header field. */
+/** Returns a `HashKey` for which the key is the value of a header field. */
 export function byHeader(name: string): HashKey {
   return ({ headers }) => getHeader(headers, name) ?? "";
 }
 
-/** The key is the value of a cookie. */
+/** Returns a `HashKey` for which the key is the value of a cookie. */
 export function byCookie(name: string): HashKey {
   return ({ headers }) => readCookies(headers, name)[0] ?? "";
 }
@@ -55,8 +55,8 @@ export interface HashOptions {
    */
   sticky?: boolean;
   /**
-   * The policy for requests without a key, or the name of one; `false` for none: all of them then go to the same upstream, as
-   * if their key were the same, and no cookie is set.
+   * The policy for requests without a key, or the name of one; `false` for no policy. All requests without a key then go to
+   * the same upstream, as if they had the same key, and no cookie is set.
    * @default "least_conn"
    */
   next?: SpreadName | Policy | false;
@@ -172,7 +172,7 @@ function buildTable(members: readonly Member[]): Int32Array {
   }
 }
 
-/** A hash of 32 bits: FNV-1a, mixed so that similar texts differ in all bits. */
+/** Returns a hash of 32 bits: FNV-1a, with its bits mixed so that the hashes of similar texts differ in all bits. */
 export function hash(text: string, seed: number): number {
   let value = 0x811c9dc5 ^ Math.imul(seed + 1, 0x9e3779b1);
   for (let i = 0; i < text.length; i++) {

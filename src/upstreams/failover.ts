@@ -562,7 +562,7 @@ class LeasedAttempt {
 }
 
 /**
- * Returns the response with a body or a tunnel that reports its end to the upstreams.
+ * Returns the response with a body or a tunnel whose end is reported to the upstreams.
  * @param upstream the upstream that has responded, if it is not the one that was picked first
  */
 function reportWhenOver(

@@ -71,8 +71,8 @@ export class HostNames {
   readonly #interval: number;
   readonly #onChange: OnChange;
   /**
-   * The transport that looks up the names, in a new object for each start; undefined before the first start and after
-   * `close`.
+   * The transport that looks up the names; undefined before the first start and after `close`. Each start makes a new
+   * object, by which a lookup recognizes that it began before the last `close`.
    */
   #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;

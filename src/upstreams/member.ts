@@ -112,7 +112,7 @@ export function nameOf(target: TargetAddress): string {
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
-/** Whether an upstream may get requests, unless it is ejected. */
+/** Whether an upstream may get requests as long as it is not ejected. */
 export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
   return isUp && !isDraining;
 }

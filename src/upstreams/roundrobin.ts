@@ -12,13 +12,13 @@ interface WeightClass {
 
 /**
  * Picks the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others,
- * as nginx's smooth weighted round robin does. Here it chooses among classes of upstreams that have the same weight, so
- * that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
+ * as nginx's smooth weighted round robin does. Here, the algorithm chooses among classes of upstreams that have the same
+ * weight, so that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
  */
 export function roundRobin(): Policy {
   let turn = 0;
   let classes: readonly WeightClass[] = [];
-  /** The upstreams of `classes`. */
+  /** The list of upstreams from which `classes` was made. */
   let list: readonly Member[] | undefined;
   return {
     pick(able, _request, { isUniform }) {

@@ -84,7 +84,7 @@ export interface Result {
   readonly isSent?: boolean;
 }
 
-/** Keeps clients at the upstream that has answered them, by a field that they send back, such as a cookie. */
+/** Keeps clients at the upstream that has answered them, by a field that the clients send back, such as a cookie. */
 export interface ClientKeeper {
   /** Removes the fields that no upstream may get from a request, in place. */
   cut(headers: HeaderList): void;
@@ -159,7 +159,10 @@ export interface Upstreams {
   readonly waiting?: number;
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
-  /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */
+  /**
+   * Called with the transport of a proxy before the first request of that proxy, and before its first request after
+   * `close`.
+   */
   start?(transport: Transport): void;
   /**
    * Stops checks and lookups in the background. A proxy calls it when it is closed; other proxies may use the target later.
