@@ -1,6 +1,6 @@
 /**
- * A handler for the route rules of h3 and Nitro: `fetchway/rules`. Fetchway, instead of h3's own `proxyRequest`, forwards
- * the requests that match a rule `proxy`.
+ * A handler for the route rules of h3 and Nitro: `fetchway/rules`. With it, Fetchway forwards the requests that match a
+ * rule `proxy`, instead of h3's own `proxyRequest`.
  * @module
  */
 import { proxyFetch, type ProxyOptions } from "#fetchway";
@@ -99,7 +99,7 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   };
 }
 
-/** Returns the function that sends each request of a rule to one URL. */
+/** Returns the function that forwards all requests of a rule to the same URL. */
 function compileFixed(to: string, options: ProxyOptions): SendEvent {
   const { origin, pathname, search } = new URL(to);
   const fixed: ProxyOptions = {

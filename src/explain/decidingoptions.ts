@@ -172,7 +172,7 @@ class ExplainedFields {
     return { reason: this.#sent.has(name) ? "replaced" : "unknown" };
   }
 
-  /** Explains a field that was changed after the core had made it. */
+  /** Explains a field that was changed after `make` had made it. */
   #explainLate(name: string, verb: string): Reason {
     const { options, hooks } = this.#facts;
     if (hooks.length > 0) return { reason: verb, option: hooks.join(" or ") };

@@ -102,7 +102,8 @@ export interface BalanceOptions {
   /**
    * Whether each address of a host name is a separate upstream, for example with a headless service of Kubernetes. The
    * names are looked up at an interval: a new address is added like with `add`, and an address that is missing is removed
-   * like with `remove`. All of these upstreams get the name in `Host` and in TLS. A lookup that fails changes nothing.
+   * like with `remove`. The requests to all of these upstreams have the name in `Host` and in TLS. A lookup that fails
+   * changes nothing.
    *
    * By default, a name is one upstream, whose connections are spread over the addresses, and which is ejected as a whole.
    * Workers, and transports other than Fetchway's own, refuse the option.

@@ -352,7 +352,7 @@ function sendLeased(
 
 /**
  * Waits for the place of a further attempt, and for the delay before it.
- * @param query the query that waits; undefined for a place that was picked before
+ * @param query the query that waits for the place; undefined if the place was picked earlier
  */
 async function awaitPlace(
   picked: UpstreamLease | Promise<UpstreamLease | undefined>,

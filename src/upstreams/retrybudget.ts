@@ -18,8 +18,8 @@ export interface RetryBudgetOptions {
 }
 
 /**
- * Allows as many retries as a share of the requests of the last ten seconds, plus a fixed number a second (Finagle's retry
- * budget).
+ * Limits the number of retries to a share of the number of requests in the last ten seconds, plus a fixed number a second
+ * (Finagle's retry budget).
  */
 export class RetryBudget {
   readonly #chance: Chance;

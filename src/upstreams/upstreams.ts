@@ -42,8 +42,8 @@ export interface PickRequest {
   /** Whether the client has disconnected, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
   /**
-   * A function that a target may set when it lets the request wait. The proxy calls it when the place is no longer wanted,
-   * so that the request leaves the queue immediately.
+   * A function that a target may set when it lets the request wait. The proxy calls it when the request no longer needs a
+   * place, so that the request leaves the queue immediately.
    */
   leave?: (() => void) | undefined;
   /**
