@@ -5,9 +5,9 @@ import { MAX_TRAILERS } from "../fields/trailers.ts";
 import { MAX_INTERIM } from "../transport/scope.ts";
 import type { Codec } from "./codec.ts";
 
-/** The length of a body in the chunked transfer coding, which is not known in advance. */
+/** The value of `length` for a body in the chunked transfer coding, whose length is not known in advance. */
 const CHUNKED = -1;
-/** The length of a body that ends when the upstream closes the connection. */
+/** The value of `length` for a body that ends when the upstream closes the connection. */
 const UNTIL_CLOSE = -2;
 
 /** The head of a response, and the length and persistence that follow from its fields. */

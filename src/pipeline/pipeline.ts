@@ -293,8 +293,8 @@ export function isFixed(target: Target): target is AnyTarget {
 }
 
 /**
- * Whether a target stands for several upstreams. An app does not, although a stub of workerd has a method of every name,
- * including `pick`.
+ * Whether a target stands for several upstreams. An app stands for one upstream, although a stub of workerd has a method of
+ * every name, including `pick`.
  * @throws TypeError for an object with `pick` that lacks `choose`
  */
 export function isUpstreams(target: AnyTarget): target is Upstreams {

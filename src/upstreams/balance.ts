@@ -94,7 +94,7 @@ export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
  * upstreams that fit.
  */
 const MANY_MEMBERS = 32;
-/** How often `#askAmong` asks the policy before it makes that list. */
+/** How often `#askAmong` asks the policy before it makes a list of the upstreams that fit. */
 const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */

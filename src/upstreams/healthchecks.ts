@@ -133,7 +133,7 @@ export class HealthChecks {
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
     const isHealthy = await this.#ask(checked.target, transport, scope).catch((thrown: unknown) =>
-      // A check that got no connection or no file descriptor says nothing about the upstream.
+      // A check for which the proxy had no free connection or file descriptor says nothing about the upstream.
       toProxyError(thrown).code === "connection_limit_reached" ? undefined : false,
     );
     deadline.clear();

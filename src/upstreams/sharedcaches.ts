@@ -1,6 +1,8 @@
 import { getHeaders, type HeaderList, trimOws } from "../fields/headers.ts";
 
-/** Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and their predecessor. */
+/**
+ * Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and `Surrogate-Control`, their predecessor.
+ */
 const TARGETED = /^(?:[\w-]+-cache-control|surrogate-control)$/i;
 
 /**
