@@ -25,10 +25,10 @@ const tsc = join(root, "node_modules/typescript/bin/tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], {
   stdio: "inherit",
 });
-// tsc has printed its errors.
+// Print nothing more, because tsc has printed its errors.
 if (status !== 0) process.exit(1);
 
-/** Inserts the part of package.json that the command uses, so that the command reads no file, wherever it is bundled. */
+/** Inserts the part of package.json that the command uses, so that the command need not read that file at run time. */
 const ownPackage: Plugin = {
   name: "own-package",
   setup(bundler) {
@@ -66,10 +66,10 @@ for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" })) {
   const path = join(dist, file);
   const code = readFileSync(path, "utf8")
     .replaceAll(/"#fetchway([^"]*)"/g, `"${name}$1"`)
-    // Before TypeScript 5.7, the type has no parameter.
+    // `Uint8Array` has no type parameter before TypeScript 5.7.
     .replaceAll("Uint8Array<ArrayBuffer>", "Uint8Array");
   // Without @types/node, TypeScript cannot resolve Node's modules, and reports that if `skipLibCheck` is off. The comment
-  // makes their types `any` then; with @types/node it has no effect.
+  // below then makes their types `any`. With @types/node, it has no effect.
   const ignore = "// @ts-ignore: the app need not have @types/node";
   writeFileSync(path, code.replaceAll(/^import .* from "node:.*";$/gm, `${ignore}\n$&`));
 }

@@ -1,6 +1,6 @@
 /**
- * A handler for the route rules of h3 and Nitro: `fetchway/rules`. Requests that match a rule `proxy` are forwarded by
- * Fetchway instead of h3's own `proxyRequest`.
+ * A handler for the route rules of h3 and Nitro: `fetchway/rules`. With it, Fetchway forwards the requests that match a
+ * rule `proxy`, instead of h3's own `proxyRequest`.
  * @module
  */
 import { proxyFetch, type ProxyOptions } from "#fetchway";
@@ -11,8 +11,8 @@ export type { ProxyOptions } from "#fetchway";
 /** The value of a rule `proxy`: the target, and options that take precedence over those of the handler. */
 export interface ProxyRule extends ProxyOptions {
   /**
-   * The target. With `/**` at its end, the path below the rule's own `/**` follows the target's path, as does the query;
-   * without it, each request goes to this one URL, with its query.
+   * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are
+   * appended to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
    * @example "http://127.0.0.1:4000/v1/**"
    */
   to: string;
@@ -25,7 +25,7 @@ export interface RuleEvent {
   readonly req: Request;
 }
 
-/** A handler of rules. Its type is written here, so that the package works with several versions of h3. */
+/** A handler for rules. Its type is written here, so that the package works with several versions of h3. */
 export interface RuleHandler {
   /** The position among the handlers of a request: the same as that of h3's own handler. */
   readonly order: number;
@@ -42,7 +42,7 @@ type SendEvent = (event: RuleEvent) => Promise<Response>;
  * Creates a handler for the rules `proxy` of h3's `routeRules`.
  *
  * All rules share the connections of `proxyFetch`. Redirects of a target with `/**` stay below the path of the rule. On
- * Node, WebSockets do not pass the rules of h3: attach a proxy to the server for them.
+ * Node, WebSockets do not pass through the rules of h3; attach a proxy to the server for them.
  * @param options options of a proxy, for all rules
  * @example
  * ```ts
@@ -56,7 +56,7 @@ type SendEvent = (event: RuleEvent) => Promise<Response>;
  * ```
  */
 export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
-  // h3 asks for a handler whenever a path is not in its cache, with one and the same object for each rule.
+  // h3 asks for a handler whenever a path is not in its cache, and passes the same object for the same rule.
   const compiled = new WeakMap<ProxyRule, SendEvent>();
   return {
     order: 2,
@@ -88,8 +88,8 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   if (!to.endsWith("/**")) return compileFixed(to, options);
   const target = to.slice(0, -3);
   const depth = base?.match(/\//g)?.length ?? 0;
-  // `proxyFetch` compiles an options object once. The prefix changes only where the rule has parameters, or where a client
-  // has written the same path with other percent-encoding.
+  // `proxyFetch` compiles each options object once, so keep the object as long as the prefix stays the same. The prefix
+  // changes only where the rule has parameters, or where a client has written the same path with other percent-encoding.
   let last: ProxyOptions = { ...options };
   return async ({ req }) => {
     const prefix = cutSegments(req.url, depth);
@@ -99,7 +99,7 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   };
 }
 
-/** Returns the function that sends each request of a rule to one URL. */
+/** Returns the function that forwards all requests of a rule to the same URL. */
 function compileFixed(to: string, options: ProxyOptions): SendEvent {
   const { origin, pathname, search } = new URL(to);
   const fixed: ProxyOptions = {
@@ -115,7 +115,7 @@ function compileFixed(to: string, options: ProxyOptions): SendEvent {
 
 /**
  * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or an
- * empty one among them. It uses `req.url`, because h3's event has the URL in another spelling.
+ * empty one among them. The caller passes `req.url`, because h3's event has the URL in another spelling.
  */
 function cutSegments(url: string, depth: number): string | undefined {
   const [path = ""] = url.slice(url.indexOf("/", url.indexOf("//") + 2)).split("?", 1);

@@ -49,7 +49,7 @@ interface ViteRoute {
   readonly proxy: NodeProxy;
 }
 
-/** The subprotocols of the WebSockets by which Vite's own client gets its updates. */
+/** The subprotocols of the WebSockets by which Vite's own client receives its updates. */
 const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vite-ping"]);
 
 /**
@@ -57,7 +57,7 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  *
  * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`; the longest prefix takes
  * precedence. The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so
- * are all other requests. A request without a response of the upstream is logged by Vite's logger, unless the route has
+ * are all other requests. If a request gets no response from the upstream, Vite's logger logs that, unless the route has
  * `onError`.
  * @throws TypeError that names a bad prefix or a bad option, and the fix
  * @example
@@ -78,7 +78,7 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
 export function viteProxy(routes: ViteRoutes): VitePlugin {
   let logger: ViteServer["config"]["logger"] | undefined;
   const report: CreateProxyOptions["onError"] = ({ status, code, message }, request) => {
-    // A client that has disconnected, such as a page that was reloaded, is no failure.
+    // If the client has disconnected, for example because a page was reloaded, log nothing: this is no failure.
     if (status === 499) return;
     const { pathname } = new URL(request.url);
     logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${code}: ${message}`);
@@ -123,7 +123,7 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
   };
 }
 
-/** Whether a request for an upgrade is Vite's own. */
+/** Whether a request for an upgrade comes from Vite's own client. */
 function isOwn({ headers }: IncomingMessage): boolean {
   return OWN_PROTOCOLS.has(headers["sec-websocket-protocol"]);
 }

@@ -21,7 +21,7 @@ import { type Client, replaceInform } from "../transport/scope.ts";
  */
 export function readHookResponse(returned: unknown, hook: string): Response | undefined {
   if (!returned) return undefined;
-  // Do not check the class: some servers have a `Response` class of their own.
+  // Do not check the class, because some servers have their own `Response` class.
   if (typeof returned === "object" && "status" in returned && "headers" in returned) {
     return returned as Response;
   }
@@ -29,14 +29,14 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 }
 
 /**
- * Returns the client of an exchange, with an `inform` that passes each interim response to the hook `onInformational`
+ * Returns the client of an exchange with another `inform`, which passes each interim response to the hook `onInformational`
  * first.
  */
 export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Client {
-  // An async function cannot throw: an exception of `inform` would leave the promise of the hook without a listener.
+  // An async function never throws synchronously. If `inform` threw, nothing would listen to the promise of the hook.
   const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
     incoming.inform?.(status, headers);
   return replaceInform(incoming, (status, headers) => {
@@ -53,7 +53,7 @@ const MEMBERS: readonly string[] = [
 ] satisfies (keyof RequestDraft)[];
 
 /**
- * Refuses a draft on which a hook has set an unknown member, which would have no effect.
+ * Refuses a draft on which a hook has set an unknown member, because that member would have no effect.
  * @throws MisuseError that names the member
  */
 function assertMembers(draft: RequestDraft): void {

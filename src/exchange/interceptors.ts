@@ -8,8 +8,8 @@ import type { Interceptor } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
 
 /**
- * Fields that the proxy itself writes, from the body and the target of a request. With a second one of them, the upstream
- * could read a part of the body as another request.
+ * Fields that the proxy itself writes, from the body and the target of a request. If a request had one of them twice, the
+ * upstream could read a part of the body as another request.
  */
 const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
 
@@ -21,8 +21,9 @@ export function compose(interceptors: readonly Interceptor[], send: Send): Send 
 }
 
 /**
- * Wraps an interceptor of the app in checks of the request that it passes on, and of the response that it resolves to.
- * @throws TypeError that says what to pass on or to resolve to instead
+ * Wraps an interceptor of the app. The wrapper checks the request that the interceptor passes on, and the response that it
+ * resolves to.
+ * @throws TypeError that says what the interceptor must pass on or resolve to instead
  */
 export function checkInterceptor(intercept: Interceptor): Interceptor {
   return (next) => {
@@ -49,7 +50,7 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
       "leave Content-Length, Transfer-Encoding and Host to the proxy",
     );
   }
-  // The interceptor may have replaced the body: take the length of the new body, where it is known.
+  // The interceptor may have replaced the body, so take the length of the new body if it is known.
   const length = body?.length ?? contentLength;
   return length === contentLength ? request : { ...request, contentLength: length };
 }
@@ -64,7 +65,7 @@ function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse
   checkMessage(response, "resolve to");
   const { headers, body } = response;
   const announced = getHeaders(headers, "content-length");
-  // An upstream may repeat a length (RFC 9110 §8.6).
+  // An upstream may send the same length several times (RFC 9110 §8.6).
   const lengths = new Set(announced.join().split(",").map(Number));
   if (announced.length > 0 && body?.length !== undefined) lengths.add(body.length);
   if (lengths.size > 1) {
@@ -94,8 +95,8 @@ function isBody(value: BodySource | null): boolean {
 }
 
 /**
- * Refuses request bodies above a limit with 413: immediately where the length is known, else when a chunk exceeds the
- * limit. The request to the upstream is then aborted, so that the body cannot look complete to the upstream.
+ * Refuses request bodies above a limit with 413: immediately if the length is known, and otherwise when a chunk exceeds the
+ * limit. In the second case, the request to the upstream is aborted, so that the body cannot look complete to the upstream.
  * @param limit the maximum length in bytes
  */
 export function limitBody(limit: number): Interceptor {
@@ -110,12 +111,12 @@ export function limitBody(limit: number): Interceptor {
 /**
  * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
  * @param limit the number of bytes above which no copy of a body is kept
- * @param methods the methods whose bodies are kept; undefined for all
+ * @param methods the methods of the requests whose bodies are kept; undefined for all methods
  */
 export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
     const { body, contentLength } = request;
-    // The bytes are in memory already and need no copy.
+    // A body with `replay` is in memory already and needs no copy.
     if (body === null || body.replay !== undefined) return next(request, scope);
     if (methods?.includes(request.method) === false || mayGoUnread(request)) {
       return next(request, scope);

@@ -14,12 +14,12 @@ import { type Client, Scope, type Send } from "../transport/scope.ts";
  */
 const MAX_COPIES = 100;
 
-/** Milliseconds after which a copy is aborted, if the option `timeout` sets no limit. */
+/** The time in milliseconds after which a copy is aborted, if the option `timeout` sets no limit. */
 const DEFAULT_COPY_TIMEOUT = 60_000;
 
 /**
- * The maximum number of bytes that are read of a response, so that its connection can be reused. A longer response is
- * cancelled.
+ * The maximum length in bytes of a response that is read to its end, so that its connection can be reused. A longer
+ * response is cancelled.
  */
 const MAX_READ = 65_536;
 
@@ -39,7 +39,7 @@ export class Mirror {
 
   /**
    * @param send sends a request through the transport
-   * @param timeout ms after which a copy is aborted; 0 for the default
+   * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
    */
   constructor(settings: Required<MirrorSettings>, send: Send, timeout: number) {
     this.#settings = settings;
@@ -68,7 +68,7 @@ export class Mirror {
     const onEnd = (): void => {
       if (isOver) return;
       isOver = true;
-      // There is no copy of a body that was cut off, or is longer than the limit.
+      // If the body was cut off, or is longer than `maxBody`, `replayOf` returns undefined, and no copy is sent.
       const copied = replayOf(kept);
       if (copied !== undefined) this.#start(request, copied, waitUntil);
     };
@@ -80,7 +80,7 @@ export class Mirror {
     body: BodySource | null,
     waitUntil: WaitUntil | undefined,
   ): void {
-    // Other requests may have started since this one was chosen.
+    // Other copies may have started since `copy` compared their number with the limit.
     if (this.#running >= MAX_COPIES) return;
     this.#running++;
     const request: UpstreamRequest = {
@@ -122,7 +122,10 @@ function tooLate(): ProxyError {
   return new ProxyError("http_response_timeout", { message: "the mirror took too long" });
 }
 
-/** Reads a body and discards it. Resolves when it has ended, or has failed, or was cancelled because it is long. */
+/**
+ * Reads a body and discards it. Resolves when the body has ended or failed, or was cancelled because it is longer than
+ * `MAX_READ`.
+ */
 function readAndDiscard(body: BodySource): Promise<void> {
   return new Promise((resolve) => {
     let bytes = 0;

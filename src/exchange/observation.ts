@@ -6,31 +6,31 @@ import type { Incoming } from "../request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { ObservedConnection, ScopeObserver } from "../transport/scope.ts";
 
-/** Where tools outside of the app follow exchanges, such as a `tracingChannel` of `node:diagnostics_channel`. */
+/** Lets tools outside of the app follow exchanges, for example through a `tracingChannel` of `node:diagnostics_channel`. */
 export interface Tracing {
   /** The channel. Nothing is published while it has no subscribers. */
   readonly channel: { readonly hasSubscribers: boolean };
   /**
    * Publishes the start of an exchange, and runs it in the contexts that the subscribers bind.
-   * @param run runs the exchange, and reports its end
+   * @param run runs the exchange, and calls `end` when the exchange is over
    */
   trace<Result>(incoming: Incoming, run: (end: (event: RequestEnd) => void) => Result): Result;
 }
 
-/** Receives the event of a request when its response is over. */
+/** A function that receives the event of a request when the response is over. */
 type ReportEnd = (event: RequestEnd) => unknown;
 
 /**
- * Collects the event that `onRequestEnd` receives for one exchange. It exists only where that option or `serverTiming` is
- * set, or where a tool has subscribed to the runtime's channel.
+ * Collects the event that `onRequestEnd` receives for one exchange. An exchange has one only if that option or
+ * `serverTiming` is set, or if a tool has subscribed to the runtime's channel.
  *
- * The exchange is over when its response has been passed to the server and, if the response has a body or a tunnel, that
- * has ended, failed or been cancelled.
+ * The exchange is over when its response has been passed to the server, and the body or the tunnel of the response, if
+ * there is one, has ended, has failed or was cancelled.
  */
 export class Observation implements ScopeObserver {
   /**
-   * The event that is being collected; undefined once it has been reported, because an attempt or an upload may outlast the
-   * response.
+   * The event that is being collected; undefined once the event was reported: an attempt or an upload that outlasts the
+   * response then changes nothing.
    */
   #event: CollectedEvent | undefined;
   readonly #incoming: Incoming;
@@ -38,7 +38,7 @@ export class Observation implements ScopeObserver {
   readonly #trace: ReportEnd | undefined;
   readonly #start: number = performance.now();
   #attemptStart = 0;
-  /** Milliseconds that the request has waited without being sent. */
+  /** Milliseconds that the request has waited in queues since a connection was last assigned to it. */
   queued = 0;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
@@ -139,7 +139,7 @@ export class Observation implements ScopeObserver {
     if (this.#event !== undefined) this.#event.error = error;
   }
 
-  /** Reports the exchange when its response is over. */
+  /** Sets the status of the event from the response, and reports the exchange once the response is over. */
   async conclude(responding: Promise<Response>): Promise<Response> {
     const event = this.#event as CollectedEvent;
     try {
@@ -147,7 +147,7 @@ export class Observation implements ScopeObserver {
       event.status = response.status;
       return response;
     } catch (thrown) {
-      // The framework responds with 500.
+      // The promise rejects, and the framework responds with 500.
       event.status = 500;
       event.error = thrown;
       throw thrown;
@@ -173,7 +173,7 @@ export class Observation implements ScopeObserver {
     const event = this.#event;
     if (event === undefined || this.#isOpen || event.status === 0) return;
     if (event.status === 101) event.protocol = this.#protocol;
-    // A request that was not sent may have waited as well.
+    // A request that got no connection may have waited as well.
     event.timings.queue ??= this.queued || undefined;
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
@@ -202,19 +202,19 @@ function printException(thrown: unknown): void {
   console.error(thrown);
 }
 
-/** Returns a metric of `Server-Timing`, followed by the separator; `""` for a time that is not known. */
+/** Returns a metric of `Server-Timing` with a separator after it; `""` if the time is not known. */
 function toMetric(name: string, time: number | undefined): string {
   return time === undefined ? "" : `upstream-${name};dur=${time.toFixed(1)}, `;
 }
 
-/** Returns the authority that the client has named. */
+/** Returns the authority that the client has named in its request. */
 export function namedAuthorityOf(incoming: Incoming): string {
   return incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
 }
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
-/** An event while it is collected. It is a class, because an object literal with a getter is slow to make. */
+/** An event that is being collected. It is a class, because an object literal with a getter is slow to create. */
 class CollectedEvent implements RequestEnd {
   readonly method: string;
   readonly path: string;

@@ -28,7 +28,10 @@ const ABOUT_CONTENT = new NameSet([
   "content-type",
 ]);
 
-/** Fields that authenticate a client to one origin. No other origin may get them (CVE-2023-45143, CVE-2024-30260). */
+/**
+ * Fields that authenticate a client to one origin. They must not be sent to another origin (CVE-2023-45143,
+ * CVE-2024-30260).
+ */
 const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
 
 /**
@@ -38,8 +41,8 @@ const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-author
  *        ↑ nextHop(request, response) ↓
  *
  * @param max the maximum number of redirects
- * @param secrets names of fields that only the first origin may get; fields that hooks and interceptors set need not be
- * named, because no other origin gets them in any case
+ * @param secrets names of further fields that only the first origin may get. Fields that hooks and interceptors have set
+ * need no entry, because they are never sent to another origin
  */
 export function followRedirects(
   max: number,
@@ -58,7 +61,7 @@ export function followRedirects(
       const finalResponse = request === first ? response : { ...response, request };
       if (visited.length > max) return finalResponse;
       const following = askForNext(request, response, allows, [...secrets, ...added]);
-      // Stop at a loop: the same request would get the same response.
+      // Stop at a loop, because the same request would get the same response.
       if (following === undefined || visited.includes(describeHop(following))) return finalResponse;
       discardBody(response);
       request = following;
@@ -86,7 +89,7 @@ function askForNext(
   }
 }
 
-/** Returns a text that is equal for two requests if the upstream would see the same request. */
+/** Returns a text that is equal for two requests if they have the same method, origin and path. */
 function describeHop({ method, upstream, path }: UpstreamRequest): string {
   return `${method} ${upstream.origin}${path}`;
 }
@@ -100,11 +103,11 @@ export function changedFields(before: HeaderList, after: HeaderList): string[] {
 }
 
 /**
- * Makes the request that a redirect leads to. It is made from the previous request, not from the first one, so that a
- * field that an earlier redirect has dropped stays dropped.
+ * Makes the request that a redirect leads to. `request` is the previous request, not the first one, so that a field that
+ * was dropped at an earlier redirect stays dropped.
  *
  * @param secrets names of fields that only the first origin may get
- * @returns undefined if the response is not a redirect, or is one that must not or cannot be followed
+ * @returns undefined if the response is not a redirect, or is a redirect that must not or cannot be followed
  * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
  */
 export function nextHop(
@@ -115,7 +118,7 @@ export function nextHop(
 ): UpstreamRequest | undefined {
   // A WebSocket client follows no redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
   if (!isRedirect(status) || request.upgrade !== undefined) return undefined;
-  // A redirect of `OPTIONS *` has no URL that a reference could be relative to.
+  // `OPTIONS *` has no URL to which the reference in `Location` could be relative.
   if (request.path === "*") return undefined;
   const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);

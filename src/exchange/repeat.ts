@@ -12,28 +12,34 @@ import type { UpstreamRequest } from "../transport/message.ts";
 export type Outcome =
   /** The connection was refused: nothing was sent. */
   | "refused"
-  /** There was no connection for another reason: nothing was sent. */
+  /** No connection was established, for another reason: nothing was sent. */
   | "unsent"
-  /** The upstream says that it has processed nothing: a refused HTTP/2 stream, or one above the last of a GOAWAY. */
+  /**
+   * The upstream says that it has processed nothing: it has refused the HTTP/2 stream, or has sent a GOAWAY that excludes
+   * it.
+   */
   | "unprocessed"
   /** A reused connection was closed before the first byte of the response. */
   | "stale"
-  /** No response headers within `attemptTimeout`. */
+  /** No response headers arrived within `attemptTimeout`. */
   | "slow"
-  /** A new connection broke before the response headers. */
+  /** A new connection broke before the response headers arrived. */
   | "broken"
-  /** A response whose status is in `statusCodes`. */
+  /** The response has a status that is in `statusCodes`. */
   | "status"
   /** Anything else. */
   | "final";
 
-/** Where the next attempt would go: to the only upstream, to the same one of several, or to another one. */
+/**
+ * Where the next attempt would go: to the only upstream, or, if there are several upstreams, to the same one or to another
+ * one.
+ */
 export type RetryPlace = "alone" | "same" | "another";
 
 /**
- * Which requests are sent again: `"listed"` if the option `methods` has their method, `"any"` with any method, and `"free"`
- * with any method and without counting for `attempts`, because nothing was sent or processed. Without an entry, no request
- * is sent again.
+ * Which requests are sent again after an outcome. `"listed"`: requests whose method is in the option `methods`. `"any"`:
+ * requests with any method. `"free"`: requests with any method, and the new attempt does not count for `attempts`, because
+ * nothing was sent or processed. Without an entry, no request is sent again.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the
  * request semantics are actually idempotent [the option], or some means to detect that the original request was never
@@ -41,8 +47,8 @@ export type RetryPlace = "alone" | "same" | "another";
  * retry them, even those with non-idempotent methods" (RFC 9113 §8.7).
  */
 const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any" | "free">>>> = {
-  // A refused request with another method could be sent to the only upstream again as well, because nothing was sent. It is
-  // not, because that upstream would most likely refuse it again.
+  // A request whose method is not listed could be sent to the only upstream again as well, because nothing was sent. It is
+  // not sent again, because that upstream would most likely refuse the connection again.
   refused: { alone: "listed", another: "free" },
   unsent: { another: "free" },
   unprocessed: { alone: "any", same: "any", another: "free" },
@@ -56,9 +62,11 @@ const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any
 /** The options of attempts. */
 export interface AttemptOptions {
   readonly retry: Required<RetryOptions>;
-  /** Milliseconds after which an attempt without response headers is stopped, and another one made; 0 for no limit. */
+  /**
+   * Milliseconds after which an attempt without response headers is stopped and replaced by another one; 0 for no limit.
+   */
   readonly attemptTimeout: number;
-  /** Whether the transport passes bodies on unread: a response then counts as over when its headers have arrived. */
+  /** Whether the transport passes bodies on unread: a response then counts as over as soon as its headers have arrived. */
   readonly handsBodiesThrough: boolean;
 }
 
@@ -74,8 +82,8 @@ export interface NextAttempt {
  * only after this function has returned an attempt: asking spends from the budget.
  *
  * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts the attempts at all
- * upstreams together. A request that was not sent or processed does not reduce it, because it goes to each other upstream
- * at most once.
+ * upstreams together. An attempt that was not sent or processed does not reduce `left`, because the request goes to each
+ * other upstream at most once.
  * @param left how often the request may still be sent again
  */
 export function nextAttempt(
@@ -86,7 +94,7 @@ export function nextAttempt(
   left: number,
 ): NextAttempt | undefined {
   const rule = RULES[outcome][place];
-  // With `retry: false`, not even a refused connection leads to another upstream.
+  // With `retry: false`, a request is not sent to another upstream even after a refused connection.
   if (rule === undefined || attempts === 0) return undefined;
   const isFree = rule === "free";
   if (!isFree && left === 0) return undefined;
@@ -96,15 +104,15 @@ export function nextAttempt(
   if (place === "same" && request.newConnection === true) return undefined;
   const body = bodyToSend(request);
   if (body === undefined) return undefined;
-  // The upstream may have closed the other idle connections as well.
+  // Use a new connection, because the upstream may have closed the other idle connections as well.
   const needsNew = place !== "another" && outcome !== "status";
   const newConnection = needsNew || (request.newConnection ?? false);
   return { request: { ...request, body, newConnection }, left: isFree ? left : left - 1 };
 }
 
 /**
- * Returns the body for another attempt: the same body if none of it was sent, or its kept bytes; undefined if they were not
- * kept.
+ * Returns the body for another attempt: the same body if none of it was sent, and otherwise a body of the kept bytes;
+ * undefined if the bytes were not kept.
  */
 function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   const { body } = request;
@@ -119,7 +127,7 @@ export class AttemptTimeout extends ProxyError {
   }
 }
 
-/** Failures before a connection was established: nothing was sent. */
+/** The codes of failures before a connection was established: nothing was sent. */
 const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_timeout",
   "dns_error",
@@ -130,7 +138,7 @@ const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "tls_certificate_error",
 ]);
 
-/** Failures of a connection that was established, perhaps after the upstream has got the request. */
+/** The codes of failures of an established connection. The upstream may have received the request. */
 const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_terminated",
   "tls_protocol_error",

@@ -48,8 +48,8 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
  */
 export const convertErrors: Interceptor = (next) => (request, scope) => {
   try {
-    // Not an async function, which would cost more for each request. `Promise.resolve` accepts any value that the transport
-    // may return.
+    // This is not an async function, because that would cost more for each request. `Promise.resolve` accepts any value
+    // that the transport may return.
     return Promise.resolve(next(request, scope)).catch(rejectConverted);
   } catch (thrown) {
     return rejectConverted(thrown);
@@ -66,13 +66,13 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *     request → send → response
  *        ↑ again, on a new connection ↓
  *
- * The lease of a request to one of several upstreams does the same, at that upstream and at the others.
+ * For a target with several upstreams, the lease of the request does the same, at that upstream and at the others.
  */
 export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;
   return (next) => (request, scope) => {
     const { lease } = scope;
-    // An interceptor may send the request to another upstream than the one that was picked.
+    // The lease applies only to the upstream that was picked, but an interceptor may send the request to another upstream.
     if (lease?.upstream === request.upstream) return lease.send(next, request, scope);
     return attempts === 0
       ? next(request, scope)
@@ -93,11 +93,13 @@ function sendAlone(
   if (left === 0) return sent;
   const settle = (): Promise<UpstreamResponse> =>
     awaitAttempt(next, options, scope, request, left, sent);
-  // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
+  // Without `statusCodes`, only a failed attempt is repeated, so pass a response on without a further promise.
   return options.retry.statusCodes.length === 0 ? sent.catch(settle) : settle();
 }
 
-/** Stops an attempt that has no response headers after `attemptTimeout`, if it can be repeated. */
+/**
+ * Sends an attempt, and stops it if it has no response headers after `attemptTimeout` and the request may be sent again.
+ */
 function sendLimited(
   next: Send,
   { retry, attemptTimeout }: AttemptOptions,
@@ -112,7 +114,7 @@ function sendLimited(
   return next(request, scope).finally(() => deadline.clear());
 }
 
-/** Waits for an attempt, and makes the next one where the rule allows it. */
+/** Waits for an attempt, and makes the next attempt if the rule in repeat.ts allows one. */
 async function awaitAttempt(
   next: Send,
   options: AttemptOptions,
@@ -141,7 +143,7 @@ async function awaitAttempt(
   return sendAlone(next, options, following, again.request, again.left);
 }
 
-/** Waits, unless the exchange is aborted. */
+/** Waits for the delay. Rejects immediately if the exchange is aborted. */
 export function pause(delay: number, scope: Scope): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const over = new Promise<void>((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * Explains what the proxy does with the header fields of a request. To find the option that decides about a field, it makes
- * the fields again without each option, with the functions that forward a request.
+ * Explains what the proxy does with the header fields of a request. To find the option that decides about a field, it
+ * leaves out one option at a time, and makes the fields again with the functions that forward a request.
  */
 import { foldName, type HeaderList, NameSet } from "../fields/headers.ts";
 import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
@@ -8,8 +8,8 @@ import { defaults, type ProxyOptions } from "../options/proxyoptions.ts";
 import type { ExplainedField, Explanation } from "../proxy.ts";
 
 /**
- * The options that decide about fields. If several of them decide about a field, the first one is named. `startTrace` is
- * not among them, because every trace has other values.
+ * The options that decide about fields. If several of them decide about a field, the first one in this list is named.
+ * `startTrace` is not in the list, because every trace has other values.
  */
 const DECIDING = [
   "headers",
@@ -34,7 +34,7 @@ export interface Facts {
 }
 
 type Reason = Pick<ExplainedField, "reason" | "option"> & {
-  /** Whether what is sent contains the client's value. */
+  /** Whether the field that is sent contains the client's value. */
   readonly keeps?: boolean;
 };
 
@@ -50,7 +50,7 @@ export const DROPPED_REASONS: Readonly<Record<string, string>> = {
 const HOP_BY_HOP_NAMES = new NameSet(HOP_BY_HOP);
 
 /**
- * Explains for each header field of a request why it is sent, changed or dropped.
+ * Explains why each header field of a request is sent, changed or dropped.
  * @param received the client's fields
  * @param sent the fields that the upstream would get, without `Host` and the message framing
  */
@@ -72,9 +72,9 @@ export function explainFields(
 class ExplainedFields {
   readonly #received: ReadonlyMap<string, string>;
   readonly #sent: ReadonlyMap<string, string>;
-  /** The fields before hooks have changed them. */
+  /** The fields as they were before hooks changed them. */
   readonly #made: ReadonlyMap<string, string>;
-  /** The fields that are made without one option, for each option that is set. */
+  /** For each option that is set: the fields that are made without this option. */
   readonly #without: ReadonlyMap<Deciding, ReadonlyMap<string, string>>;
   readonly #nominated: NameSet;
   readonly #facts: Facts;
@@ -92,7 +92,7 @@ class ExplainedFields {
     this.#facts = facts;
   }
 
-  /** Whether what is sent contains the client's value. */
+  /** Whether the upstream gets this field with the client's value in it. */
   keeps(name: string): boolean {
     return this.#sent.has(name) && this.explainSent(name).keeps === true;
   }
@@ -104,7 +104,7 @@ class ExplainedFields {
     if (after !== this.#made.get(name)) return this.#explainLate(name, "set");
     const deciding = this.#decidingOn(name);
     if (deciding.includes("headers")) return { reason: "set", option: "headers" };
-    // Without this option, the field would have been dropped.
+    // Without the option `allowing`, the field would have been dropped.
     const allowing = deciding.find((each) => each === "trustProxy" || each === "forwardHeaders");
     if (after === before) return { reason: "the client's", option: allowing, keeps: true };
     if (deciding.includes("via")) {
@@ -112,7 +112,7 @@ class ExplainedFields {
       return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
     }
     if (deciding.includes("xfwd")) {
-      // The client's part precedes this proxy's own, unless none of it was trusted.
+      // If a part of the client's value was trusted, it precedes the part of this proxy.
       return this.#without.get("xfwd")?.has(name) === true
         ? { reason: "the trusted part of it, and the client", option: allowing, keeps: true }
         : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };
@@ -172,7 +172,7 @@ class ExplainedFields {
     return { reason: this.#sent.has(name) ? "replaced" : "unknown" };
   }
 
-  /** Explains a field that was changed after the core had made it. */
+  /** Explains a field that was changed after `make` had made it. */
   #explainLate(name: string, verb: string): Reason {
     const { options, hooks } = this.#facts;
     if (hooks.length > 0) return { reason: verb, option: hooks.join(" or ") };
@@ -190,7 +190,7 @@ class ExplainedFields {
       : { reason: "names the upstream of the client, for this proxy (policy sticky)" };
   }
 
-  /** Returns the options that decide about a field: without any one of them, it would be different. */
+  /** Returns the options that decide about a field. If one of them were not set, the field would be different. */
   #decidingOn(name: string): Deciding[] {
     const made = this.#made.get(name);
     return [...this.#without].flatMap(([option, fields]) =>

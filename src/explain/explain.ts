@@ -1,4 +1,4 @@
-/** Shows what a request would become, without sending it: `explain` of a proxy. */
+/** The method `explain` of a proxy: it shows what a request would become, without sending it. */
 import { compose, checkInterceptor, limitBody } from "../exchange/interceptors.ts";
 import { chooseProtocol } from "../fields/protocols.ts";
 import { getHeader } from "../fields/headers.ts";
@@ -16,8 +16,8 @@ import type { Send } from "../transport/scope.ts";
 import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
- * Explains what would become of a request. The request passes every step on its way to the upstream, hooks and interceptors
- * included; a function takes the place of the transport.
+ * Explains what a request would become. The request passes every step on its way to the upstream, including hooks and
+ * interceptors. Instead of the transport, the function `capture` takes it.
  */
 export async function explainRequest(
   { target, plan, pool }: Route,
@@ -83,7 +83,7 @@ function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
   Object.defineProperty(incoming, "upgrade", { value: chooseProtocol(offered, upgrades) });
 }
 
-/** Composes the steps before a request is sent, without those that send it again. */
+/** Composes the interceptors and the body limit, without the steps that could send a request again. */
 function composeSteps({ options }: Plan, send: Send): Send {
   const { interceptors: { request = [], attempt = [] } = {}, bodyLimit } = options;
   return compose(
@@ -97,8 +97,8 @@ function composeSteps({ options }: Plan, send: Send): Send {
 }
 
 /**
- * Returns the options without `onResponse`, and with another `onRequestEnd`: the app's hooks must not take the explanation
- * for an exchange.
+ * Returns the options without `onResponse`, and with another `onRequestEnd`: these two hooks of the app must not be called
+ * for a request that is only explained.
  */
 function withoutEffects(
   { options }: Plan,

@@ -1,13 +1,13 @@
 import type { ResolvedAddress, FoundAddresses } from "./connector.ts";
 
 /**
- * The number of requests by which an address may be ahead of the least used address before a new connection to the least
- * used one is opened. If idle connections were always reused, requests would go only to addresses that have connections.
+ * Once an address has had this many requests more than the least used address, a new connection to the least used one is
+ * opened. If idle connections were always reused, requests would go only to addresses that already have connections.
  */
 const WORTH_A_CONNECTION = 8;
 /**
- * The maximum number of requests by which an address lags behind the most used one. Otherwise, an address that was unused
- * for a long time would get all requests until it has caught up.
+ * An address counts as at most this many requests behind the most used one. Otherwise, an address that was unused for a
+ * long time would get all requests until it has caught up.
  */
 const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 
@@ -15,14 +15,19 @@ const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 export class AddressBalancer {
   /** The number of addresses; 0 if no name was resolved. A field instead of a getter, because each request reads it. */
   size = 0;
-  /** Whether the addresses of the name are an order, over which nothing is balanced. */
+  /**
+   * Whether the addresses are tried in a fixed order, as in `FoundAddresses`. Requests are then not balanced over them.
+   */
   isOrder = false;
   /** The number of requests by address. */
   readonly #counts: Map<string, number> = new Map();
   /** The highest number in `#counts`. */
   #most = 0;
 
-  /** Returns the addresses that work in the order in which a new connection tries them: the least used one is the first. */
+  /**
+   * Returns the working addresses, the least used one first, in the order in which a new connection tries them. Counts a
+   * request to the first one.
+   */
   orderAddresses(found: FoundAddresses): readonly ResolvedAddress[] {
     this.update(found);
     const { good } = found;

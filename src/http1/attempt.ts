@@ -25,9 +25,9 @@ const CONTINUE_TIMEOUT = 1_000;
 const OWN_MEMORY: ChunkMemory = {};
 
 /**
- * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection, the pool calls `join`
- * with it, and `send` when it is established, and the connection calls `onHead`, `onChunk` and `onEnd` with the response.
- * `fail` may be called at any time.
+ * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection. The connection
+ * calls `join` when it is assigned to the attempt, `send` once it is established, and `onHead`, `onChunk` and `onEnd`
+ * when the response arrives. `fail` may be called at any time.
  */
 export class Attempt implements Job, Inlet {
   readonly newConnection: boolean;
@@ -39,7 +39,7 @@ export class Attempt implements Job, Inlet {
   /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
   readonly #method: string;
-  /** The request body, while it is piped to the connection. */
+  /** The request body, if it is piped to the connection chunk by chunk. */
   #upload: BodySource | undefined;
   #writer: BodyWriter | undefined;
   /** The timer after which the body is sent without a 100 (Continue); undefined if none is expected. */
@@ -87,7 +87,7 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     pool.assign(this);
-    // The request waits in the queue, or for a connection that is being established.
+    // The request must wait, in the queue or until a connection is established: listen for the client's disconnect now.
     if (this.#connection?.socket === undefined) this.#scope.listenNow();
   }
 
@@ -96,7 +96,7 @@ export class Attempt implements Job, Inlet {
     this.#scope.connectionAssigned(connection);
   }
 
-  /** Stops the attempt, however far it has come. */
+  /** Stops the attempt at any stage. */
   fail(thrown: unknown): void {
     // After the end of this attempt, do nothing: its connection may carry another request by then.
     if (this.#isOver) return;
@@ -113,12 +113,15 @@ export class Attempt implements Job, Inlet {
     this.#body?.fail(error);
   }
 
-  /** Returns the error if the time limit passes while the request waits for a connection: the upstream is not at fault. */
+  /**
+   * Returns the error for a time limit that passes while the request waits in the queue; undefined if it does not wait
+   * there. The error names the limits of the pool, because the upstream is not at fault.
+   */
   explainTimeout(): ProxyError | undefined {
     return this.place && this.#pool?.explainWait(this.place.since);
   }
 
-  // ── the claim: the client that the request counts for, while other requests wait ──
+  // ── `Claim`: which client the request counts for, its progress, and how to end it if that client is too slow ──
 
   get clientKey(): string | undefined {
     return this.#scope.client.clientKey;
@@ -157,7 +160,7 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     if (contentLength === undefined && body?.trailers !== undefined && bytes !== undefined) {
-      // Only the chunked coding carries trailer fields (RFC 9112 §7.1.2).
+      // Send the body in the chunked coding, because no other framing carries trailer fields (RFC 9112 §7.1.2).
       body = new BytesBody(bytes, body.trailers);
       bytes = undefined;
     }
@@ -178,7 +181,7 @@ export class Attempt implements Job, Inlet {
     this.#continueTimer = setTimeout(() => this.#continue(), CONTINUE_TIMEOUT);
   }
 
-  /** Sends the body that waits for a 100 (Continue) of the upstream. */
+  /** Begins to send the body, if it still waits for the upstream's 100 (Continue). */
   #continue(): void {
     if (this.#continueTimer === undefined) return;
     this.#stopWaiting();
@@ -191,9 +194,9 @@ export class Attempt implements Job, Inlet {
   }
 
   /**
-   * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client
-   * may not read the response before it has sent the whole request. A body of which nothing was sent is left to another
-   * attempt.
+   * Cancels the request body if only a part of it was sent. The server then reads the rest and drops it, because some
+   * clients read the response only after they have sent the whole request. A body that still waits for a 100 (Continue)
+   * is not cancelled, so that another attempt can send it.
    */
   #stopUpload(): void {
     if (this.#continueTimer !== undefined) this.#stopWaiting();
@@ -216,10 +219,10 @@ export class Attempt implements Job, Inlet {
 
   onHead({ status, statusText, headers, length }: ParsedHead): void {
     this.#isAnswered = true;
-    // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
+    // If a final response arrives instead of a 100 (Continue), the upstream does not need the body (RFC 9110 §10.1.1).
     if (this.#continueTimer !== undefined) this.#stopUpload();
     if (status === 101) {
-      // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
+      // End the scope: no deadline applies to the tunnel, which belongs to the server from now on.
       this.#isOver = true;
       this.#scope.end();
       const connection = this.#connection as Connection;
@@ -247,7 +250,8 @@ export class Attempt implements Job, Inlet {
   onEnd(trailers?: HeaderList): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // The response is complete. Resume reading, although the client is slow: the connection may carry another request.
+    // The response is complete. Resume reading, even if the client is slow, because the connection may carry another
+    // request.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -275,11 +279,11 @@ export class Attempt implements Job, Inlet {
  */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
-/** The parts of a request in its request line and first header fields; `writeHeadEnd` returns the rest of the head. */
+/** The parts of a request from which `writeHead` makes the request line and the first header fields. */
 type HeadStart = Pick<UpstreamRequest, "method" | "path" | "upstream" | "host" | "headers">;
 
 /**
- * Makes sure that the head of a request can be sent.
+ * Checks that the head of a request can be sent.
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function assertHead({ method, path, upstream, host, headers }: HeadStart): void {
@@ -340,9 +344,10 @@ const CLOSE = "Connection: close\r\n\r\n";
 type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
 
 /**
- * Returns the rest of a head: the message framing, the fields about trailers, and whether the connection should stay open.
+ * Returns the last fields of a head, and the empty line after them: the fields of the message framing, those about
+ * trailers or an upgrade, and `Connection`.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
- * @param request the parts of the request that are only for this connection: trailers, and the protocol to switch to
+ * @param request the fields about trailers, and the protocol to switch to, which concern only this connection
  */
 export function writeHeadEnd(
   method: string,
@@ -355,14 +360,14 @@ export function writeHeadEnd(
     return `${framing}Connection: Upgrade\r\nUpgrade: ${upgrade}\r\n\r\n`;
   }
   if (length === undefined && trailer !== undefined) framing += `Trailer: ${trailer}\r\n`;
-  // The field belongs to the connection, and so is named in `Connection` (RFC 9110 §10.1.4).
+  // `TE` concerns only this connection, so `Connection` names it (RFC 9110 §10.1.4).
   if (acceptsTrailers === true) {
     return `${framing}TE: trailers\r\nConnection: ${keepAlive ? "keep-alive" : "close"}, TE\r\n\r\n`;
   }
   return framing + (keepAlive ? KEEP_ALIVE : CLOSE);
 }
 
-/** Adds the expectation of a 100 (Continue) to the end of a head. */
+/** Adds `Expect: 100-continue` to the end of a head. */
 function withExpectation(end: string): string {
   return `${end.slice(0, -2)}Expect: 100-continue\r\n\r\n`;
 }

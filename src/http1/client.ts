@@ -30,7 +30,10 @@ const CAPABILITIES: Capabilities = {
 
 const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 
-/** The number of pools above which empty ones are removed: where clients choose the target, origins have no limit. */
+/**
+ * When there are this many pools, the empty ones are removed before another pool is created. Clients that choose the target
+ * could otherwise create any number of pools.
+ */
 const MAX_POOLS = 1000;
 /** Milliseconds between removals of unused pools. */
 const EVICTION_INTERVAL = 60_000;
@@ -108,7 +111,7 @@ export class HttpTransport implements Transport {
   readonly #loadHttp2: ClientParts["loadHttp2"];
   /** The HTTP/2 client, once it is loaded. */
   #http2: Http2Client | undefined;
-  /** The number of pools above which empty pools are removed. */
+  /** When there are this many pools, the empty ones are removed before another pool is created. */
   #limit = MAX_POOLS;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
@@ -139,7 +142,7 @@ export class HttpTransport implements Transport {
 
   #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     const client = this.#http2;
-    // Do not import the client again: an `import()` takes time even if the module is loaded.
+    // Load the client only once: an `import()` takes time even if the module is already loaded.
     if (client === undefined) return this.#loadAndSend(request, scope);
     return new Promise((resolve, reject) => {
       this.#http2PoolFor(request.upstream, client).send(request, scope, resolve, reject);
@@ -224,10 +227,14 @@ export class HttpTransport implements Transport {
     return pool;
   }
 
-  /** Returns the pool of all upstreams with an equal destination. `destination.http2` determines the kind of the pool. */
+  /**
+   * Returns the pool for a destination, or creates it. All upstreams with an equal destination share it.
+   * `destination.http2` determines the kind of the pool.
+   */
   #findPool<P extends Pool>(destination: Destination, create: () => P): P {
     const { origin, socketPath, address, tls, http2 = false } = destination;
-    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
+    // Only equal destinations share connections. JSON separates the parts of the key, so that different destinations
+    // never have the same key (GHSA-v574-6498-x57v).
     const key = JSON.stringify([origin, socketPath, address, tls, http2]);
     let pool = this.#pools.get(key);
     if (pool === undefined) {

@@ -31,13 +31,16 @@ export interface Job extends Carried, QueuedJob {
   readonly newConnection: boolean;
   /** The protocol to switch the connection to; undefined for an ordinary request. */
   readonly upgrade: string | undefined;
-  /** Milliseconds to open a connection for the job, 0 for no limit; undefined for the limit of the pool. */
+  /**
+   * The time limit in milliseconds for opening a connection for the job; 0 for no limit, undefined for the limit of the
+   * pool.
+   */
   readonly connectTimeout: number | undefined;
   /** Stops the job at any stage. */
   fail(thrown: unknown): void;
-  /** Takes a connection, which belongs to the job until the response has ended. It may not be established yet. */
+  /** Assigns a connection to the job until the response has ended. The connection may not be established yet. */
   join(connection: Connection): void;
-  /** Sends the request: the connection is established. */
+  /** Sends the request. Called once the connection is established. */
   send(): void;
 }
 
@@ -49,7 +52,7 @@ export interface ConnectionOwner {
   onSwitch(connection: Connection): void;
   /** Called when the response has ended, and the connection can carry another request. */
   onFree(connection: Connection): void;
-  /** Called when no byte was sent or received for the time of the option `timeout`. */
+  /** Called when no byte was sent or received for as long as the option `timeout` allows. */
   onSilence(connection: Connection): void;
   /** Called when the connection is closed, or could not be established. */
   onClose(connection: Connection): void;
@@ -110,7 +113,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
-  /** Whether the last chunk of the read may keep its memory, if that memory holds no other bytes. */
+  /** Whether the last chunk in `#read` may keep the memory of `#read`, if that memory holds no other bytes. */
   #mayKeep = false;
 
   constructor(
@@ -149,7 +152,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     (this.job as Job | undefined)?.send();
   }
 
-  /** Fails the request that waits for this connection, which cannot be established. */
+  /** Called when the connection cannot be established. Fails the request that waits for it. */
   abandon(error: unknown): void {
     this.#isCancelled = true;
     this.fail(error);
@@ -159,8 +162,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   // ── the request ──
 
   /**
-   * Gives the connection to a job, which sends its request when the connection is established. The request body is not read
-   * before, so that the request can still be sent elsewhere.
+   * Gives the connection to a job. The job sends its request once the connection is established. The request body is not
+   * read before that, so that the request can still be sent on another connection.
    */
   take(job: Job): void {
     this.job = job;
@@ -169,7 +172,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     if (this.socket !== undefined) job.send();
   }
 
-  /** Begins a request of the present job. */
+  /** Prepares the connection and the parser for the request of the present job. */
   beginRequest(method: string): void {
     this.keepAliveTimeout = Infinity;
     this.idleUntil = Infinity;
@@ -197,7 +200,9 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     else this.#draining.push(callback);
   }
 
-  /** Records that the last byte of the present request is being written: the connection may then be reused. */
+  /**
+   * Records that the last byte of the present request is being written. Without this call, the connection is not reused.
+   */
   markRequestComplete(): void {
     this.#isRequestComplete = true;
   }
@@ -220,14 +225,14 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   // ── the response ──
 
   /**
-   * Parses what the socket has read.
+   * Parses the bytes that the socket has read.
    * @param mayKeep whether a chunk may keep the memory of the read, if that memory holds no other bytes
    */
   onData(read: Uint8Array, mayKeep = true): void {
     this.#hasReceived = true;
     this.#activity++;
     this.received += read.byteLength;
-    // The upstream has sent bytes without a request. The next request would take them for its response.
+    // The upstream has sent bytes although no request is running. The next request would take them for its response.
     if (this.job === undefined) return this.destroy();
     this.#read = read;
     this.#mayKeep = mayKeep;
@@ -273,7 +278,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     return chunk;
   }
 
-  /** Copies a chunk. No receiver transfers the bytes of a tunnel. */
+  /** Copies a chunk. The chunks of a tunnel may share an ArrayBuffer, because no receiver transfers them. */
   #copy(chunk: Uint8Array): Uint8Array {
     return this.#parser.isSwitched ? this.codec.copyToRead(chunk) : this.codec.copy(chunk);
   }
@@ -282,7 +287,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   onEnd(isReusable: boolean, trailers?: HeaderList): void {
     this.job?.onEnd(trailers);
     this.job = undefined;
-    // If the upstream answers before the whole request was sent, the rest is never sent: do not reuse the connection.
+    // If the upstream answers before the whole request was sent, the rest of the request is never sent, so do not reuse
+    // the connection.
     const isSent = this.#isRequestComplete && !this.#isFull;
     if (isReusable && isSent && this.keepAlive && this.socket?.usable === true) {
       this.#owner.onFree(this);
@@ -290,8 +296,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   }
 
   /**
-   * Hands the connection over to a tunnel: the upstream has answered 101. The connection does not read before the tunnel
-   * is ready for the bytes, and may be silent for any time.
+   * Hands the connection over to a tunnel after the upstream has answered 101. Reading is paused until the tunnel resumes
+   * it, and the time limit for silent connections ends.
    */
   switchTo(tunnel: Carried): void {
     this.job = tunnel;
@@ -332,7 +338,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.unref();
   }
 
-  /** Takes no further request; closes when the present one is over. */
+  /** Makes the connection take no further request, and close when the present request is over. */
   drain(): void {
     this.keepAlive = false;
     if (this.job === undefined) this.destroy();
@@ -343,7 +349,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.end();
   }
 
-  /** Closes the connection, if possible so that the upstream does not take it for a regular end. */
+  /** Closes the connection. Where the runtime can do it, the upstream sees that this is not a regular end. */
   reset(): void {
     this.socket?.reset();
   }

@@ -1,7 +1,7 @@
 import type { Release } from "../body/memory.ts";
 import type { TlsOptions, Upstream } from "../target/target.ts";
 
-/** The upstream of the connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
+/** Where the connections of one pool lead. The pool's `socketPath` and `tls` apply where the target sets none. */
 export interface Destination {
   readonly origin: string;
   readonly hostname: string;
@@ -12,8 +12,8 @@ export interface Destination {
   readonly address?: string | undefined;
   readonly tls: TlsOptions | undefined;
   /**
-   * Whether the connections may carry HTTP/2: TLS then offers `h2` and `http/1.1` (ALPN), and the runtime's own socket
-   * takes no option of the HTTP/1.1 client, because an HTTP/2 session reads from it.
+   * Whether the connections may carry HTTP/2. TLS then offers `h2` and `http/1.1` (ALPN), and the runtime's own socket is
+   * opened without the socket options of the HTTP/1.1 client, because an HTTP/2 session reads from the socket.
    */
   readonly http2?: boolean;
 }
@@ -28,32 +28,39 @@ export interface ResolvedAddress {
 /** The result of a lookup of a host name. */
 export interface FoundAddresses {
   /**
-   * The addresses to which no connection has failed lately. Each lookup returns them rotated by one, unless they are an order.
+   * The addresses to which no connection has failed lately. Each lookup returns them rotated by one, unless `isOrder` is
+   * true.
    */
   readonly good: readonly ResolvedAddress[];
   /** The addresses to which a connection has failed lately. They are tried last. */
   readonly down: readonly ResolvedAddress[];
   /**
-   * Whether a later address is only for the case that the earlier ones fail. Otherwise the addresses share the requests. Those of
-   * `localhost` are an order: different programs may listen on them.
+   * Whether an address is used only if connections to all earlier addresses fail. Otherwise, requests are balanced over
+   * the addresses. It is true for `localhost`, because different programs may listen on its addresses.
    */
   readonly isOrder: boolean;
 }
 
-/** The pool whose connections lead to the addresses of a host name. */
+/** The members of a pool that a connector uses while it watches the addresses of the pool's host name. */
 export interface NameUser {
-  /** Whether the pool has connections, or has opened one since the last call. If not, its name is not looked up again. */
+  /**
+   * Returns whether the pool has connections, or has opened one since the last call. If not, its host name is not looked
+   * up again.
+   */
   checkUsed(): boolean;
-  /** Takes the addresses that a later lookup has found. A lookup that fails is not reported. */
+  /** Called with the addresses that a later lookup has found. It is not called for a lookup that fails. */
   onAddresses(found: FoundAddresses): void;
 }
 
-/** The object whose methods a socket calls. They replace events, so that a request adds and removes no listener. */
+/**
+ * The object whose methods a socket calls. The socket calls them instead of emitting events, so that no request adds or
+ * removes a listener.
+ */
 export interface SocketHandler {
   /**
    * Called with the bytes of each read.
-   * @param mayKeep whether the handler may keep the memory of the bytes, if the ArrayBuffer is as long as the bytes; false
-   * if the socket reads into it again, or other code sees it. True by default
+   * @param mayKeep whether the handler may keep the memory of the bytes, if the ArrayBuffer is as long as the bytes. It
+   * is false if the socket will read into the same memory again, or if other code sees the memory. True by default
    */
   onData(bytes: Uint8Array, mayKeep?: boolean): void;
   /** Called when the upstream has closed its direction of the connection. */
@@ -88,7 +95,7 @@ export interface Socket {
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
   write(bytes: Uint8Array, done?: Release): boolean;
-  /** Stops reading, so that the upstream has to wait. */
+  /** Stops reading, so that the upstream must wait. */
   pause(): void;
   /** Continues reading. */
   resume(): void;
@@ -96,16 +103,17 @@ export interface Socket {
   ref(): void;
   /** Lets the process end although the connection is open. */
   unref(): void;
-  /** Makes the socket call `onTimeout` after this number of milliseconds without a byte. */
+  /** Makes the socket call `onTimeout` after this number of milliseconds in which no byte was sent or received. */
   setTimeout(ms: number): void;
   /**
    * Calls `done` if the upstream has ended its direction with a FIN. After a reset, `onError` is called instead.
-   * @param isTunnel whether the end counts although bytes wait for the upstream, which may never take them
+   * @param isTunnel whether `done` is called even if bytes still wait to be sent, because the upstream may never take
+   * them
    */
   confirmEnd(done: () => void, isTunnel?: boolean): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes the connection immediately, if possible so that the upstream does not take it for a regular end. */
+  /** Closes the connection immediately. Where the runtime can do it, the upstream sees that this is not a regular end. */
   reset(): void;
   /** Closes the connection immediately, in both directions. */
   destroy(): void;
@@ -113,35 +121,36 @@ export interface Socket {
 
 /** The callbacks that a connector may use while it opens a connection. */
 export interface ConnectScope {
-  /** Returns the addresses of a name that work, in the order in which to try them. */
+  /** Returns the working addresses of a host name, in the order in which to try them. */
   order(found: FoundAddresses): readonly ResolvedAddress[];
   /** Sets the callback that stops connecting. It is called at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
-  /** Milliseconds to open this connection, instead of the pool's own limit; 0 for no limit. */
+  /** The time limit in milliseconds for opening this connection, instead of the pool's own limit; 0 for no limit. */
   readonly connectTimeout?: number | undefined;
 }
 
-/** A runtime's way to open connections, for the HTTP/1.1 transport. */
+/** Opens connections for the HTTP/1.1 transport. Each runtime has its own connector. */
 export interface Connector {
   /**
    * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own
-   * error, whose `code` is read; it also rejects after the callback of `onCancel` was called. The connector itself
-   * applies the time limits of connecting.
+   * error, whose `code` the caller reads. It also rejects after the callback of `onCancel` was called. The connector
+   * itself applies the time limits of connecting.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
   /**
-   * Looks up the name of a destination in the background whenever its addresses expire, while the pool is used; does nothing
-   * where the connector has not looked up the name. A pool calls it with each connection that it opens.
+   * Looks up the host name of a destination in the background whenever its addresses expire, as long as
+   * `user.checkUsed()` returns true. Does nothing if the connector has not looked up the name itself. A pool calls it for
+   * each connection that it has opened.
    */
   watch?(destination: Destination, user: NameUser): void;
   /**
-   * Looks up a host name; left out by a connector that only hands connections over.
+   * Looks up a host name. A connector that does not look up names itself leaves this method out.
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
   /**
-   * Checks the TLS options and the socket of a target; left out by a connector that takes any.
-   * @throws TypeError that names what the connector cannot use
+   * Checks the TLS options and the Unix socket of a target. A connector that accepts all of them leaves this method out.
+   * @throws TypeError that names the option that the connector cannot use
    */
   checkTarget?(upstream: Upstream): void;
 }

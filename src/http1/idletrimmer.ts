@@ -1,6 +1,6 @@
 import { startBackgroundTimer } from "../transport/timers.ts";
 
-/** Milliseconds for which idle connections are counted before some of them are closed. */
+/** Milliseconds for which the number of idle connections is watched before some of them are closed. */
 const INTERVAL = 100;
 
 /**
@@ -17,7 +17,10 @@ export class IdleTrimmer {
   /** The lowest number of idle connections since `isWatching` became true. */
   #fewest = 0;
 
-  /** @param closeOldest closes this number of connections, those that have been idle longest, and returns how many remain */
+  /**
+   * @param closeOldest closes this number of connections, beginning with the one that has been idle longest, and returns
+   * the number of idle connections that remain
+   */
   constructor(limit: number, closeOldest: (count: number) => number) {
     this.#limit = limit;
     this.#closeOldest = closeOldest;

@@ -28,7 +28,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     this.#codec = codec;
   }
 
-  /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
+  /** Sends a job as soon as there is a connection for it. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.isClosed) return job.fail(poolClosed());
     const idle = needsNewConnection(job) ? undefined : this.#takeIdle();
@@ -37,14 +37,15 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     this.queue.push(job);
   }
 
-  // ── for connections ──
+  // ── `ConnectionOwner`: called by connections ──
 
   onFree(connection: Connection): void {
     this.counters.version++;
-    // Give the place back first: which request comes next depends on the places that each address has.
+    // Give the place back first, because the queue chooses the next request by the number of places that each client
+    // address has.
     if (connection.account !== undefined) this.queue.end(connection);
     const next = this.queue.length > 0 ? this.queue.shift() : undefined;
-    // The upstream's `Keep-Alive` field may shorten the time, but not lengthen it.
+    // The upstream's `Keep-Alive` field may shorten the idle timeout, but not lengthen it.
     if (next === undefined)
       return this.addIdle(connection, connection.keepAliveTimeout - KEEP_ALIVE_MARGIN);
     const isUsable = !this.isTooOld(connection, performance.now()) && !needsNewConnection(next);
@@ -74,7 +75,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     if (job !== undefined && !job.isPaused) job.fail(this.countSilence());
   }
 
-  // ── for the queue ──
+  // ── `Places`: called by the queue ──
 
   override get taken(): number {
     return this.connections.size;
@@ -87,7 +88,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   // ── within the pool ──
 
-  /** Sends a job on the connection that is reused, or on a new connection if none is given. */
+  /** Sends a job on `reused`, or on a new connection if `reused` is undefined. */
   #send(job: Job, reused?: Connection): void {
     const connection = reused ?? this.#open(job);
     // A request on a new connection is counted when the connection is established.
@@ -124,7 +125,8 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   /**
    * Removes and returns an idle connection for a request; undefined if a new connection is needed. The connection that
-   * became idle last is used first: it is the least likely to be stale, and the connections that are not needed expire.
+   * became idle last is used first, because it is the least likely to be stale. The connections that are not needed then
+   * expire.
    */
   #takeIdle(): Connection | undefined {
     for (let idle; (idle = this.#chooseIdle()) !== undefined;) {

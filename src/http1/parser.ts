@@ -5,12 +5,12 @@ import { MAX_TRAILERS } from "../fields/trailers.ts";
 import { MAX_INTERIM } from "../transport/scope.ts";
 import type { Codec } from "./codec.ts";
 
-/** The length of a body in the chunked transfer coding, which is not known in advance. */
+/** The value of `length` for a body in the chunked transfer coding, whose length is not known in advance. */
 const CHUNKED = -1;
-/** The length of a body that ends when the upstream closes the connection. */
+/** The value of `length` for a body that ends when the upstream closes the connection. */
 const UNTIL_CLOSE = -2;
 
-/** The head of a response, and what it says about the bytes that follow. */
+/** The head of a response, and the length and persistence that follow from its fields. */
 export interface ParsedHead {
   readonly status: number;
   readonly statusText: string;
@@ -39,11 +39,11 @@ export interface ResponseHandler {
   onEnd(isReusable: boolean, trailers?: HeaderList): void;
 }
 
-/** The rules for one kind of lines. */
+/** The rules for one kind of lines, such as the head of a response. */
 interface LinesKind {
-  /** What error messages call the lines, such as "response head". */
+  /** The name of the lines in error messages, such as "response head". */
   readonly name: string;
-  /** Whether an empty line ends the lines; otherwise a single line is read. */
+  /** Whether several lines are read, up to an empty line. If not, a single line is read. */
   readonly isSection: boolean;
   /** The maximum number of bytes of all lines together. */
   readonly limit: number;
@@ -70,7 +70,10 @@ const CHUNK_SIZE: LinesKind = {
   limit: 1024,
   code: "http_protocol_error",
 };
-/** The maximum number of bytes in the chunk extensions of one body: without it, they could be longer than the body. */
+/**
+ * The maximum number of bytes in the chunk extensions of one body. Without this limit, the extensions could be longer than
+ * the body.
+ */
 const MAX_EXTENSION_BYTES = 16_384;
 
 /** The maximum number of bytes in all interim responses to one request. */
@@ -79,11 +82,14 @@ const MAX_INTERIM_BYTES = 65_536;
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 /** A status line up to its line end. Nothing is captured, because the parts before the reason phrase have fixed positions. */
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n/;
-/** The maximum number of digits of a chunk size that is read directly from the bytes: eight always make a safe integer. */
+/**
+ * The maximum number of digits of a chunk size that is read directly from the bytes. A number of eight digits is always a
+ * safe integer.
+ */
 const MAX_PLAIN_DIGITS = 8;
 /**
- * Control characters, and CR without LF: another parser could take them for a line end, and see other fields. LF without
- * CR is refused by `LineReader`.
+ * Control characters, and CR without LF. Another parser could take one of them for a line end, and would then see other
+ * fields. LF without CR is refused by `LineReader`.
  */
 const UNCLEAR = /[^\t\r\n -~\u0080-\u00ff]|\r(?!\n)/;
 const LENGTH_VALUE = /^\d{1,15}$/;
@@ -91,7 +97,7 @@ const LENGTH_VALUE = /^\d{1,15}$/;
 const LF = 0x0a;
 const CR = 0x0d;
 const COLON = 0x3a;
-/** In a line without unclear characters, the only characters up to this one are spaces and tabs. */
+/** Within a line without `UNCLEAR` characters, the only characters with a code up to this one are spaces and tabs. */
 const SPACE = 0x20;
 /** The first bytes of every status line. */
 const START = Array.from("HTTP/1.", (character) => character.charCodeAt(0));
@@ -119,7 +125,7 @@ type Phase =
  */
 export class ResponseParser {
   #phase: Phase = "idle";
-  /** Whether the request was a HEAD request: its response has no body. */
+  /** Whether the request was a HEAD request, whose response has no body. */
   #isHeadRequest = false;
   #isPersistent = false;
   /** The number of bytes still to be read of the body, or of the current chunk's data. */
@@ -213,7 +219,7 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest, this.#lastFields);
-    // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
+    // A 101 ends HTTP on this connection. All other interim responses are followed by a final response (RFC 9110 §15.2).
     if (head.status === 101) {
       // HTTP/1.0 has no upgrade (RFC 9110 §7.8).
       if (!this.#maySwitch || this.#lines.text.startsWith("HTTP/1.0")) throw malformed("upgrade");
@@ -293,8 +299,8 @@ export class ResponseParser {
   }
 
   /**
-   * Reads the line of a chunk size without making a text of it, if the line has only digits and has arrived in one part, as
-   * most do.
+   * Reads the line of a chunk size without making a text of it, if the line has only digits and has arrived in one part,
+   * as most such lines do.
    * @returns the index after the line; -1 for any other line, which is left unread
    */
   #readPlainSize(bytes: Uint8Array, start: number): number {
@@ -344,7 +350,7 @@ function hexValueOf(byte = 0): number {
 class LineReader {
   /** The lines that were read last, including their line ends. */
   text = "";
-  /** Whether the first part of the lines has arrived. */
+  /** Whether a first part of the lines has arrived, and the rest has not. */
   isPartial = false;
   /** The bytes of lines that are not complete. */
   #buffer: Uint8Array | undefined;
@@ -422,7 +428,7 @@ export function parseHead(
   isHeadRequest: boolean,
   lastFields: HeaderList = [],
 ): ParsedHead {
-  // `exec` would allocate an array of the parts for each response.
+  // Unlike `exec`, `test` does not allocate an array for each response.
   if (!STATUS_LINE.test(text)) throw malformed("status line");
   const end = text.indexOf("\r\n");
   const isHttp10 = text[7] === "0";
@@ -473,19 +479,17 @@ export function parseHead(
   };
 }
 
-/**
- * The maximum number of fields that are kept for the next head, and the maximum length of a head whose fields are kept. The
- * string of a field keeps its whole head in memory, so both limit the memory of a connection.
- */
+/** The maximum number of fields of a head whose strings are kept for the next head. It limits the memory of a connection. */
 const MAX_KEPT_FIELDS = 32;
+/** The maximum length of a head whose fields are kept. The string of a field keeps the text of its whole head in memory. */
 const MAX_KEPT_HEAD = 2048;
 
 /**
  * Parses field lines, each with its line end, and the empty line after them.
  *
- * Responses on one connection mostly have the same fields in the same order, and many equal values. So each name and value
- * is compared with the one at the same position in the last head. If they are equal, the string of the last head is used
- * again: it needs no new memory, and the name was checked already.
+ * Responses on one connection mostly have the same fields in the same order, and many equal values. So each name and
+ * value is compared with the one at the same position in the last head. If they are equal, the string of the last head is
+ * used again, which needs no new memory, and a name was already checked.
  * @param lastFields the names and values of the last head, which are replaced by those of this one
  * @throws ProxyError for a line that is not a field, such as a folded line (RFC 9112 §5.2), and for unclear characters
  */
@@ -531,7 +535,7 @@ function readPersistence(connection: string, byDefault: boolean): boolean {
   // Skip the loop for the most frequent value.
   if (options === "keep-alive,") return true;
   let isPersistent = byDefault;
-  // A regular expression for commas with white space around them would take quadratic time.
+  // Do not split with a regular expression: one that matches commas with white space around them takes quadratic time.
   for (let at = 0; at < options.length;) {
     const end = options.indexOf(",", at);
     let last = end;

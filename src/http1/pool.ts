@@ -17,10 +17,10 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue, type QueuedJob } from "./queue.ts";
 
 /**
- * A connection takes no further request when this number of lookups in a row have not found its address. Some name servers
- * return only a part of many addresses at a time, in turn. If each answer has at least a third of them, no connection is
- * closed for that. If the server picks them at random, a connection lasts at least three TTLs. A host that has moved is left
- * after three lookups.
+ * A connection takes no further request when this number of lookups in a row have not found its address. Some name
+ * servers return only a part of many addresses at a time, in turn. If each answer has at least a third of them, no
+ * connection is closed because of that. If the server picks them at random, a connection lasts at least three TTLs. The
+ * connections to a host that has moved are closed after three lookups.
  */
 const MAX_ABSENCES = 3;
 
@@ -42,7 +42,7 @@ export interface PooledConnection extends IdleItem {
   readonly address: string | undefined;
   /** The number of lookups in a row that have not found `address`. */
   absences: number;
-  /** Takes no further request; closes when the present ones are over. */
+  /** Makes the connection take no further request, and close when its present requests are over. */
   drain(): void;
   /** Makes the connection idle until a time. */
   setIdle(until: number): void;
@@ -62,7 +62,7 @@ export abstract class Pool<
 {
   /** The name of the origin in the statistics. */
   readonly name: string;
-  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
+  /** Whether the transport has removed this pool. Later requests to the origin get a new pool. */
   isEvicted = false;
   protected readonly options: FilledPoolOptions;
   protected readonly destination: Destination;
@@ -71,10 +71,10 @@ export abstract class Pool<
   /** The connections that count for `maxSockets`. */
   protected readonly connections: Set<Connection> = new Set();
   /**
-   * The connections that carry a tunnel; only HTTP/1.1 has any. They do not count for `maxSockets`, because they stay open
-   * for a long time: a few hundred WebSockets would leave no connection for requests. Until the upstream has switched the
-   * protocol, a connection counts: otherwise clients could make the proxy open any number of connections to an upstream
-   * that is slow to respond.
+   * The connections that carry a tunnel. Only HTTP/1.1 has tunnels. They do not count for `maxSockets`, because they stay
+   * open for a long time, and a few hundred WebSockets would leave no connection for requests. A connection counts until
+   * the upstream has switched the protocol. Otherwise, clients could make the proxy open any number of connections to an
+   * upstream that is slow to respond.
    */
   protected readonly tunnels: Set<Connection> = new Set();
   /** The idle connections, in the order in which they became idle. */
@@ -118,7 +118,7 @@ export abstract class Pool<
     this.queue.remove(job);
   }
 
-  /** Returns the error for a job whose time has passed while it waited for a connection. */
+  /** Returns the error for a job whose time limit has passed while it waited for a connection. */
   explainWait(since: number): ProxyError {
     return this.queue.explainWait(performance.now() - since);
   }
@@ -143,7 +143,8 @@ export abstract class Pool<
 
   /**
    * Lets running and waiting requests finish, then closes the connections.
-   * @param endsTunnels whether tunnels are then closed as well, because no time limit ends them
+   * @param endsTunnels whether the tunnels are closed once no request is running, because the caller sets no time limit
+   * that would close them
    */
   close(endsTunnels: boolean = false): Promise<void> {
     this.isClosed = true;
@@ -178,13 +179,13 @@ export abstract class Pool<
     this.callIfEmpty();
   }
 
-  // ── for the queue ──
+  // ── `Places`: called by the queue ──
 
   abstract get taken(): number;
 
   abstract holders(): Iterable<Holder>;
 
-  // ── for the connector ──
+  // ── `NameUser`: called by the connector ──
 
   checkUsed(): boolean {
     const hasOpened = this.#opened !== this.#openedAtLookup;
@@ -204,7 +205,7 @@ export abstract class Pool<
 
   // ── for the pools of a protocol ──
 
-  /** Sends the jobs that wait, if there is room for them. */
+  /** Sends waiting jobs as long as there is room for them. */
   protected abstract serveQueue(): void;
 
   /** Adds a connection, and opens a socket for it. */
@@ -222,7 +223,7 @@ export abstract class Pool<
   /** Counts a connection that is established, and watches the addresses of its host name from now on. */
   protected recordOpened(opened: Connection, hasRequest: boolean): void {
     this.counters.countOpened(hasRequest);
-    // The addresses of an order may lead to different programs: requests must not alternate between them.
+    // If the addresses are an order, different programs may listen on them, so requests must not alternate between them.
     if (this.balancer.isOrder) {
       for (const connection of this.connections) {
         const { address = opened.address } = connection;
@@ -275,14 +276,14 @@ export abstract class Pool<
   protected removeIdle(connection: Connection): void {
     const index = this.idle.lastIndexOf(connection);
     if (index < 0) return;
-    // In most cases, it is the last connection: unlike `splice`, `pop` allocates nothing.
+    // In most cases, the connection is the last one. Use `pop` for that case: unlike `splice`, it allocates nothing.
     if (index === this.idle.length - 1) this.idle.pop();
     else this.idle.splice(index, 1);
     this.#idleList.remove(connection);
     if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
   }
 
-  /** Closes the tunnels, if `close` has asked for it and no request is running. */
+  /** Closes the tunnels if `close` was called with `endsTunnels` and no request is running. */
   protected closeTunnels(): void {
     if (!this.#endsTunnels || this.connections.size > 0) return;
     for (const connection of this.tunnels) {
@@ -320,7 +321,10 @@ export abstract class Pool<
   }
 }
 
-/** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates nothing. */
+/**
+ * A connection in the linked list of idle connections. It holds the links of the list itself, so that a request allocates
+ * nothing.
+ */
 export interface IdleItem {
   /** The item before this one, which became idle earlier. */
   previousIdle: IdleItem | undefined;

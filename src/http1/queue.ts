@@ -12,7 +12,7 @@ export interface QueuedJob extends Waiting {
 
 /** The limits of a queue. */
 interface Limits extends MinimumRate {
-  /** The maximum number of connections for which requests wait. */
+  /** The maximum number of connections. Requests wait while all of them are in use. */
   readonly maxSockets: number;
   /** The maximum number of waiting requests. */
   readonly maxQueued: number;
@@ -30,7 +30,10 @@ export class Queue<T extends QueuedJob> extends AddressQueue<T> {
     this.#limits = limits;
   }
 
-  /** Adds a request. If the queue is full, either this request fails, or the newest one of the address with the most. */
+  /**
+   * Adds a request. If the queue is full, one request fails: the newest request of the client address with the most
+   * waiting requests, or `item` itself if its own address has about as many.
+   */
   push(item: T): void {
     const { maxQueued, queueTimeout } = this.#limits;
     if (this.length >= maxQueued) {
@@ -50,12 +53,12 @@ export class Queue<T extends QueuedJob> extends AddressQueue<T> {
     return first;
   }
 
-  /** Returns the error of a request that has waited for a connection, and was not sent. */
+  /** Returns the error for a request that has waited for a connection and was not sent. */
   explainWait(waited: number): ProxyError {
     return this.#refusal(`no connection became free within ${Math.round(waited)} ms`);
   }
 
-  /** Starts the timer, which is one for all requests. */
+  /** Starts the timer. One timer serves all waiting requests. */
   #expireIn(ms: number): void {
     this.#hasTimer = true;
     startBackgroundTimer(() => this.#expire(), ms);
@@ -81,7 +84,10 @@ export class Queue<T extends QueuedJob> extends AddressQueue<T> {
     if (this.length > 0) this.#expireIn(Math.max(1, Math.ceil(next)));
   }
 
-  /** Returns the error of a request that gets no connection. It asks the client to try again after a second. */
+  /**
+   * Returns the error for a request that gets no connection. Its `Retry-After` asks the client to try again after a
+   * second.
+   */
   #refusal(what: string): ProxyError {
     const { maxSockets } = this.#limits;
     return new ProxyError("connection_limit_reached", {

@@ -2,7 +2,7 @@ import type { Release } from "../body/memory.ts";
 import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
 import type { Carried, Connection } from "./connection.ts";
 
-/** A tunnel through a connection of the HTTP/1.1 client, after a 101. */
+/** A tunnel through a connection of the HTTP/1.1 client, on which the upstream has answered 101. */
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Always true, which turns off the pool's `timeout` for silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
@@ -14,14 +14,14 @@ export class SwitchedTunnel implements Tunnel, Carried {
   #early: Uint8Array[] = [];
   #hasEnded = false;
   #isClosed = false;
-  /** Why the connection was closed; undefined if the upstream had ended the tunnel before. */
+  /** Why the connection was closed; undefined if the upstream had already ended its direction. */
   #error: unknown;
   /** Whether the handler's `onDrain` must still be called. */
   #isWaiting = false;
 
   /**
    * Takes over the connection.
-   * @param releases whether only the socket sees bytes that are written to the connection, so that they may be released
+   * @param releases whether the memory of written bytes may be released, because only the socket sees it
    * @param clientKey the client that the tunnel counts for
    */
   constructor(connection: Connection, releases = false, clientKey?: string) {
@@ -31,7 +31,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
     connection.switchTo(this);
   }
 
-  // ── for the host ──
+  // ── `Tunnel` ──
 
   attach(handler: TunnelHandler): void {
     this.#handler = handler;
@@ -69,7 +69,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
     this.#connection.reset();
   }
 
-  // ── for the connection ──
+  // ── `Carried`: called by the connection ──
 
   fail(thrown: unknown): void {
     if (this.#isClosed) return;

@@ -10,9 +10,12 @@ export const SMALL_CHUNK = 16_384;
 
 /** Which chunks are freed when they have been sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {
-  /** The memory of response bodies. */
+  /** The memory into which response bodies are read. It knows which of their chunks it must free. */
   readonly readMemory?: ReadMemory | undefined;
-  /** Whether only the runtime's own code sees the bytes that are written to a connection, so that they may be released. */
+  /**
+   * Returns whether the memory of bytes that are written to a connection may be released, because only the runtime's own
+   * code sees it.
+   */
   readonly mayRelease?: (connection: Connection) => boolean;
 }
 
@@ -88,7 +91,10 @@ export class BodyWriter implements Sink {
     return this.#writeChunk(chunk, "", "", done);
   }
 
-  /** Returns the callback for a sent chunk: if other code may see the chunk, it releases the chunk with an error. */
+  /**
+   * Returns the callback that is called when a chunk was sent. If other code may still see the chunk, the callback passes
+   * an error to `release`, so that the memory is not freed.
+   */
   #guard(release: Release): Release {
     const mayRelease = this.#memory.mayRelease?.(this.#connection) === true;
     return mayRelease ? release : (error) => release(error ?? SEEN);

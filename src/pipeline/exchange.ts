@@ -23,7 +23,7 @@ export type Respond = (
   request?: UpstreamRequest,
 ) => MaybePromise<Response>;
 
-/** One step of the pipeline. It returns undefined to go on, or a response that ends the exchange. */
+/** One step of the pipeline. It returns undefined to continue with the next step, or a response that ends the exchange. */
 export type Step = (exchange: Exchange) => MaybePromise<Response | undefined>;
 
 /** The state of one exchange. A step reads what earlier steps have set. */
@@ -35,15 +35,15 @@ export interface Exchange {
   readonly observation: Observation | undefined;
   /** The target; a function of the app until `resolveTarget` has called it. */
   target: Target;
-  /** Resolves when the earlier requests on the same connection are finished; undefined if they are. */
+  /** Resolves when the earlier requests on the same connection are finished; undefined if there are none. */
   turn: Promise<void> | undefined;
-  /** Undefined until the deadline starts. */
+  /** The scope of the exchange; undefined until the deadline starts. */
   scope: Scope | undefined;
   upstream: Upstream | undefined;
   path: string;
   /** The request to the upstream. */
   request: UpstreamRequest | undefined;
-  /** What `onRequest` may change. */
+  /** The request that `onRequest` may change; undefined without that hook. */
   drafted: DraftedRequest | undefined;
   /** The upstream's response, without the fields that must not be forwarded. */
   cleaned: UpstreamResponse | undefined;

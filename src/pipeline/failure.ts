@@ -8,8 +8,8 @@ import { closeSwitched, discardBody } from "../transport/message.ts";
 import type { Exchange, Respond } from "./exchange.ts";
 
 /**
- * Aborts the rest of an exchange, and makes the response for the client from the error. An error from before the deadline
- * starts is misuse, with which the promise rejects.
+ * Aborts the rest of an exchange, and makes the response for the client from the error. An error that is thrown before the
+ * deadline starts is misuse: the promise rejects with it.
  */
 export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const { incoming, plan, respond, observation, scope, cleaned, response } = exchange;
@@ -17,7 +17,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   scope.lease?.release();
   const abortError = scope.error;
   const error = abortError ?? toProxyError(thrown);
-  // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
+  // Discard the response's body before the abort, so that the body is cancelled. After the abort, it would fail instead.
   if (cleaned !== undefined) closeSwitched(cleaned);
   if (response !== undefined) discardResponse(response);
   else if (cleaned !== undefined) discardBody(cleaned);
@@ -26,7 +26,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
   // response, and becomes an error response, although it may not be a `ProxyError`.
   const isResponses = cleaned !== undefined && response === undefined;
-  // An exception of `onInformational` aborts the exchange: it is the cause of the error.
+  // An exception of `onInformational` aborts the exchange, and is then the `cause` of the error.
   const isHooked = plan.options.onInformational !== undefined;
   const exception = isHooked && isInternal(error) ? (error.cause ?? thrown) : thrown;
   const isReason = abortError !== undefined && exception === thrown;
@@ -35,13 +35,13 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   return respondToError(error, reported, incoming, plan, respond);
 }
 
-/** Whether an error was made of an exception that is neither the network's nor the client's fault. */
+/** Whether an error was made from an exception for which neither the network nor the client is at fault. */
 function isInternal(error: ProxyError): boolean {
   return error.code === "proxy_internal_error";
 }
 
 /**
- * Returns the response to a failed exchange: the response that `onError` returns, or else one that is made from the
+ * Returns the response to a failed exchange: the response that `onError` returns, or a response that is made from the
  * error.
  * @param thrown the error itself, or the exception of a hook from which the error was made
  * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
@@ -61,7 +61,8 @@ export async function respondToError(
   // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
   if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
   const response = toErrorResponse(error, incoming.method, options.via || undefined);
-  // The body of a refused request of HTTP/1.0 may end elsewhere than the server has seen (RFC 9112 §6.1).
+  // Close the connection, because the body of a refused HTTP/1.0 request may end at another byte than the server assumes
+  // (RFC 9112 §6.1).
   if (incoming.version() === "1.0") response.headers.push("Connection", "close");
   return respond(response, incoming);
 }

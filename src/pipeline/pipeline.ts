@@ -1,5 +1,5 @@
 /**
- * The order of all that happens to a request:
+ * The order in which a request is processed:
  *
  *     PREPARE      makes the request to the upstream
  *     plan.send    interceptors, body limit, kept body, redirects, attempts → transport
@@ -85,9 +85,9 @@ export function forward(
 }
 
 /**
- * Forwards one request whose end is reported. It is a separate function, as for all closures here: V8 allocates the
- * variables of closures when the function around them begins, so that a closure in `forward` would cost every request some
- * memory.
+ * Forwards one request whose end is reported. It is a separate function, like all functions here that contain a closure. V8
+ * allocates the variables of a closure when the function around it begins, so a closure in `forward` would cost every
+ * request some memory.
  */
 function observe(
   incoming: Incoming,
@@ -171,7 +171,10 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   }
 }
 
-/** Cancels the request body if a failed attempt has not begun to send it; an attempt cancels its own. */
+/**
+ * Fails an exchange whose request was passed to `plan.send`. An attempt cancels the body that it sends; this function
+ * cancels a body that no attempt has begun to send.
+ */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
   const { request, scope } = exchange;
   if (scope.isEnded) request.body?.cancel();
@@ -180,7 +183,7 @@ function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
 
 /** Makes the response to the client from that of the upstream. */
 function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
-  // This gives the place back if an interceptor has answered without sending the request.
+  // If an interceptor has answered without sending the request, this call gives the request's place at the upstream back.
   exchange.scope.lease?.release();
   exchange.cleaned = received;
   try {
@@ -197,8 +200,8 @@ function failLater(exchange: Exchange, outcome: Promise<Response>): Promise<Resp
 
 /**
  * Runs steps until one returns a response. It stays synchronous as long as no step waits; after a step that waits, it
- * continues with the next one. The pipeline is a list, not an async function: that would keep all of its variables in
- * memory while it waits, and cost every request three promises.
+ * continues with the next one. The pipeline is a list, because an async function would keep all of its variables in memory
+ * while it waits, and would cost every request three promises.
  */
 function runSteps(
   exchange: Exchange,
@@ -223,7 +226,7 @@ function runLater(
   return outcome.then((response) => response ?? runSteps(exchange, steps, from));
 }
 
-/** Calls the rest of a step with a value, or with what its promise resolves to; synchronously where it can. */
+/** Calls `take`, the rest of a step, with a value. It does so synchronously, unless the value is a promise. */
 function settleStep<E extends Exchange, T>(
   exchange: E,
   value: T | PromiseLike<T>,
@@ -249,10 +252,10 @@ function refuseFault({ incoming, plan, respond, observation }: Exchange): Return
   return respondToError(fault, fault, incoming, plan, respond);
 }
 
-/** Finds out where the request goes. A malformed target is misuse: the call rejects. */
+/** Determines where the request goes. A malformed target is misuse, for which the call rejects. */
 function resolveTarget(exchange: Exchange): ReturnType<Step> {
   const { incoming, target } = exchange;
-  // Take the turn before any step waits: afterwards, the order of arrival is lost.
+  // Ask for this request's turn on its connection before any step waits: afterwards, the order of arrival is lost.
   exchange.turn = incoming.turn?.();
   return isFixed(target) ? setTarget(exchange, target) : askForTarget(exchange, target);
 }
@@ -290,7 +293,8 @@ export function isFixed(target: Target): target is AnyTarget {
 }
 
 /**
- * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
+ * Whether a target stands for several upstreams. An app stands for one upstream, although a stub of workerd has a method of
+ * every name, including `pick`.
  * @throws TypeError for an object with `pick` that lacks `choose`
  */
 export function isUpstreams(target: AnyTarget): target is Upstreams {
@@ -386,13 +390,19 @@ function usesMaxForwards(method: string): boolean {
   return method === "OPTIONS" || method === "TRACE";
 }
 
-/** Answers a request that must go no further. `onRequest` comes first: it may refuse the request. */
+/**
+ * Answers a request that `Max-Forwards` does not allow to go further. `onRequest` comes first, because it may refuse the
+ * request.
+ */
 function answerMaxForwards({ incoming, respond }: Exchange): ReturnType<Step> {
   const answer = usesMaxForwards(incoming.method) ? respondAsRecipient(incoming) : undefined;
   return answer && respond(answer, incoming);
 }
 
-/** Waits a moment for the end of a body of unknown length: it may be empty, or short enough to be sent with its length. */
+/**
+ * Waits a moment for the end of a body of unknown length, because the body may be empty, or short enough to be sent with
+ * its length.
+ */
 function measureBody(exchange: Exchange): ReturnType<Step> {
   const measuring = exchange.request?.body?.measure?.();
   return measuring && setMeasured(exchange as Sendable, measuring);
@@ -416,7 +426,7 @@ function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
   return turn && pauseUntil(turn, scope as Scope);
 }
 
-/** The deadline is paused meanwhile, because the earlier requests have deadlines of their own. */
+/** Waits for the turn. The time limit is paused meanwhile, because the earlier requests have their own time limits. */
 async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined> {
   scope.pauseIdle(true);
   await scope.orAbort(turn);
@@ -436,7 +446,7 @@ function cleanReceived(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
   const { scope } = exchange as Answered;
   let { cleaned: received, request } = exchange as Answered;
-  // `cleanResponse` discards it if it throws; `fail` must not do so again.
+  // If `cleanResponse` throws, it has discarded the response, and `fail` must not discard it again.
   exchange.cleaned = undefined;
   if (observation !== undefined) {
     received = observation.watch(received, plan.transport.handsBodiesThrough);
@@ -452,8 +462,8 @@ function cleanReceived(exchange: Exchange): undefined {
   }
   exchange.cleaned = cleaned;
   scope.lease?.keepClient(cleaned, request);
-  // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may have
-  // responded without a transport.
+  // Report the headers to the scope, unless the transport has done so. Not every transport does, and an interceptor may
+  // have responded without a transport.
   if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
   if (serverTiming) {
     cleaned.headers.push("Server-Timing", observation?.serverTiming as string);

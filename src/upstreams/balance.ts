@@ -1,6 +1,6 @@
 /**
- * Several upstreams as one target: `fetchway/upstreams`. It picks the upstream of each request, and ejects upstreams that
- * fail.
+ * Several upstreams as one target: `fetchway/upstreams`. The target picks an upstream for each request, and ejects
+ * upstreams that fail.
  * @module
  */
 import { badOption } from "../misuse.ts";
@@ -89,9 +89,12 @@ export type {
 };
 export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
-/** With at least this many upstreams, the policy is asked again before a list of the upstreams that fit is made. */
+/**
+ * With at least this many upstreams, `#askAmong` asks the policy up to `MAX_PICKS` times before it makes a list of the
+ * upstreams that fit.
+ */
 const MANY_MEMBERS = 32;
-/** How often the policy is asked before that. */
+/** How often `#askAmong` asks the policy before it makes a list of the upstreams that fit. */
 const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */
@@ -100,7 +103,7 @@ export class Balancer implements Upstreams, Group {
   active = 0;
   /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
-  /** The highest weight. */
+  /** The highest weight that is set for one of the upstreams. */
   heaviest = 1;
   /** Keeps clients at their upstream, if the policy asks for it. */
   readonly keeper: ClientKeeper | undefined;
@@ -108,7 +111,7 @@ export class Balancer implements Upstreams, Group {
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #byName: Map<string, BalancedMember> = new Map();
   readonly #policy: Policy;
-  /** The cookie by which clients stay with their upstream, if the policy asks for one. */
+  /** The cookie that keeps clients at their upstream, if the policy asks for one. */
   readonly #cookie: StickyCookie | undefined;
   readonly #onStateChange: BalanceOptions["onStateChange"];
   /** The number of requests that may wait for each upstream. */
@@ -117,27 +120,27 @@ export class Balancer implements Upstreams, Group {
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
-  /** The host names that stand for one upstream at each address. */
+  /** The host names of which each address is a separate upstream, if the option `resolve` is set. */
   readonly #names: HostNames | undefined;
   readonly #queue: PlaceQueue;
   readonly #limits: MemberLimits;
-  /** The upstreams that get requests, busy ones included; undefined after a change. */
+  /** The upstreams that get requests, including busy ones; undefined if they must be determined again. */
   #able: BalancedMember[] | undefined;
   /**
-   * The health records of the upstreams that may be ejected. Those that active checks find down, or that are being removed,
-   * are not among them.
+   * The health records of the upstreams that may be ejected. Upstreams that active checks find down, or that are being
+   * removed, are left out.
    */
   #healths: readonly Health[] = [];
-  /** The time until which `#able` is valid, unless a change clears it before. */
+  /** The time until which `#able` is valid, unless a change clears `#able` before that. */
   #ableUntil = 0;
   #isUniform = true;
-  /** Whether a group of changes is being made, after which `#changed` is called once. */
+  /** Whether `#changeTogether` is making several changes, after which it calls `#changed` once. */
   #isChanging = false;
   /** Whether the constructor has added the first upstreams. Later ones start slowly. */
   #isInUse = false;
 
   /**
-   * Use `balance`.
+   * Use the function `balance` instead of this constructor.
    * @param chance the clock and the random numbers, which tests set
    */
   constructor(
@@ -191,7 +194,7 @@ export class Balancer implements Upstreams, Group {
 
   // ── the upstreams ──
 
-  /** All upstreams, also those that take no requests at present. */
+  /** All upstreams, including those that take no requests at present. */
   get members(): readonly Member[] {
     return this.#members;
   }
@@ -242,8 +245,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   /**
-   * Removes an upstream: it gets no new requests, and the promise resolves when its last request is over. A host name is
-   * removed with all of its upstreams.
+   * Removes an upstream. The upstream gets no new requests, and the promise resolves when its last request is over. A host
+   * name is removed with all of its upstreams.
    */
   async remove(target: TargetAddress): Promise<void> {
     const hostName = this.#findName(target);
@@ -253,7 +256,7 @@ export class Balancer implements Upstreams, Group {
     await Promise.all(upstreams.map((each) => this.#drain(each)));
   }
 
-  /** Sets the share of an upstream, or of each upstream of a host name. */
+  /** Sets the weight of an upstream; for a host name, the weight of each of its upstreams. */
   setWeight(target: TargetAddress, weight: number): void {
     checkWeight(weight);
     const hostName = this.#findName(target);
@@ -266,11 +269,11 @@ export class Balancer implements Upstreams, Group {
   }
 
   /**
-   * @param startsSlowly whether it gets its share gradually, because the others are in use and its caches and connections
-   * are cold
+   * @param startsSlowly whether the upstream gets its share gradually, because the others are in use and its caches and
+   * connections are cold
    */
   #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
-    // An address of a host name may have come back before its last requests were over.
+    // If an address of a host name comes back before its last requests are over, its upstream still exists.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
@@ -307,7 +310,8 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Starts the active checks and the lookups of host names. The proxy calls it.
-   * @throws TypeError for an upstream that the transport cannot reach, and for an option that does not work with it
+   * @throws TypeError for an upstream that the transport cannot reach, and for an option that does not work with the
+   * transport
    */
   start(transport: Transport): void {
     for (const { target } of [...this.#members, ...(this.#names?.all ?? [])]) {
@@ -346,7 +350,7 @@ export class Balancer implements Upstreams, Group {
     const pending = this.#names?.pending;
     if (pending !== undefined) return pending.then(() => this.pick(request, tried));
     if (tried.length === 0) this.#budget.deposit();
-    // A place may have become free without a report, because an ejection is over.
+    // A place may have become free without a call of `report`, because an ejection is over.
     if (this.#queue.size > 0) this.#queue.pump();
     const chosen = this.#takePlace(request, tried);
     if (!(chosen instanceof Busy)) return chosen?.target;
@@ -361,9 +365,11 @@ export class Balancer implements Upstreams, Group {
     const { target, request, status, error, latency, isOver, isSent } = result;
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
-    // The first report of an attempt has its outcome; the second one only says that it is over.
+    // The first report of an attempt contains its outcome. The second report only says that the attempt is over, and
+    // whether the response broke off.
     const isFirst = !isOver || status === undefined;
-    // Requests from before the ejection may be answered now. They do not show whether the upstream works again.
+    // Requests that were sent before the ejection may be answered now. Their results do not show whether the upstream works
+    // again.
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && isSent !== false) member.requests++;
@@ -373,7 +379,7 @@ export class Balancer implements Upstreams, Group {
       else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
     } else if (error !== undefined && isAboutUpstream(result)) {
-      // A status from 500 has been counted when the headers arrived.
+      // A status of 500 or above was already counted as a failure when the headers arrived.
       if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
     }
@@ -425,7 +431,7 @@ export class Balancer implements Upstreams, Group {
     return member;
   }
 
-  /** Whether a request waits for an upstream, although others may be free. */
+  /** Whether a request waits for `member` while it is full, although other upstreams may be free. */
   #isTied(request: PickRequest, member: BalancedMember): boolean {
     return this.#cookie?.names(member, request) === true || waits(this.#policy, request);
   }
@@ -435,14 +441,15 @@ export class Balancer implements Upstreams, Group {
     return member.waiting < this.#maxQueue;
   }
 
-  /** Asks the policy for an upstream that was not tried and that fits; undefined if there is none. */
+  /** Asks the policy for an upstream that was not tried and for which `fits` returns true; undefined if there is none. */
   #askAmong(
     able: readonly BalancedMember[],
     request: PickRequest,
     tried: readonly TargetAddress[],
     fits?: (member: BalancedMember) => boolean,
   ): BalancedMember | undefined {
-    // Of many upstreams, most fit: to ask the policy again costs less than to make a list of those that fit.
+    // If there are many upstreams, most of them fit. Asking the policy again then costs less than making a list of those
+    // that fit.
     for (let picks = 0; picks < MAX_PICKS && able.length >= MANY_MEMBERS; picks++) {
       const member = this.#ask(able, request);
       if (!tried.includes(member.target) && (fits === undefined || fits(member))) return member;
@@ -463,7 +470,7 @@ export class Balancer implements Upstreams, Group {
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");
   }
 
-  /** Returns the upstreams that get requests, busy ones included. */
+  /** Returns the upstreams that get requests, including busy ones. */
   #refresh(): BalancedMember[] {
     const now = this.#chance.now();
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
@@ -520,11 +527,11 @@ export class Balancer implements Upstreams, Group {
     const state = outageOf(member);
     if (state === previous) return;
     member.reportedState = state;
-    // Its checks succeed again, but its ejection is not over.
+    // The checks of the upstream succeed again, but its ejection is not over.
     const isStill = previous === "down" && state === "ejected";
     const why = isStill ? `${reason}, but requests failed before` : reason;
     const change: StateChange = { name, state, previous, reason: why };
-    // Call it after this change is complete, because it may change the upstreams itself.
+    // Call the callback after this change is complete, because it may change the upstreams itself.
     void Promise.resolve(change)
       .then(onStateChange)
       // Nothing else reports the exception, because the callback has no caller.
@@ -543,8 +550,8 @@ export class Balancer implements Upstreams, Group {
 }
 
 /**
- * Makes one target of several upstreams. Closing a proxy that uses the target stops its checks and lookups; the next
- * request of another proxy starts them again.
+ * Makes one target of several upstreams. Closing a proxy that uses the target stops the checks and lookups of the target.
+ * The next request of another proxy starts them again.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";

@@ -26,12 +26,12 @@ import { stickyByName } from "./sticky.ts";
 import type { CookieOptions } from "./stickycookie.ts";
 import type { StateChange } from "./upstreams.ts";
 
-/** An upstream with its share. */
+/** An upstream with its weight. */
 export interface BalancedTarget {
   /** The upstream. */
   target: TargetAddress;
   /**
-   * Its share of the requests relative to the others.
+   * The upstream's share of the requests, relative to the weights of the other upstreams.
    * @default 1
    */
   weight?: number;
@@ -43,7 +43,7 @@ export type PolicyName = SpreadName | "ip_hash" | "uri" | "sticky";
 /** How requests are spread over upstreams. */
 export interface BalanceOptions {
   /**
-   * Which upstream takes a request:
+   * Which upstream gets a request:
    *
    * - `"least_conn"`: the one of two random upstreams that has fewer requests.
    * - `"peak_ewma"`: the one of two random upstreams for which latency times requests is lower; it avoids slow upstreams.
@@ -55,18 +55,22 @@ export interface BalanceOptions {
    * @default "least_conn"
    */
   policy?: PolicyName | Policy;
-  /** The cookie of the policy `"sticky"`, which needs its `secret`. */
+  /**
+   * The cookie of the policy `"sticky"`. Unless its `secret` is set, the cookie is not valid after a restart or in another
+   * process.
+   */
   cookie?: CookieOptions;
-  /** When an upstream that fails is ejected, so that it gets no requests for a while; `false` for never. */
+  /** When an upstream that fails is ejected, so that it gets no requests for a while; `false` to eject no upstream. */
   outliers?: OutlierOptions | false;
   /** Active health checks. None by default. */
   check?: CheckOptions;
   /**
-   * Milliseconds in which the share of an upstream that has returned grows from a tenth to the full share.
+   * Milliseconds in which the share of an upstream that was added later, or that gets requests again, grows from a tenth to
+   * its full share.
    * @default 10000
    */
   slowStart?: number;
-  /** The maximum number of requests that an upstream has at the same time; further requests wait. No limit by default. */
+  /** The maximum number of requests that an upstream gets at the same time; further requests wait. No limit by default. */
   maxRequests?: number;
   /**
    * The maximum number of requests that wait for each working upstream while all of them have `maxRequests`; further
@@ -85,8 +89,8 @@ export interface BalanceOptions {
   queueTimeout?: number;
   /**
    * The bytes a second that a client must take of a response, or send of a body, while requests of other addresses wait;
-   * `0` for no limit. It does the same as `minRate` of `pool`, for the places that `maxRequests` limits, and works only
-   * with Fetchway's own connections.
+   * `0` for no limit. The option does the same as `minRate` of `pool`, but for the places that `maxRequests` limits. It
+   * works only with Fetchway's own connections.
    * @default 240
    */
   minRate?: number;
@@ -98,14 +102,15 @@ export interface BalanceOptions {
   /**
    * Whether each address of a host name is a separate upstream, for example with a headless service of Kubernetes. The
    * names are looked up at an interval: a new address is added like with `add`, and an address that is missing is removed
-   * like with `remove`. All of these upstreams get the name in `Host` and in TLS. A lookup that fails changes nothing.
+   * like with `remove`. The requests to all of these upstreams have the name in `Host` and in TLS. A lookup that fails
+   * changes nothing.
    *
-   * By default, a name is one upstream: its connections are spread over the addresses, which share one health. Workers, and
-   * transports other than Fetchway's own, refuse the option.
+   * By default, a name is one upstream, whose connections are spread over the addresses, and which is ejected as a whole.
+   * Workers, and transports other than Fetchway's own, refuse the option.
    * @default false
    */
   resolve?: boolean | ResolveOptions;
-  /** How many retries are allowed. */
+  /** The number of retries that are allowed. */
   retryBudget?: RetryBudgetOptions;
   /**
    * Called when an upstream is ejected, when active checks find it down, and when it gets requests again. It is not called

@@ -7,11 +7,14 @@ import { readCookies } from "./requestcookies.ts";
 import { next, type SpreadName, toPolicy } from "./spread.ts";
 import type { PickRequest } from "./upstreams.ts";
 
-/** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
+/**
+ * The number of entries in the lookup table. It is a prime number, and more than a hundred times the usual number of
+ * upstreams (Maglev).
+ */
 const TABLE_SIZE = 65_537;
 /** How many times the average load an upstream may have before further requests go to others. */
 const BOUND = 1.25;
-/** The maximum number of entries that are looked up. After that, the upstream with the fewest requests is taken. */
+/** The maximum number of entries that are looked up. After that, the upstream with the fewest requests is picked. */
 const MAX_JUMPS = 32;
 
 /**
@@ -28,12 +31,12 @@ export const byAddress: HashKey = ({ clientAddress }): string => clientAddress ?
 /** The key of a resource: the path and query. */
 export const byUri: HashKey = ({ path }): string => path;
 
-/** The key is the value of a header field. */
+/** Returns a `HashKey` for which the key is the value of a header field. */
 export function byHeader(name: string): HashKey {
   return ({ headers }) => getHeader(headers, name) ?? "";
 }
 
-/** The key is the value of a cookie. */
+/** Returns a `HashKey` for which the key is the value of a cookie. */
 export function byCookie(name: string): HashKey {
   return ({ headers }) => readCookies(headers, name)[0] ?? "";
 }
@@ -41,18 +44,19 @@ export function byCookie(name: string): HashKey {
 /** How strictly requests with the same key go to the same upstream. */
 export interface HashOptions {
   /**
-   * Whether a request never goes to another upstream because its own has many requests, for upstreams that keep sessions in
-   * memory. It waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. One popular key can
-   * then overload an upstream. A request still goes to another one if its own is ejected, down or removed.
+   * Whether a request goes to the upstream of its key even if that upstream has many requests, for upstreams that keep
+   * sessions in memory. The request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each
+   * upstream. One popular key can then overload an upstream. A request still goes to another one if its own is ejected,
+   * down or removed.
    *
-   * A client that sends a request without a key stays with the upstream that answers it, by the cookie of `sticky`. The key
-   * that the app then gives the client would lead to another upstream in most cases.
+   * A client that sends a request without a key stays with the upstream that answers it, by the same cookie as with the
+   * policy `sticky`. Otherwise, the key that the app then gives the client would in most cases lead to another upstream.
    * @default false
    */
   sticky?: boolean;
   /**
-   * The policy for requests without a key, or the name of one; `false` for none: all of them then go to the same upstream, as
-   * if their key were the same, and no cookie is set.
+   * The policy for requests without a key, or the name of one; `false` for no policy. All requests without a key then go to
+   * the same upstream, as if they had the same key, and no cookie is set.
    * @default "least_conn"
    */
   next?: SpreadName | Policy | false;
@@ -65,8 +69,8 @@ const hashSchema: Schema<HashOptions> = {
 
 /**
  * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys move to another
- * upstream. An upstream with more than 1.25 times the average load is skipped: the lookup continues at a random entry
- * instead of the next one, so that no single neighbour takes all of its load.
+ * upstream. An upstream with more than 1.25 times the average load is skipped: the lookup continues at a pseudo-random
+ * entry instead of the next one, so that no single neighbour takes all of its load.
  * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
  * @see https://arxiv.org/abs/1908.08762
  */
@@ -75,7 +79,7 @@ export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Polic
   if (wrong !== undefined) throw badOption(...wrong);
   const { sticky = false } = options;
   const other = options.next === false ? undefined : toPolicy(options.next);
-  // Several balanced targets may have the same policy.
+  // Several balanced targets may share this policy, so keep a lookup for each.
   const lookups = new WeakMap<Group, Lookup>();
   return {
     ...(sticky && other !== undefined && { keepsClient: (request) => keyOf(request) === "" }),
@@ -121,8 +125,8 @@ class Lookup {
       this.#version = group.version;
     }
     if (this.#list === members) return;
-    // Compute the values of a list only when it comes a second time: a list without the upstreams that an attempt has tried
-    // comes once.
+    // Compute the values of a list only when it is passed a second time. A list from which tried upstreams were left out is
+    // passed only once.
     if (!isChanged && this.#other !== members) {
       this.#other = members;
       return;
@@ -168,7 +172,7 @@ function buildTable(members: readonly Member[]): Int32Array {
   }
 }
 
-/** A hash of 32 bits: FNV-1a, mixed so that similar texts differ in all bits. */
+/** Returns a hash of 32 bits: FNV-1a, with its bits mixed so that the hashes of similar texts differ in all bits. */
 export function hash(text: string, seed: number): number {
   let value = 0x811c9dc5 ^ Math.imul(seed + 1, 0x9e3779b1);
   for (let i = 0; i < text.length; i++) {

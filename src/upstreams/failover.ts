@@ -33,7 +33,7 @@ interface FailoverContext {
   answeredBy?: UpstreamLease;
 }
 
-/** The targets that were tried before a first attempt: none. */
+/** The empty list of tried targets, for a first attempt. */
 const NO_TARGETS: readonly TargetAddress[] = Object.freeze([]);
 
 /**
@@ -48,7 +48,7 @@ class PickQuery implements PickRequest, Claim {
   leave: (() => void) | undefined;
   explainTimeout: (() => ProxyError | undefined) | undefined;
   refusal: ProxyError | undefined;
-  /** The attempt that has the place, where the transport reports it. */
+  /** The attempt that has the place; undefined if the transport does not report it. */
   attempt: Claim | undefined;
   readonly #scope: Scope;
 
@@ -96,7 +96,7 @@ class UpstreamLease implements Lease {
   readonly #target: TargetAddress;
   /** The targets that earlier attempts of the same request were sent to. */
   readonly #before: readonly TargetAddress[];
-  /** Whether an attempt has taken the place, or it was given back. */
+  /** Whether an attempt has taken the place, or the place was given back. */
   isUsed = false;
   #isOver = false;
 
@@ -143,7 +143,7 @@ class UpstreamLease implements Lease {
     (this.#query as PickQuery).attempt = attempt;
   }
 
-  /** Takes the place for an attempt; false if another attempt has taken it, or it was given back. */
+  /** Takes the place for an attempt. Returns false if another attempt has taken the place, or the place was given back. */
   use(): boolean {
     const isFree = !this.isUsed;
     this.isUsed = true;
@@ -169,7 +169,7 @@ class UpstreamLease implements Lease {
     this.#context.upstreams.keeper?.cut(headers);
   }
 
-  /** Notes that the upstream has answered. */
+  /** Records that the upstream has answered. */
   noteResponse(): void {
     if (this.#context.upstreams.keeper !== undefined) this.#context.answeredBy = this;
   }
@@ -222,7 +222,7 @@ class UpstreamLease implements Lease {
     return new PickQuery(this.#context.client, scope);
   }
 
-  /** Picks an upstream that the request has not been sent to. */
+  /** Picks an upstream to which the request has not been sent. */
   pickAnother(query: PickRequest): UpstreamLease | undefined | Promise<UpstreamLease | undefined> {
     const picked = UpstreamLease.pick(this.#context, query, [...this.#before, this.#target]);
     return picked instanceof Promise
@@ -230,7 +230,7 @@ class UpstreamLease implements Lease {
       : this.#requireSameBase(picked);
   }
 
-  /** Whether the request was already sent to the upstream of another lease. */
+  /** Whether the request was already sent to the upstream of the lease `other`. */
   hasTried(other: UpstreamLease): boolean {
     return other.#target === this.#target || this.#before.includes(other.#target);
   }
@@ -292,8 +292,8 @@ function orFail(
 }
 
 /**
- * Waits for a place. If the exchange is aborted meanwhile, its query leaves the queue, and a place that it gets
- * nevertheless is given back.
+ * Waits for a place. If the exchange is aborted meanwhile, its query leaves the queue. If the query gets a place
+ * nevertheless, the place is given back.
  */
 function orRelease(
   picking: Promise<UpstreamLease | undefined>,
@@ -321,8 +321,8 @@ function unavailable(upstreams: Upstreams): ProxyError {
 }
 
 /**
- * Whether the client's connection has TLS, by the forwarding fields of the upstream request, which contain what a trusted
- * proxy has reported.
+ * Whether the client's connection has TLS, according to the forwarding fields of the upstream request, which contain the
+ * report of a trusted proxy.
  */
 function isSecure({ headers }: UpstreamRequest, client: Incoming): boolean {
   const scheme =
@@ -342,7 +342,7 @@ function sendLeased(
 ): Promise<UpstreamResponse> {
   const left = lease.options.retry.attempts;
   if (lease.use()) return new LeasedAttempt(next, request, lease, left).send(scope);
-  // An interceptor has sent the request twice: the second one needs its own place.
+  // An interceptor has sent the request a second time. The second request needs its own place.
   return lease.pickAgain(scope).then((own) => {
     own.use();
     const again = { ...request, upstream: own.upstream };
@@ -352,7 +352,7 @@ function sendLeased(
 
 /**
  * Waits for the place of a further attempt, and for the delay before it.
- * @param query the query that waits; undefined for a place that was picked before
+ * @param query the query that waits for the place; undefined if the place was picked earlier
  */
 async function awaitPlace(
   picked: UpstreamLease | Promise<UpstreamLease | undefined>,
@@ -390,9 +390,9 @@ class LeasedAttempt {
   readonly #startedAt = performance.now();
   /** The query for another upstream, after `attemptTimeout`. */
   #nextQuery: PickRequest | undefined;
-  /** The lease of the next attempt, which replaces this one after `attemptTimeout`. */
+  /** The lease of the next attempt, which replaces this attempt after `attemptTimeout`. */
   #nextLease: UpstreamLease | undefined;
-  /** Whether the budget was already spent for the next attempt. */
+  /** Whether the retry for the next attempt was already taken from the budget. */
   #hasBudget = false;
   #deadline: Deadline | undefined;
   #isOver = false;
@@ -453,7 +453,7 @@ class LeasedAttempt {
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
     const outcome = outcomeOf(error);
-    // Keep the place: for the upstreams, both attempts are one.
+    // Keep the place, because the upstreams count both attempts as one.
     const same = this.#nextAttempt(scope, outcome, "same");
     if (same !== undefined) return this.#sendAgain(same, scope);
     this.#report(undefined, error, true);
@@ -471,7 +471,7 @@ class LeasedAttempt {
     return latency;
   }
 
-  /** Ends the time limit, and removes a waiting query from the queue. */
+  /** Ends the time limit of the attempt, and removes the query for the next attempt from the queue if it waits there. */
   #stop(): void {
     this.#deadline?.clear();
     this.#isOver = true;
@@ -518,7 +518,7 @@ class LeasedAttempt {
       if (response === undefined) throw thrown;
       return response;
     }
-    // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
+    // Discard the response before the wait. Otherwise, two requests could wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     const again = scope.again();
     const following = await awaitPlace(picked, this.#options.retry.delay, again, query);
@@ -536,7 +536,9 @@ class LeasedAttempt {
     return new LeasedAttempt(this.#next, request, following, left, true).send(again);
   }
 
-  /** Called after `attemptTimeout`: picks another upstream, and stops this attempt once it has a place there. */
+  /**
+   * Called after `attemptTimeout`. Picks another upstream, and stops this attempt once there is a place at that upstream.
+   */
   async #tryAnother(scope: Scope, limit: number): Promise<void> {
     if (this.#nextAttempt(scope, "slow", "another") === undefined) return;
     if (!this.#lease.spendRetry()) return;
@@ -560,7 +562,7 @@ class LeasedAttempt {
 }
 
 /**
- * Returns the response with a body or a tunnel that reports its end to the upstreams.
+ * Returns the response with a body or a tunnel whose end is reported to the upstreams.
  * @param upstream the upstream that has responded, if it is not the one that was picked first
  */
 function reportWhenOver(

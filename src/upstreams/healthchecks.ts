@@ -33,8 +33,8 @@ export interface CheckOptions {
   headers?: Readonly<Record<string, string>>;
   /**
    * The number of successive checks that must succeed before an upstream that is down or ejected gets requests again. For
-   * an ejected upstream, only checks count that begin after the ejection; the ejection also ends when its time is over, as
-   * without checks.
+   * an ejected upstream, only the checks that begin after the ejection count. The ejection also ends when its time is over,
+   * as it does without checks.
    * @default 2
    */
   healthyThreshold?: number;
@@ -45,15 +45,15 @@ export interface CheckOptions {
   unhealthyThreshold?: number;
 }
 
-/** The length of the part of a body that is searched. */
+/** The number of characters at the beginning of a body that are searched. */
 const MAX_BODY = 65_536;
 
 /** The members of an upstream that its checks use. */
 export interface Checked {
   readonly target: TargetAddress;
-  /** Whether the checks find it working. */
+  /** Whether the checks find that the upstream works. */
   isUp: boolean;
-  /** The number of its present ejection; 0 if it is not ejected. */
+  /** A number that identifies the present ejection of the upstream; 0 if it is not ejected. */
   readonly ejection: number;
   /** Ends the ejection of the upstream. */
   endEjection(): void;
@@ -61,11 +61,11 @@ export interface Checked {
 
 /** The results of an upstream's last checks, which may change its state. */
 interface Streak {
-  /** The number of successive checks that contradict `isUp`. */
+  /** The number of successive checks whose result contradicts `isUp`. */
   contrary: number;
-  /** The ejection in which the last check began; 0 for none. */
+  /** The `ejection` of the upstream when the last check began; 0 for none. */
   readonly ejection: number;
-  /** The number of successive checks that began in this ejection and succeeded. */
+  /** The number of successive checks that began during this ejection and succeeded. */
   readonly successes: number;
 }
 
@@ -96,8 +96,8 @@ export class HealthChecks {
   }
 
   /**
-   * Starts to check an upstream at a random time within the interval, so that proxies that start together spread their
-   * checks.
+   * Starts the checks of an upstream at a random time within the interval, so that proxies that start together do not all
+   * check at the same time.
    */
   add(checked: Checked): void {
     if (this.#transport !== undefined) this.#wait(checked, Math.random());
@@ -128,12 +128,12 @@ export class HealthChecks {
     const timer = this.#timers.get(checked);
     const { timeout = 5_000 } = this.#options;
     const { ejection } = checked;
-    // The scope's own deadline would end with the response headers, but this time limit includes the body.
+    // The scope's own deadline would end when the response headers arrive, but this time limit includes the body.
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
     const isHealthy = await this.#ask(checked.target, transport, scope).catch((thrown: unknown) =>
-      // A check that got no connection or no file descriptor says nothing about the upstream.
+      // A check for which the proxy had no free connection or file descriptor says nothing about the upstream.
       toProxyError(thrown).code === "connection_limit_reached" ? undefined : false,
     );
     deadline.clear();
@@ -145,7 +145,10 @@ export class HealthChecks {
     this.#wait(checked, 1);
   }
 
-  /** @param ejection the ejection in which the check began: a check from before an ejection does not help to end it */
+  /**
+   * @param ejection the `ejection` of the upstream when the check began. A check that began before an ejection does not
+   * help to end that ejection
+   */
   #count(checked: Checked, isHealthy: boolean, ejection: number): void {
     const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
     const before = this.#streaks.get(checked);
@@ -169,7 +172,7 @@ export class HealthChecks {
     this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
   }
 
-  /** Sends one check. Resolves to whether the response is that of a working upstream. */
+  /** Sends one check. Resolves to true if the response shows that the upstream works. */
   async #ask(target: TargetAddress, transport: Transport, scope: Scope): Promise<boolean> {
     const { path, headers = {} } = this.#options;
     const upstream = parseTarget(target);

@@ -13,7 +13,7 @@ export interface ResolveOptions {
   interval?: number;
 }
 
-/** Milliseconds after which a lookup is repeated as long as none has found an address. */
+/** Milliseconds after which a host name is looked up again, as long as no lookup has found an address for it. */
 const FIRST_RETRY = 1_000;
 
 /** A host name, and the upstreams that it stands for. */
@@ -21,9 +21,9 @@ export class HostName {
   readonly target: TargetAddress;
   /** The text that identifies the name, such as `https://api.internal:8443`. */
   readonly name: string;
-  /** The share of each of its upstreams. */
+  /** The weight of each of its upstreams. */
   weight: number;
-  /** The upstreams, by address. */
+  /** The upstreams of the name, by address. */
   readonly upstreams: Map<string, TargetOptions> = new Map();
   /** Whether a lookup has ended, successfully or not. */
   wasResolved = false;
@@ -35,7 +35,7 @@ export class HostName {
     this.weight = weight;
   }
 
-  /** Returns the upstream of an address: it has the name in `Host` and in TLS. */
+  /** Returns the upstream at an address. Its requests have the host name in `Host` and in TLS. */
   at(address: string): TargetOptions {
     const { target } = this;
     const isBare = typeof target === "string" || target instanceof URL;
@@ -46,8 +46,8 @@ export class HostName {
 }
 
 /**
- * Whether a target has a host name that can stand for several upstreams. The addresses of `localhost` are this machine, and may
- * lead to different programs.
+ * Whether a target has a host name that can stand for several upstreams. `localhost` cannot: its addresses all belong to
+ * this machine, but different programs may listen on them.
  */
 export function hasHostName(target: TargetAddress): boolean {
   const { app, socketPath, address, hostname } = parseTarget(target);
@@ -71,8 +71,8 @@ export class HostNames {
   readonly #interval: number;
   readonly #onChange: OnChange;
   /**
-   * The transport that looks up the names, in a new object for each start; undefined before the first start and after
-   * `close`.
+   * The transport that looks up the names; undefined before the first start and after `close`. Each start makes a new
+   * object, by which a lookup recognizes that it began before the last `close`.
    */
   #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;
@@ -121,10 +121,11 @@ export class HostNames {
     let addresses: readonly string[] = [];
     try {
       const found = await session.transport.resolve(parseTarget(name.target).hostname);
-      // A transport of the app may resolve to anything.
+      // A transport of the app may resolve to any values.
       addresses = found.filter(isIPAddress);
     } catch {
-      // A lookup that fails changes nothing: the upstreams may work, and their failures eject them if they do not.
+      // A lookup that fails changes nothing, because the upstreams may still work. If they do not, their failures eject
+      // them.
     }
     if (session !== this.#session || !this.all.includes(name)) return;
     if (addresses.length > 0) this.#take(name, addresses);

@@ -5,14 +5,14 @@ import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
 import type { PickRequest, StateChange } from "./upstreams.ts";
 
-/** Milliseconds after which another request may become the probe, if the present probe has no answer. */
+/** Milliseconds after which another request may become the probe, if the present probe was not answered. */
 const PROBE_TIMEOUT = 30_000;
 
 /** The limits that all upstreams of a balanced target share. */
 export interface MemberLimits {
-  /** The number of requests that an upstream may have at the same time. */
+  /** The maximum number of requests that an upstream gets at the same time. */
   readonly maxRequests: number;
-  /** Milliseconds of the slow start. */
+  /** The duration of the slow start in milliseconds. */
   readonly slowStart: number;
   /** Returns the milliseconds on a clock that never goes back. */
   readonly now: () => number;
@@ -23,24 +23,24 @@ export class BalancedMember implements Member, Checked {
   readonly target: TargetAddress;
   readonly name: string;
   readonly health: Health = new Health();
-  /** Whether it takes no new requests, because it is being removed. */
+  /** Whether the upstream takes no new requests, because it is being removed. */
   isDraining = false;
   active = 0;
   /** The number of requests that wait for this upstream, and for no other. */
   waiting = 0;
-  /** The number of attempts since it was added. */
+  /** The number of attempts at the upstream since it was added. */
   requests = 0;
   /** The number of these attempts that have failed. */
   failures = 0;
   /** The state that was last reported to `onStateChange`. */
   reportedState: StateChange["state"] = "up";
-  /** The request that tries whether the upstream works again; undefined once it is answered. */
+  /** The request that tests whether the upstream works again; undefined once the request is answered. */
   probe: PickRequest | undefined;
-  /** When the probe was sent. */
+  /** The time at which the probe was sent. */
   probedAt = 0;
-  /** Called when it is removed and has no requests. */
+  /** The callbacks that are called when the upstream has no more requests. */
   onIdle: (() => void)[] = [];
-  /** The weight that was set. */
+  /** The weight that was set for the upstream. */
   share: number;
   #isUp = true;
   readonly #limits: MemberLimits;
@@ -52,14 +52,14 @@ export class BalancedMember implements Member, Checked {
     this.#limits = limits;
   }
 
-  /** Whether active checks have found it working. */
+  /** Whether active checks have found that the upstream works. */
   get isUp(): boolean {
     return this.#isUp;
   }
 
   /**
-   * Sets the result of the checks. Once they find the upstream working again, it gets its share gradually, as after an
-   * ejection.
+   * Sets the result of the checks. Once the checks find that the upstream works again, the upstream gets its share
+   * gradually, as after an ejection.
    */
   set isUp(isUp: boolean) {
     if (isUp && !this.#isUp) this.health.returnedAt = this.#limits.now();
@@ -75,15 +75,15 @@ export class BalancedMember implements Member, Checked {
     this.probe = undefined;
   }
 
-  /** Whether it has `maxRequests` requests. */
+  /** Whether the upstream has `maxRequests` requests. */
   get isFull(): boolean {
     return this.active >= this.#limits.maxRequests;
   }
 
   /**
-   * Whether it takes no further request at present. After an ejection, it gets one request as a probe, and no other one
-   * until that is answered; requests and tunnels from before the ejection do not count. A client can delay the answer by
-   * sending its body slowly, so after a while another request becomes the probe.
+   * Whether the upstream takes no further request at present. After an ejection, it gets one request as a probe, and no
+   * other request until the probe is answered. Requests and tunnels from before the ejection do not count. A client can
+   * delay the answer by sending its body slowly, so another request becomes the probe after `PROBE_TIMEOUT`.
    */
   get isBusy(): boolean {
     if (this.isFull) return true;
@@ -98,7 +98,7 @@ export class BalancedMember implements Member, Checked {
     return this.share * Math.max(0.1, passed);
   }
 
-  /** Whether it gets its share only gradually, because it has just returned. */
+  /** Whether the upstream gets its share only gradually, because it was just added or has just returned. */
   get isStarting(): boolean {
     const { now, slowStart } = this.#limits;
     return this.health.returnedAt + slowStart > now();
@@ -112,7 +112,7 @@ export function nameOf(target: TargetAddress): string {
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
-/** Whether an upstream may get requests, unless it is ejected. */
+/** Whether an upstream may get requests as long as it is not ejected. */
 export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
   return isUp && !isDraining;
 }

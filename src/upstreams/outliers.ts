@@ -3,14 +3,14 @@ import type { Chance } from "./policy.ts";
 import type { Result } from "./upstreams.ts";
 
 /**
- * When an upstream that fails is ejected: it then gets no requests for a while. The defaults are those of Envoy's outlier
- * detection, except `maxEjected`.
+ * When an upstream that fails is ejected, so that it gets no requests for a while. The defaults are those of Envoy's
+ * outlier detection, except `maxEjected`.
  * @see https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier
  */
 export interface OutlierOptions {
   /**
-   * The number of successive failures after which an upstream is ejected: responses with 5xx, and attempts without a
-   * response.
+   * The number of successive failures after which an upstream is ejected. Responses with 5xx and attempts without a
+   * response are failures.
    * @default 5
    */
   consecutiveFailures?: number;
@@ -20,7 +20,8 @@ export interface OutlierOptions {
    */
   interval?: number;
   /**
-   * Milliseconds of the first ejection; the second takes twice as long, and so on.
+   * The duration of the first ejection in milliseconds. The second ejection takes twice as long, the third three times as
+   * long, and so on.
    * @default 30000
    */
   ejectionTime?: number;
@@ -30,8 +31,8 @@ export interface OutlierOptions {
    */
   maxEjectionTime?: number;
   /**
-   * The share of the upstreams that may be ejected at the same time. One upstream may always be ejected, and the last one
-   * never is.
+   * The share of the upstreams that may be ejected at the same time. One upstream may always be ejected, but the last one
+   * that is left never is.
    * @default 0.5
    */
   maxEjected?: number;
@@ -55,31 +56,35 @@ const MIN_HOSTS_FOR_RATE = 5;
 
 /** The health record of one upstream. */
 export class Health {
-  /** The time until which it is ejected; 0 if it is not. */
+  /** The time until which the upstream is ejected; 0 if it is not ejected. */
   ejectedUntil = 0;
   /**
-   * Whether it was ejected, and has not answered a request since: it gets one request as a probe and, if that succeeds, its
-   * share. This is the half-open state of a circuit breaker, whose open state is the ejection.
+   * Whether the time of an ejection is over, and no probe has succeeded yet. The upstream gets one request as a probe. If
+   * the probe succeeds, the upstream gets its share again. This is the half-open state of a circuit breaker; the ejection
+   * is the open state.
    */
   isHalfOpen = false;
-  /** The time from which it gets its share gradually; `-Infinity` for an upstream that has had it from the start. */
+  /**
+   * The time at which the slow start of the upstream began; `-Infinity` for an upstream that had its full share from the
+   * start.
+   */
   returnedAt: number = -Infinity;
-  /** The number of its ejections, less one for each interval since its last return. */
+  /** The number of ejections of the upstream, less one for each interval since it returned last. */
   ejections = 0;
-  /** The number of its last ejection, which no other one has; 0 before the first. */
+  /** A number that identifies the last ejection of the upstream; 0 before the first ejection. */
   lastEjection = 0;
   consecutiveFailures = 0;
   successes = 0;
   failures = 0;
 
-  /** Whether it is ejected, or was and has not answered a request since. */
+  /** Whether the upstream is ejected or half-open. */
   get isOut(): boolean {
     return this.ejectedUntil > 0 || this.isHalfOpen;
   }
 
   /**
-   * Ends an ejection: the upstream gets its share gradually. The count of its successive failures stays, so that one more
-   * failure ejects it again, unless a request succeeds first.
+   * Ends an ejection. From now on, the upstream gets its share gradually. The count of its successive failures stays, so
+   * that one more failure ejects the upstream again, unless a request succeeds first.
    */
   comeBack(now: number): void {
     this.ejectedUntil = 0;
@@ -95,7 +100,7 @@ export class OutlierDetector {
   readonly #onChange: (health: Health, reason: string) => void;
   #nextSweep: number;
 
-  /** @param onChange called when an upstream is ejected, or may return, with the reason */
+  /** @param onChange called with the reason when an upstream is ejected or may return */
   constructor(
     options: Required<OutlierOptions>,
     chance: Chance,
@@ -109,7 +114,8 @@ export class OutlierDetector {
 
   /**
    * Records the result of a request.
-   * @param isProbe whether the request is the probe of a half-open upstream: no other result closes or opens the circuit
+   * @param isProbe whether the request is the probe of a half-open upstream. Results of other requests do not end the
+   * half-open state
    */
   record(health: Health, isFailure: boolean, all: readonly Health[], isProbe = false): void {
     if (isFailure) {
@@ -142,7 +148,7 @@ export class OutlierDetector {
     }
     if (now < this.#nextSweep) return;
     const { interval } = this.#options;
-    // Several intervals have ended since the last sweep if no request came for that long.
+    // Several intervals have ended since the last sweep if there were no requests for that long.
     const lastEnd = this.#nextSweep - interval;
     const end = this.#nextSweep + Math.floor((now - this.#nextSweep) / interval) * interval;
     this.#nextSweep = end + interval;
@@ -187,8 +193,8 @@ export class OutlierDetector {
     const { maxEjected, ejectionTime, maxEjectionTime } = this.#options;
     const ejected = all.filter(({ ejectedUntil }) => ejectedUntil > 0).length;
     const allowed = Math.min(all.length - 1, Math.max(1, Math.floor(all.length * maxEjected)));
-    // A half-open upstream does not count as ejected. If others were ejected meanwhile, up to the limit, it stays
-    // half-open.
+    // A half-open upstream does not count as ejected. If other upstreams were ejected meanwhile, up to the limit, the
+    // half-open one stays half-open.
     if (ejected >= allowed) return;
     health.ejections++;
     health.lastEjection++;
@@ -204,8 +210,8 @@ function rateOf({ successes, failures }: Health): number {
 }
 
 /**
- * Whether a result says something about the upstream. Errors of a client, of the app's code and of limits of the proxy do
- * not: otherwise, clients could have upstreams ejected.
+ * Whether a result says something about the upstream. Errors of a client, of the app's code, and of the proxy's own limits
+ * do not. Otherwise, clients could cause the ejection of upstreams.
  */
 export function isAboutUpstream({ error, isUploaded }: Result): boolean {
   if (error === undefined) return true;

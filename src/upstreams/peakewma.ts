@@ -15,10 +15,12 @@ export function peakEwma(chance: Chance): Policy {
 
   function costOf(member: Member): number {
     const known = measured.get(member);
-    // An upstream without a request yet gets its first one soon, but hardly a second one before it has answered.
+    // An upstream without a measured latency gets its first request soon, but hardly a second one before it has answered
+    // the first.
     if (known === undefined) return member.active * UNKNOWN_LATENCY;
     const { latency, at } = known;
-    // The average decays, so that an upstream that was avoided is tried again after a while: its latency may have changed.
+    // The average decays, so that an upstream that was avoided is tried again after a while, because its latency may have
+    // changed.
     const present = latency * Math.exp((at - chance.now()) / DECAY);
     return (present * (member.active + 1)) / member.weight;
   }

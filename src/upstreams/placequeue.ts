@@ -8,7 +8,7 @@ import type { PickRequest } from "./upstreams.ts";
 
 /** The result of a pick that has to wait, because the upstreams that could take the request are busy. */
 export class Busy {
-  /** The upstream that the request waits for; undefined if it takes the first place that is free at any of them. */
+  /** The upstream that the request waits for; undefined if the request takes the first free place at any upstream. */
   readonly member: BalancedMember | undefined;
 
   constructor(member?: BalancedMember) {
@@ -16,7 +16,7 @@ export class Busy {
   }
 }
 
-/** The result of a pick that waits for any upstream. */
+/** The result of a pick that has to wait for a free place at any upstream. */
 export const ANY_BUSY: Busy = new Busy();
 
 /** Takes a place for an attempt; returns undefined if no upstream can take it, now or later. */
@@ -28,7 +28,7 @@ type TakePlace = (
 interface Waiter extends Waiting {
   readonly request: PickRequest;
   readonly tried: readonly TargetAddress[];
-  /** The only upstream that it waits for; undefined if it waits for any. */
+  /** The only upstream that the request waits for; undefined if it waits for any upstream. */
   member: BalancedMember | undefined;
   readonly timer: ReturnType<typeof setTimeout> | undefined;
   readonly resolve: (target: TargetAddress | undefined) => void;
@@ -37,13 +37,13 @@ interface Waiter extends Waiting {
 
 /** The limits of the queue. */
 interface PlaceLimits extends MinimumRate {
-  /** The maximum number of requests of each upstream. */
+  /** The maximum number of requests that each upstream gets at the same time. */
   readonly maxRequests: number;
   /** The maximum wait of a request in milliseconds; 0 for no limit. */
   readonly queueTimeout: number;
 }
 
-/** A place at an upstream that an attempt has. */
+/** The place of an attempt at an upstream. */
 class TakenPlace implements Holder {
   account: Account | undefined;
   readonly claim: Claim;
@@ -70,8 +70,9 @@ class TakenPlaces implements Places {
 /**
  * The requests that wait for a place at an upstream. The addresses of clients take turns.
  *
- * All upstreams share one queue: with a queue for each, a request would wait behind slow ones while another upstream is
- * free. Only a request that must go to one upstream waits for that one, and lets others pass.
+ * All upstreams share one queue. With one queue for each upstream, a request would wait behind slow requests while another
+ * upstream is free. Only a request that must go to a certain upstream waits for that one; later requests may then get a
+ * place before it.
  */
 export class PlaceQueue {
   readonly #places = new TakenPlaces();
@@ -92,7 +93,7 @@ export class PlaceQueue {
 
   // ── the places ──
 
-  /** Records that an attempt has a place. Where upstreams have no limit, nothing waits, and nothing is recorded. */
+  /** Records that an attempt has a place. If upstreams have no limit, no request waits, and no place is recorded. */
   take(request: PickRequest): void {
     if (this.#limits.maxRequests === Infinity || request.claim === undefined) return;
     const place = new TakenPlace(request.claim);
@@ -112,8 +113,8 @@ export class PlaceQueue {
   // ── the requests that wait ──
 
   /**
-   * Whether the queue has room for one more request. A full queue makes room by refusing the newest request of the address
-   * that has the most, unless the new request is from that address.
+   * Whether the queue has room for one more request. A full queue makes room by refusing the newest request of the client
+   * address with the most waiting requests, unless the address of the new request has about as many.
    */
   hasRoom(limit: number, request: PickRequest): boolean {
     if (this.size < limit) return true;
@@ -126,7 +127,7 @@ export class PlaceQueue {
     return surplus !== undefined;
   }
 
-  /** Adds a request, and resolves when it has a place, or can get none. */
+  /** Adds a request. Resolves when the request has a place, or can get none. */
   wait(
     request: PickRequest,
     tried: readonly TargetAddress[],
@@ -157,15 +158,16 @@ export class PlaceQueue {
 
   /**
    * Gives free places to the requests that wait.
-   * @param hasChanged whether upstreams were added, removed or checked, so that each waiting request has to be tried
+   * @param hasChanged whether upstreams were added, removed or checked, so that a place must be tried for each waiting
+   * request
    */
   pump(hasChanged = false): void {
-    // Look at the size first: every request that ends calls this method, and an iterator would be a new object. Start again
-    // after each request that gets a place, because that changes whose turn it is.
+    // Check the size first, because this method is called at the end of every request, and an iterator would be a new
+    // object. Start again after each request that gets a place, because that changes which address is next.
     while (this.size > 0 && this.#pumpOne(hasChanged));
   }
 
-  /** Gives one request a place; returns whether it did. */
+  /** Gives one request a place. Returns whether a request got one. */
   #pumpOne(hasChanged: boolean): boolean {
     for (const waiter of this.#queue.inOrder()) {
       const { request, tried, member } = waiter;
@@ -245,7 +247,7 @@ function describeWait(ms: number): string {
   return `no place became free within ${Math.round(ms)} ms`;
 }
 
-/** Sets the upstream that a request waits for. */
+/** Sets the upstream that a request waits for, and updates the numbers of requests that wait. */
 function tie(waiter: Waiter, member: BalancedMember | undefined): void {
   if (waiter.member !== undefined) waiter.member.waiting--;
   waiter.member = member;

@@ -3,19 +3,22 @@ import type { PickRequest } from "./upstreams.ts";
 
 /** One upstream of a balanced target, with the members that policies use. */
 export interface Member {
-  /** The upstream, as the app has named it. */
+  /** The target of the upstream, as the app has passed it. */
   readonly target: TargetAddress;
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
-  /** Its share of the requests relative to the other upstreams; during a slow start, less than `share`. */
+  /**
+   * The upstream's share of the requests, relative to the weights of the other upstreams. During a slow start, it is less
+   * than `share`.
+   */
   readonly weight: number;
-  /** The weight that was set for it. */
+  /** The weight that was set for the upstream. */
   readonly share: number;
-  /** The number of requests that were sent to it and are not over. */
+  /** The number of requests that were sent to the upstream and are not over. */
   readonly active: number;
 }
 
-/** All upstreams of a balanced target, also those that take no requests at present. */
+/** All upstreams of a balanced target, including those that take no requests at present. */
 export interface Group {
   /** All upstreams. */
   readonly members: readonly Member[];
@@ -25,7 +28,7 @@ export interface Group {
   readonly version: number;
   /** Whether all upstreams have the same weight at present. */
   readonly isUniform: boolean;
-  /** The highest weight. */
+  /** The highest weight that is set for one of the upstreams. */
   readonly heaviest: number;
 }
 
@@ -38,8 +41,8 @@ export interface Group {
  */
 export interface Policy {
   /**
-   * Returns one of the upstreams that can take the request. It may be called again for the same attempt, if the upstream that
-   * it has returned was tried already or has no place.
+   * Returns one of the upstreams that can take the request. The method may be called again for the same attempt, if the
+   * upstream that it has returned was already tried or has no free place.
    * @param able at least one upstream; the order stays the same as long as none is added, removed, ejected or returns
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;
@@ -49,8 +52,9 @@ export interface Policy {
    */
   readonly isSticky?: boolean | ((request: PickRequest) => boolean);
   /**
-   * Whether the client of a request stays with the upstream that answers it, by a cookie of the proxy (`cookie` of `balance`).
-   * A request with the cookie of an upstream that takes requests goes there, and `pick` is not called.
+   * Whether the client of a request stays with the upstream that answers the request, by a cookie of the proxy (`cookie` of
+   * `balance`). A request with the cookie of an upstream that takes requests goes to that upstream, and `pick` is not
+   * called.
    */
   keepsClient?(request: PickRequest): boolean;
   /** Called with the milliseconds that an upstream needed until its response headers arrived. */
@@ -76,19 +80,20 @@ export const realChance: Chance = {
   random: () => Math.random(),
 };
 
-/** The number of draws after which an upstream is taken whatever its weight is. */
+/** The number of draws after which the drawn upstream is accepted, whatever its weight is. */
 const MAX_DRAWS = 64;
 
 /**
- * Returns two different upstreams at random, by their weights; the same one twice if there is only one. If they could be the
- * same, one of three upstreams would get a ninth of the requests however slow it is.
+ * Returns two different upstreams at random, by their weights; the same one twice if there is only one. If both draws could
+ * return the same upstream, one of three upstreams would get a ninth of the requests, however slow it is.
  */
 export function pickTwo(
   able: readonly Member[],
   { heaviest }: Group,
   { random }: Chance,
 ): [Member, Member] {
-  // Draw until the weight of the drawn upstream allows it: the time for that does not depend on the number of upstreams.
+  // Accept a drawn upstream with a probability that is proportional to its weight, and otherwise draw again. The time for
+  // this does not depend on the number of upstreams.
   const draw = (except = Infinity): number => {
     const count = except < able.length ? able.length - 1 : able.length;
     for (let draws = 1; ; draws++) {

@@ -1,20 +1,20 @@
 import { getHeaders, isName, trimOws, type HeaderList } from "../fields/headers.ts";
 
 /**
- * Returns the values of the cookies of this name. A request of HTTP/2 may have a separate field for each cookie (RFC 9113
+ * Returns the values of the cookies with this name. A request of HTTP/2 may have a separate field for each cookie (RFC 9113
  * §8.2.3).
  */
 export function readCookies(headers: HeaderList, name: string): string[] {
   const fields = getHeaders(headers, "cookie");
   return fields.flatMap((field) =>
-    // Most requests have only other cookies: do not split them.
+    // Most requests have only other cookies, so do not split the field unless it contains the name.
     field.includes(name) ? field.split(";").flatMap((pair) => valueOf(pair, name) ?? []) : [],
   );
 }
 
 /**
- * Removes cookies of this name from header fields, in place. All other cookies keep their bytes.
- * @param isCut returns whether to remove the one with this value
+ * Removes cookies with this name from header fields, in place. All other cookies keep their bytes.
+ * @param isCut returns whether to remove the cookie with this value
  */
 export function cutCookies(
   headers: HeaderList,

@@ -1,28 +1,31 @@
 import type { Chance } from "./policy.ts";
 
-/** Milliseconds in which the credit for retries that a request adds decays to 37 % (1/e). */
+/** Each request adds credit for retries. This is the time in milliseconds in which the credit decays to 37 % (1/e). */
 const WINDOW = 10_000;
 
-/** Limits of retries, so that they do not multiply the load during an outage. */
+/** The limits of retries, so that retries do not multiply the load during an outage. */
 export interface RetryBudgetOptions {
   /**
-   * Retries per request, over the last ten seconds.
+   * The number of retries per request, over the last ten seconds.
    * @default 0.2
    */
   ratio?: number;
   /**
-   * Retries a second that are allowed in any case.
+   * The number of retries a second that are allowed in any case.
    * @default 10
    */
   perSecond?: number;
 }
 
-/** Allows a share of the requests of the last ten seconds as retries (Finagle's retry budget). */
+/**
+ * Limits the number of retries to a share of the number of requests in the last ten seconds, plus a fixed number a second
+ * (Finagle's retry budget).
+ */
 export class RetryBudget {
   readonly #chance: Chance;
   readonly #ratio: number;
   readonly #perSecond: number;
-  /** The credit that requests have added, which decays. */
+  /** The credit that requests have added. It decays with time. */
   #credit = 0;
   #reserve: number;
   #at: number;

@@ -1,24 +1,24 @@
 import type { Member, Policy } from "./policy.ts";
 
-/** The upstreams that have the same weight. They take the turns of their class one after the other. */
+/** The upstreams that have the same weight. They take turns within their class. */
 interface WeightClass {
   readonly weight: number;
   readonly members: Member[];
   /** The number of turns that the class has had. */
   turns: number;
-  /** How much the class is behind its share. */
+  /** How far the class is behind its share of the turns. */
   owed: number;
 }
 
 /**
  * Picks the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others,
- * as nginx's smooth weighted round robin does. Here it chooses among classes of upstreams that have the same weight, so
- * that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
+ * as nginx's smooth weighted round robin does. Here, the algorithm chooses among classes of upstreams that have the same
+ * weight, so that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
  */
 export function roundRobin(): Policy {
   let turn = 0;
   let classes: readonly WeightClass[] = [];
-  /** The upstreams of `classes`. */
+  /** The list of upstreams from which `classes` was made. */
   let list: readonly Member[] | undefined;
   return {
     pick(able, _request, { isUniform }) {
@@ -39,7 +39,7 @@ export function roundRobin(): Policy {
   };
 }
 
-/** Groups upstreams by their weights. Each upstream brings its part of `owed` of its earlier class to its new class. */
+/** Groups upstreams by their weights. Each upstream takes its part of the `owed` of its earlier class to its new class. */
 function classify(able: readonly Member[], earlier: readonly WeightClass[]): WeightClass[] {
   const before = new Map<Member, WeightClass>();
   for (const each of earlier) for (const member of each.members) before.set(member, each);

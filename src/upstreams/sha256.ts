@@ -1,6 +1,6 @@
 /**
- * HMAC with SHA-256 as a synchronous function. Web Crypto returns a promise, which waits on Node for a thread of a pool that
- * slow lookups of names may occupy.
+ * HMAC with SHA-256 as a synchronous function. Web Crypto returns a promise. On Node, the promise waits for a thread of a
+ * pool, and slow DNS lookups may occupy all of its threads.
  * @see https://www.rfc-editor.org/rfc/rfc2104
  * @see https://www.rfc-editor.org/rfc/rfc6234
  */
@@ -8,7 +8,7 @@ import { concat } from "../body/memory.ts";
 
 const BLOCK = 64;
 
-/** The first 32 bits of the fractional part of a root. */
+/** Returns the first 32 bits of the fractional part of a root. */
 function fraction(root: number): number {
   return ((root % 1) * 2 ** 32) | 0;
 }
@@ -26,7 +26,7 @@ function rotate(word: number, bits: number): number {
 
 /** Returns the SHA-256 of a message. */
 export function sha256(message: Uint8Array): Uint8Array {
-  // A bit, zeros, and the length in 64 bits fill the last block.
+  // Pad the message to whole blocks: with a bit that is 1, zeros, and the length of the message in 64 bits.
   const padded = new Uint8Array(Math.ceil((message.length + 9) / BLOCK) * BLOCK);
   padded.set(message);
   padded[message.length] = 0x80;

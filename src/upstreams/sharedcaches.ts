@@ -1,12 +1,14 @@
 import { getHeaders, type HeaderList, trimOws } from "../fields/headers.ts";
 
-/** Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and their predecessor. */
+/**
+ * Fields that some shared caches obey in place of `Cache-Control` (RFC 9213), and `Surrogate-Control`, their predecessor.
+ */
 const TARGETED = /^(?:[\w-]+-cache-control|surrogate-control)$/i;
 
 /**
- * Whether shared caches may store a response (RFC 9111 §3). A response that neither allows nor forbids it is stored
- * `"by-default"`: a cache may reuse it for a time that it chooses (RFC 9111 §4.2.2), or after a validation.
- * `Cache-Control: private` prevents both.
+ * Whether shared caches may store a response (RFC 9111 §3). For a response that neither allows nor forbids that, it is
+ * `"by-default"`: a cache may reuse it for a time that it chooses (RFC 9111 §4.2.2), or after a validation. The directive
+ * `private` in `Cache-Control` prevents both.
  */
 export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-says" {
   for (let i = 0; i < headers.length; i += 2) {
@@ -27,11 +29,14 @@ export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-s
 function isForbidden(directives: ReadonlyMap<string, string>): boolean {
   // A cache that knows the status ignores `no-store` beside `must-understand` (RFC 9111 §5.2.2.3).
   if (directives.has("no-store") && !directives.has("must-understand")) return true;
-  // With the names of fields as its argument, `private` applies to these fields only (RFC 9111 §5.2.2.7).
+  // With field names as its argument, `private` applies to these fields only (RFC 9111 §5.2.2.7).
   return directives.get("private") === "";
 }
 
-/** Returns the arguments of the directives, by name; `""` for none. Of a quoted argument, only the quotes are returned. */
+/**
+ * Returns the arguments of the directives by name; `""` for a directive without an argument. For a quoted argument, it
+ * returns only the quotes.
+ */
 function readDirectives(values: readonly string[]): ReadonlyMap<string, string> {
   const directives = new Map<string, string>();
   const unquoted = values.join(",").replaceAll(/"(?:[^"\\]|\\.)*"?/g, '""');

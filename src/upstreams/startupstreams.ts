@@ -1,10 +1,10 @@
 import type { Transport } from "../transport/port.ts";
 import type { Upstreams } from "./upstreams.ts";
 
-/** The transports with which each target was started since it was closed last. */
+/** For each target, the transports with which it was started since it was last closed. */
 const started = new WeakMap<Upstreams, WeakSet<Transport>>();
 
-/** Calls `start` of several upstreams, unless it was called with this transport before. */
+/** Calls `start` of a target with several upstreams, unless it was called with this transport since the last `close`. */
 export function startUpstreams(upstreams: Upstreams, transport: Transport): void {
   const transports = started.get(upstreams);
   if (upstreams.start === undefined || transports?.has(transport)) return;
@@ -14,9 +14,9 @@ export function startUpstreams(upstreams: Upstreams, transport: Transport): void
 }
 
 /**
- * Calls `close` of several upstreams. The next request through another transport starts them again: several proxies may
- * have the same target.
- * @param closed the transport that is closed as well, whose late requests must not start them again
+ * Calls `close` of a target with several upstreams. The next request through another transport starts the target again,
+ * because several proxies may have the same target.
+ * @param closed a transport that is closed at the same time. Late requests through it must not start the target again
  */
 export function closeUpstreams(upstreams: Upstreams, closed?: Transport): void {
   started.set(upstreams, new WeakSet(closed && [closed]));

@@ -16,11 +16,12 @@ export interface StickyOptions {
 const schema: Schema<StickyOptions> = { next: { kind: next } };
 
 /**
- * Keeps each client at the upstream that has answered it first, by a cookie that the proxy sets, for apps that keep sessions
- * in memory. The option `cookie` of `balance` has the name and the secret of the cookie.
+ * Keeps each client at the upstream that has answered it first, by a cookie that the proxy sets, for apps that keep
+ * sessions in memory. The option `cookie` of `balance` sets the name and the secret of the cookie.
  *
- * A request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. If its upstream is ejected,
- * down or removed, or too many requests wait for it, the client gets another one, and its cookie.
+ * A request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. If its upstream is
+ * ejected, down or removed, or too many requests wait for it, the client gets another upstream, and the cookie of that
+ * upstream.
  */
 export function sticky(options: StickyOptions = {}): Policy {
   const wrong = findWrong(options, schema);
@@ -28,7 +29,7 @@ export function sticky(options: StickyOptions = {}): Policy {
   return keepClients(toPolicy(options.next));
 }
 
-/** The policy with the default options, for `balance`. */
+/** Returns the policy with the default options, for `balance`. */
 export function stickyByName(chance: Chance): Policy {
   return keepClients(toPolicy("least_conn", chance));
 }

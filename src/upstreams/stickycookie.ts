@@ -7,48 +7,50 @@ import { hmac } from "./sha256.ts";
 import { mayShare } from "./sharedcaches.ts";
 import type { ClientKeeper, PickRequest } from "./upstreams.ts";
 
-/** The cookie by which clients stay with their upstream. */
+/** The cookie that keeps clients at their upstream. */
 export interface CookieOptions {
   /**
-   * The name of the cookie. The app's own cookies need other names, and so does the cookie of another target under the same
-   * host.
+   * The name of the cookie. The app's own cookies, and the cookie of another target under the same host, need other names.
    * @default "fetchway"
    */
   name?: string;
   /**
-   * The key of the hash that makes the values: at least 32 random characters, the same in all processes with these
-   * upstreams, and after a restart. A client that has the secret can compute the cookie of every upstream. Without this
-   * option, each target generates a secret, and its cookies are not valid after a restart or in another process.
+   * The key of the hash from which the values of the cookie are made: at least 32 random characters, the same in all
+   * processes with these upstreams, and after a restart. A client that has the secret can compute the cookie of every
+   * upstream. Without this option, each target generates a secret, and its cookies are not valid after a restart or in
+   * another process.
    * @default a random one
    */
   secret?: string;
   /**
-   * Called once with the generated secret, before the first cookie is set, if `secret` is missing. Nothing is printed.
+   * Called once with the generated secret, before the first cookie is set, if `secret` is not set. The proxy prints nothing
+   * itself.
    * @example (secret) => console.warn("clients lose their upstreams with the next restart")
    */
   onSecretMade?: (secret: string) => void;
 }
 
-/** The form of a value: 128 bits in base64url. */
+/** The form of a cookie's value: 128 bits in base64url. */
 const VALUE = /^"?([\w-]{22})"?$/;
 
 /**
- * Keeps clients at the upstream that has answered them, by a cookie. Its value is a keyed hash of the upstream's name: it
- * stays the same for the same name and secret, reveals no address, and only the proxy can compute it.
+ * Keeps clients at the upstream that has answered them, by a cookie. The value of the cookie is a keyed hash of the
+ * upstream's name. It stays the same for the same name and secret, it reveals no address, and only the proxy can compute
+ * it.
  */
 export class StickyCookie implements ClientKeeper {
   readonly #name: string;
   #secret: string | undefined;
   readonly #onSecretMade: CookieOptions["onSecretMade"];
-  /** Whether a response to this request sets the cookie, if the request has none. */
+  /** Returns whether the response to a request without this cookie sets the cookie. */
   readonly #isFor: (request: PickRequest) => boolean;
   #key: Uint8Array | undefined;
   readonly #byTarget: Map<TargetAddress, { readonly member: BalancedMember; value: string }> =
     new Map();
   readonly #byValue: Map<string, BalancedMember> = new Map();
   /**
-   * The upstreams whose values are not computed yet: Workers have no random numbers for a secret before their first
-   * request.
+   * The upstreams whose values are not computed yet. They are computed late, because Workers have no random numbers for a
+   * secret before their first request.
    */
   #added: BalancedMember[] = [];
 
@@ -74,7 +76,7 @@ export class StickyCookie implements ClientKeeper {
   }
 
   /**
-   * Returns the upstream of the client that sends a request; undefined if its cookies name none of those that get requests.
+   * Returns the upstream of the client that sends a request; undefined if its cookies name no upstream that gets requests.
    * A client may send several cookies, for example one that another host of the same site has set. A cookie whose upstream
    * gets no requests does not hide a later one.
    */
@@ -96,7 +98,7 @@ export class StickyCookie implements ClientKeeper {
   }
 
   cut(headers: HeaderList): void {
-    // A value of another form is a cookie of the app with the same name.
+    // A cookie of this name whose value has another form belongs to the app, so keep it.
     cutCookies(headers, this.#name, (value) => VALUE.test(value));
   }
 
@@ -109,8 +111,8 @@ export class StickyCookie implements ClientKeeper {
     this.#computeValues();
     const known = this.#byTarget.get(target);
     if (known === undefined || known.member.isDraining) return [];
-    // A response of a failing upstream sets no cookie. A cache updates a stored response by the fields of a 304 and of a
-    // response to HEAD (RFC 9111 §4.3.4, §4.3.5).
+    // Set no cookie in the response of a failing upstream. Set none in a 304 or in a response to HEAD either, because a
+    // cache updates a stored response with the fields of these (RFC 9111 §4.3.4, §4.3.5).
     if (status >= 500 || status === 304 || request.method === "HEAD") return [];
     const values = this.#read(request);
     if (values.includes(known.value)) return [];
@@ -147,7 +149,7 @@ export class StickyCookie implements ClientKeeper {
   }
 }
 
-/** Whether header fields of a response set a cookie of this name. */
+/** Whether header fields of a response set a cookie with this name. */
 function sets(headers: HeaderList, name: string): boolean {
   return headers.some(
     (value, i) =>

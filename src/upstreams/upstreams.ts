@@ -12,7 +12,7 @@ import type { UpstreamState } from "../transport/stats.ts";
 /** Parses a target, and makes sure that the transport can reach it. */
 export type Reach = (target: TargetAddress) => Upstream;
 
-/** How a target that stands for several upstreams sends requests: the type of `choose`. */
+/** The type of `choose`, the function with which a target with several upstreams sends requests. */
 export interface Choose {
   /**
    * @internal Picks the upstream of a request. Returns a promise if the request has to wait for an upstream.
@@ -42,15 +42,18 @@ export interface PickRequest {
   /** Whether the client has disconnected, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
   /**
-   * A function that a target may set when it lets the request wait. The proxy calls it when the place is no longer wanted,
-   * so that the request leaves the queue immediately.
+   * A function that a target may set when it lets the request wait. The proxy calls it when the request no longer needs a
+   * place, so that the request leaves the queue immediately.
    */
   leave?: (() => void) | undefined;
-  /** @internal The client for which the request counts where requests wait, and the speed of that client. */
+  /**
+   * @internal The client for which the request counts while requests wait, and how many bytes that client has taken or
+   * sent.
+   */
   readonly claim?: Claim;
-  /** @internal Set like `leave`: returns the error if the time limit passes while the request waits. */
+  /** @internal Set like `leave`: returns the error for a time limit that passes while the request waits. */
   explainTimeout?: (() => ProxyError | undefined) | undefined;
-  /** @internal Set by a target whose queue has refused the request: the error for the client. */
+  /** @internal The error for the client, which a target sets when its queue refuses the request. */
   refusal?: ProxyError | undefined;
 }
 
@@ -62,7 +65,7 @@ export interface Result {
   readonly request?: PickRequest;
   /** The status of the response; undefined if there was none. */
   readonly status: number | undefined;
-  /** Why there was no response, or why its body broke off; undefined for none. */
+  /** Why there was no response, or why the body of the response broke off; undefined if the attempt has not failed. */
   readonly error: ProxyError | undefined;
   /** Milliseconds until the response headers arrived, or until the attempt failed. */
   readonly latency: number;
@@ -73,21 +76,22 @@ export interface Result {
   readonly isOver: boolean;
   /**
    * Whether all of the request's body had been sent, if it has one. If not, a time limit says nothing about the upstream,
-   * which may have waited for the client. Not set in the second report, and where the place was given back.
+   * which may have waited for the client. Not set in the second report of a response, and not set if the place was given
+   * back.
    */
   readonly isUploaded?: boolean | undefined;
-  /** False if the place was given back before anything was sent; the proxy does not set it otherwise. */
+  /** False if the place was given back before anything was sent. In all other reports, the proxy does not set it. */
   readonly isSent?: boolean;
 }
 
-/** Keeps clients at the upstream that has answered them, by a field that they send back, such as a cookie. */
+/** Keeps clients at the upstream that has answered them, by a field that the clients send back, such as a cookie. */
 export interface ClientKeeper {
-  /** Removes the fields from a request, in place, that no upstream must get. */
+  /** Removes the fields that no upstream may get from a request, in place. */
   cut(headers: HeaderList): void;
   /**
    * Returns fields to add to the response to a client.
    * @param target the target that has answered
-   * @param request the object with which `pick` was called for it
+   * @param request the object with which `pick` was called for the attempt
    * @param response the response, as the client would get it
    * @param isSecure whether the client's connection has TLS, according to trusted proxies
    */
@@ -99,24 +103,24 @@ export interface ClientKeeper {
   ): HeaderList;
 }
 
-/** A change of an upstream's state: it gets no more requests, or gets them again. */
+/** A change of an upstream's state, after which it gets no more requests, or gets requests again. */
 export interface StateChange {
   /** The text that identifies the upstream, as in `UpstreamState`. */
   readonly name: string;
   /**
-   * `up` includes the slow start; `ejected` lasts until a request, or enough checks, have succeeded; `down`: active checks
-   * fail.
+   * `up` includes the slow start. `ejected` lasts until the probe or enough checks have succeeded. `down` means that active
+   * checks have failed.
    */
   readonly state: "up" | "ejected" | "down";
-  /** The state before. */
+  /** The state before the change. */
   readonly previous: "up" | "ejected" | "down";
-  /** Why, such as `5 failures in a row` or `3 checks failed`. */
+  /** The reason for the change, such as `5 failures in a row` or `3 checks failed`. */
   readonly reason: string;
 }
 
 /**
- * Several upstreams, of which one is picked for each attempt: a target like any other. All of them need the same base path
- * and query.
+ * A target with several upstreams, of which one is picked for each attempt. All upstreams need the same base path and
+ * query.
  * @example
  * ```ts
  * import { choose } from "fetchway/upstreams";
@@ -130,11 +134,11 @@ export interface StateChange {
  * ```
  */
 export interface Upstreams {
-  /** Sends requests to what `pick` returns: `choose` of `fetchway/upstreams`. */
+  /** Sends requests to the target that `pick` returns. Set it to `choose` of `fetchway/upstreams`. */
   readonly choose: Choose;
   /**
-   * Returns where to send an attempt, or a promise if the attempt has to wait; undefined if no upstream can take it: the
-   * client then gets 503.
+   * Returns the target for an attempt, or a promise of it if the attempt has to wait. Returns undefined if no upstream can
+   * take the attempt; the client then gets 503.
    * @param tried the targets that earlier attempts of the same request were sent to
    */
   pick(
@@ -145,15 +149,20 @@ export interface Upstreams {
   report?(result: Result): void;
   /** Keeps clients at their upstream. */
   readonly keeper?: ClientKeeper | undefined;
-  /** Whether one more attempt may be made for a request that failed: false stops retries during an outage. */
+  /**
+   * Returns whether one more attempt may be made for a request that failed. Return false to stop retries during an outage.
+   */
   mayRetry?(): boolean;
-  /** Seconds after which a client that got 503 may try again. */
+  /** Returns the number of seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
   /** The number of requests that wait for an upstream, for `stats()`. */
   readonly waiting?: number;
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
-  /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */
+  /**
+   * Called with the transport of a proxy before the first request of that proxy, and before its first request after
+   * `close`.
+   */
   start?(transport: Transport): void;
   /**
    * Stops checks and lookups in the background. A proxy calls it when it is closed; other proxies may use the target later.
@@ -164,5 +173,5 @@ export interface Upstreams {
 /** One target, or several upstreams of which one is picked for each attempt. */
 export type AnyTarget = TargetAddress | Upstreams;
 
-/** Where to send requests, or a function that decides it for each request. */
+/** A target, or a function that returns the target for each request. */
 export type Target = AnyTarget | ((request: Request) => AnyTarget | Promise<AnyTarget>);
