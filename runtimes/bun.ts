@@ -68,9 +68,9 @@ export interface BunProxy extends Proxy, ExplainingProxy {
   readonly error: (error: unknown) => Response;
   /**
    * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started otherwise
-   * needs it as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3 `serve(app, {
-   * bun: { websocket: proxy.websocket } })`. Your own handlers may call those of this member. If no code has read this member,
-   * a WebSocket handshake gets 501.
+   * needs this member as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
+   * `serve(app, { bun: { websocket: proxy.websocket } })`. Your own handlers may call those of this member. If no code has read
+   * this member, a WebSocket handshake gets 501.
    */
   readonly websocket: WebSocketHandlers;
 }

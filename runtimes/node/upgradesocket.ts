@@ -17,7 +17,7 @@ const MAX_EARLY = 65_536;
 interface Side {
   /** Whether the side has closed its direction. */
   hasEnded: boolean;
-  /** Whether bytes wait for the side, and it has to take some before the other side may send more. */
+  /** Whether bytes wait for this side. The side must take some of them before the other side may send more. */
   isFull: boolean;
 }
 
@@ -78,7 +78,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#listener = undefined;
   }
 
-  /** Whether the client waits for the answer, and the responses in front of it have not ended the connection. */
+  /** Whether the client still waits for the answer, and no earlier response has ended the connection. */
   get isWaiting(): boolean {
     return !this.#hasLeft && this.#socket.writable;
   }
@@ -98,7 +98,7 @@ export class UpgradeSocket implements TunnelHandler {
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
-    // A first response may have failed while it wrote its head.
+    // This is a second call if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];

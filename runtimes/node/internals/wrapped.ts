@@ -1,6 +1,6 @@
 /**
- * Whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object or
- * of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be freed.
+ * Finds out whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object
+ * or of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be freed.
  *
  * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a
  *   socket, and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks

@@ -447,7 +447,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   onClose(): void {
-    // Every attempt ends here. Make the error only for an attempt that is not over, because its stack trace costs time.
+    // This is also called after every complete response. Make the error only for an attempt that is not over, because its stack
+    // trace costs time.
     if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
     this.#connection?.release(this);
   }
