@@ -18,7 +18,8 @@ interface OnNode {
  */
 export function applyAbsoluteForm(request: Request): void {
   const requestTarget = (request as OnNode).runtime?.node?.req?.url;
-  // Deno takes the URL's authority from `Host`, unless the request target is in absolute-form.
+  // Without Node's request, only Deno shows the authority: Deno takes the URL's authority from `Host`, unless the request
+  // target is in absolute-form.
   if (requestTarget === undefined ? !("Deno" in globalThis) : requestTarget.startsWith("/")) return;
   const host = request.headers.get("host");
   const { url } = request;

@@ -8,7 +8,10 @@ import {
   type RelayLimits,
 } from "../../src/websocket/relay.ts";
 
-/** The method of the global `Deno` for WebSockets. It is declared here, so that no types package is needed. */
+/**
+ * The method of the global `Deno` that upgrades a request to a WebSocket. It is declared here, so that no types package is
+ * needed.
+ */
 interface DenoUpgrader {
   upgradeWebSocket(
     request: Request,

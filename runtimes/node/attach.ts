@@ -124,7 +124,7 @@ export interface SrvxServer {
   readonly runtime: string;
   /** On Node: the underlying server of `node:http`. */
   readonly node?: { readonly server?: unknown } | undefined;
-  /** Begins to listen. */
+  /** Makes the server listen. */
   serve(): unknown;
 }
 

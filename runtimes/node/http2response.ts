@@ -41,7 +41,7 @@ export function sendOnStream(
   pipe(body as BodySource, sink);
 }
 
-/** Adds the length of the body, which a response to HEAD also has. */
+/** Adds `content-length` to a list, if the response has this field. A response to HEAD has it as well. */
 function withLength(list: HeaderList, headers: HeaderList): HeaderList {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== "content-length") continue;

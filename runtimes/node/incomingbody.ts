@@ -27,7 +27,7 @@ export class IncomingBody implements BodySource {
   replay: Uint8Array | undefined;
   isUntouched = true;
   #stop: (() => void) | undefined;
-  /** The names that trailer fields must not have. */
+  /** The names of the trailer fields that are dropped. */
   #dropped: NameSet | undefined;
   /** The value of the request's `Connection`, if the request may have trailer fields. */
   #connection: string | undefined;
@@ -147,7 +147,8 @@ export class IncomingBody implements BodySource {
   cancel(): void {
     this.isUntouched = false;
     if (this.#stop !== undefined) this.#stop();
-    // Reading would ask the client for a body that nothing needs. Node closes the connection after the response.
+    // If the client awaits 100 (Continue), do not read: reading would ask the client for a body that nothing needs. Node closes
+    // the connection after the response.
     else if (!this.awaitsContinue) this.message.resume();
   }
 }

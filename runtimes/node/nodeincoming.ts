@@ -264,8 +264,8 @@ class PeerIncoming extends WebIncoming {
 }
 
 /**
- * A web `Request` that an app has built while it handled a request of Node's server. The client of the latter gets the
- * response.
+ * A web `Request` that an app has built while it handled a request of Node's server. The client that has sent the original
+ * request gets the response.
  */
 class RebuiltIncoming extends PeerIncoming {
   readonly #connection: ClientStream;

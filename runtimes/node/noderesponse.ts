@@ -317,7 +317,7 @@ export function respond(
 
 /**
  * Returns the response that opens a tunnel. No web `Response` can have the status 101, so the proxy writes the 101 itself.
- * @throws ProxyError 502 for a 101 that does not answer a WebSocket's handshake
+ * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the WebSocket handshake
  */
 async function respondSwitched(
   received: UpstreamResponse,

@@ -19,7 +19,7 @@ type Key = IncomingMessage["rawHeaders"];
 class PipelinedConnection {
   readonly #socket: Socket;
   /**
-   * The callback of each request that waits in the app, which is called when the response to that request becomes the
+   * For each request that waits in the app, the callback that is called when the response to that request becomes the
    * connection's current one.
    */
   readonly #waiting: Map<Key, () => void> = new Map();
@@ -39,7 +39,7 @@ class PipelinedConnection {
     return new Promise((resolve) => {
       const { rawHeaders } = req;
       const other = this.#waiting.get(rawHeaders);
-      // An app may send one request to several upstreams: all of these calls wait for the same turn.
+      // An app may forward one request to several upstreams. All of these calls wait for the same turn.
       this.#waiting.set(rawHeaders, () => {
         other?.();
         resolve();

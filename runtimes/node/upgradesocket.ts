@@ -13,7 +13,7 @@ import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
 
-/** The state of one side of a tunnel that decides when the tunnel is closed. */
+/** The state of one side of a tunnel. The states of both sides decide when the tunnel is closed. */
 interface Side {
   /** Whether the side has closed its direction. */
   hasEnded: boolean;

@@ -38,7 +38,10 @@ export interface SocketParts {
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
   /** Finds out whether other code sees a chunk; undefined where the memory of chunks is never freed. */
   readonly watchReads?: WatchReads | undefined;
-  /** Whether a socket without TLS stays writable after the upstream has closed its direction: a write then detects a reset. */
+  /**
+   * Whether a socket without TLS stays writable after the upstream has closed its direction, so that a write can detect a
+   * reset.
+   */
   readonly allowHalfOpen?: boolean;
   /** Whether the runtime itself looks the host name up for each connection, instead of `Resolver`. */
   readonly leavesNames?: boolean;
@@ -149,7 +152,10 @@ export class NetConnector implements Connector {
     resolver.resolve(hostname, true).then(take, end);
   }
 
-  /** @throws the error of a TLS option */
+  /**
+   * Starts to connect to one address of a destination.
+   * @throws the error of a wrong TLS option
+   */
   #open(destination: Destination, host: string): NetSocket {
     const { secure, http2 = false } = destination;
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.

@@ -67,7 +67,7 @@ interface Entry {
   /** Whether the addresses have a fixed order instead of being rotated, as those of `localhost` do. */
   readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
-  /** The lookup that is running. */
+  /** The lookup of the name that is running now; undefined if none is. */
   lookup: Promise<CachedAnswer> | undefined;
   /** The number of results that were returned so far. It decides by how much the addresses are rotated. */
   results: number;
@@ -135,7 +135,7 @@ export class Resolver {
     if (entry.timer === undefined) this.#arm(hostname, entry);
   }
 
-  /** Marks an address of a name as failed: for a while, it is tried last. */
+  /** Marks an address of a name as failed, so that it is tried last for a while. */
   markFailed(hostname: string, address: string): void {
     this.#entries.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
   }

@@ -10,7 +10,7 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
-  /** The socket that reads. */
+  /** The socket that reads with this reader. */
   socket: NetSocket | undefined;
 
   constructor(memory: Uint8Array) {
@@ -95,7 +95,7 @@ export class NetSocket implements Socket {
   }
 
   get protocol(): string | undefined {
-    // Bun has an empty string or `false` where Node has `false`.
+    // If no protocol was negotiated, Node has `false` here, and Bun has `false` or an empty string.
     return (this.raw as Partial<TLSSocket>).alpnProtocol || undefined;
   }
 

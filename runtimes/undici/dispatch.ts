@@ -21,7 +21,7 @@ export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
   /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
   readonly isOwn: boolean;
-  /** Counts the requests and the tunnels; undefined if the dispatcher is no `Agent`. */
+  /** Counts the requests and the tunnels; undefined if the dispatcher is not an `Agent`. */
   readonly stats: AgentStats | undefined;
 }
 

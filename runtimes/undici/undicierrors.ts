@@ -73,11 +73,11 @@ function classifyUndiciError(
       // "bad response" and "bad upgrade" are undici's messages for a status 100 or 101 that the request did not ask for.
       return message.startsWith("bad ") ? "http_protocol_error" : CODES[code];
     case "UND_ERR_INVALID_ARG":
-      // Before the start, undici refuses a path or a field that cannot be sent. After the start, a forward proxy has
-      // answered with status 407.
+      // Before undici has begun to send the request, this code means a path or a field that cannot be sent. Afterwards, it
+      // means that a forward proxy has answered with the status 407.
       return isStarted ? "proxy_internal_error" : "http_request_error";
     case "UND_ERR_ABORTED":
-      // Before the start, a forward proxy has refused the tunnel.
+      // Before undici has begun to send the request, this code means that a forward proxy has refused the tunnel.
       return isStarted ? "connection_terminated" : "connection_refused";
   }
   const known = CODES[code];

@@ -17,7 +17,7 @@ type WriteInformation = (this: object, status: number, headers: HeaderList) => v
 /** A response of a Node that may have the method. */
 type Informing = ServerResponse & { readonly writeInformation?: WriteInformation };
 
-/** Whether each `writeInformation` that was checked takes a flat list. */
+/** For each `writeInformation` that was checked, whether it takes a flat list. */
 const checked: WeakMap<WriteInformation, boolean> = new WeakMap();
 
 const EXPECTED = "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\nLink: <b>\r\n\r\n";

@@ -31,7 +31,7 @@ export function streamedBodyOf(
   const added = req.listeners("data").filter((listener) => !before.includes(listener));
   if (res !== undefined) {
     resumeAfter(res, req, () => {
-      // A stream that nobody reads takes a few chunks, and then pauses Node's request: remove its listeners.
+      // A stream that no code reads takes a few chunks, and then pauses Node's request: remove its listeners.
       if (body?.locked) return;
       for (const listener of added) req.off("data", listener as (chunk: unknown) => void);
     });

@@ -99,7 +99,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
   #settingsDeadline: Deadline | undefined;
-  /** Whether SETTINGS have arrived. */
+  /** Whether the upstream's SETTINGS have arrived. */
   #hasSettings = false;
   #error: unknown;
 
@@ -118,7 +118,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     else this.#cancelConnecting = cancel;
   }
 
-  /** Takes the connected socket, and begins the session. The upstream's SETTINGS open the connection. */
+  /** Takes the connected socket, and begins the session. The connection is open once the upstream's SETTINGS have arrived. */
   start(socket: NetSocket, origin: string): void {
     this.#cancelConnecting = undefined;
     this.address = socket.remoteAddress;

@@ -575,7 +575,7 @@ class StreamUpload implements Sink {
   end(trailers?: HeaderList): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    // A destroyed stream has not taken all chunks. Its event `close` follows, with the reason.
+    // If the stream is destroyed, it has not taken all chunks. Its event `close` follows, with the reason.
     if (this.#stream.destroyed) return;
     if (this.#length !== undefined && this.written < this.#length) {
       return this.#attempt.fail(badLength(this.#length, this.written));
