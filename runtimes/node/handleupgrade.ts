@@ -116,7 +116,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       const incoming = new UpgradeIncoming(req, res, client, protocol, turn, plan, context);
       const response = await forward(incoming, target, plan, context, respond);
       // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
-      // request, but the response to a request that is refused earlier has not waited.
+      // request, but the response to a request that is refused earlier has not waited, so wait here.
       await turn;
       const parts = partsOf(response);
       const { tunnel } = parts;

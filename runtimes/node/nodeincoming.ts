@@ -29,7 +29,7 @@ type ClientStream = Socket | ServerHttp2Stream;
 /**
  * For each connection, the listeners for its end. The connection itself gets one `close` listener, for all of its requests.
  *
- * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
+ * The listeners are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
  * which the old table refers. Once a table has moved to the old generation, it keeps all later tables in memory.
  */
 const watched: WeakMap<ClientStream, Listener[]> = new WeakMap();

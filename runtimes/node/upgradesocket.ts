@@ -45,7 +45,7 @@ export class UpgradeSocket implements TunnelHandler {
   /** Whether the tunnel is closed: the upstream neither sends nor takes anything more. */
   #isTunnelClosed = false;
   #closeTimeout = 0;
-  /** The timer that closes both sides of a tunnel that has closed. */
+  /** The timer that closes both sides of a tunnel if its remaining bytes are not read in time. */
   #closing: ReturnType<typeof setTimeout> | undefined;
   #response: ServerResponse | undefined;
 

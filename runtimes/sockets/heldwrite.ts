@@ -54,7 +54,7 @@ export class HeldError {
     this.#wait();
   }
 
-  /** Passes the error on, because everything was read. */
+  /** Passes the error on, because all bytes that had arrived were read. */
   release(): void {
     this.#raw.destroy(this.#error);
   }

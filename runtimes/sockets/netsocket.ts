@@ -138,7 +138,7 @@ export class NetSocket implements Socket {
 
   confirmEnd(done: () => void, isTunnel = false): void {
     const { allowHalfOpen, writableEnded, writableLength } = this.raw;
-    // After `end()`, nothing can be written.
+    // After `end()`, no write can test the connection.
     if (!allowHalfOpen || writableEnded || (isTunnel && writableLength > 0)) return done();
     // Node 22 reports some resets as a graceful close. An empty write tests this: on a connection that was reset, it fails.
     this.raw.write("", (error) => {

@@ -73,8 +73,8 @@ function toDispatchOptions(
     // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may parse
     // further bytes in either protocol. By default, undici closes it after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
-    // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441), whose response does not prove that the upstream has
-    // read the handshake.
+    // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441). The response on that stream would not prove that the
+    // upstream has read the handshake.
     ...(upgrade !== undefined && { upgrade, allowH2: false }),
     // If this is undefined and there is no `Host`, undici takes the host name of the origin, unless that is an IP address.
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,

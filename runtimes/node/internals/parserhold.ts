@@ -184,7 +184,8 @@ export class ParserHold {
 
   /** Replaces `parser.onIncoming`. */
   readonly #onHead: OnIncoming = (req, keepAlive) => {
-    // The server has to decide about an upgrade before the parser goes on. Its answer waits for the responses before it.
+    // The server has to decide about an upgrade before the parser goes on. The answer to the upgrade waits for the earlier
+    // responses.
     if (!req.upgrade && responseOn(this.#socket)) {
       this.#held = { req, keepAlive };
       this.#wait();
