@@ -8,22 +8,24 @@ interface OnNode {
 
 /**
  * Replaces the `Host` of a request whose request target is in absolute-form (`GET http://a.example/ HTTP/1.1`) with the
- * authority of the request target: a server has to ignore `Host` then (RFC 9112 §3.2.2).
+ * authority of the request target: a server must then ignore `Host` (RFC 9112 §3.2.2).
  *
- * Call this only before all other code that handles the request. Code that ran earlier may have read the old `Host`, and
- * would then handle the request for another host than the proxy. That is why the proxy itself does not replace `Host`: it
+ * Call this only before all other code that handles the request. Code that ran earlier may have read the old `Host`, and would
+ * then handle the request as one for another host than the proxy does. That is why the proxy itself does not replace `Host`: it
  * answers a request whose authority differs from `Host` with 400.
  *
  * On Bun and workerd this does nothing, because they do not show the authority of a request target. There, `Host` applies.
  */
 export function applyAbsoluteForm(request: Request): void {
   const requestTarget = (request as OnNode).runtime?.node?.req?.url;
-  // Deno takes the URL's authority from `Host`, unless the request target is in absolute-form.
+  // Without Node's request, only Deno shows the authority: Deno takes the URL's authority from `Host`, unless the request
+  // target is in absolute-form.
   if (requestTarget === undefined ? !("Deno" in globalThis) : requestTarget.startsWith("/")) return;
   const host = request.headers.get("host");
   const { url } = request;
   const authority = authorityOf(url);
-  // Keep a `Host` that is not an authority: the proxy answers it with 400, whatever the request target is (RFC 9112 §3.2).
+  // Keep a `Host` that is not an authority: the proxy answers that request with 400, whatever the request target is (RFC 9112
+  // §3.2).
   if (host === null || !isAuthority(host)) return;
   if (isSameAuthority(authority, host, url.startsWith("https:"))) return;
   // Copy the fields, because Deno's `Headers` of a request are immutable.

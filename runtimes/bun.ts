@@ -28,7 +28,7 @@ export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 export { type BunSocket, type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 
-/** @see https://bun.com/reference/bun/TLSOptions */
+/** The names of the TLS options that only Bun has: https://bun.com/reference/bun/TLSOptions. */
 const TLS_NAMES = [
   "caFile",
   "certFile",
@@ -61,16 +61,16 @@ export interface BunProxy extends Proxy, ExplainingProxy {
    */
   readonly maxRequestBodySize: number;
   /**
-   * Answers an exception that a hook threw: Bun calls this member of a default export with it. The exception goes to
-   * `console.error`, and the client gets 500 with an empty body. Bun's own error page would show the message and source
-   * code to the client, unless `NODE_ENV` is `production`.
+   * Answers a request for which a hook threw an exception. Bun reads this member from a default export, and calls it with the
+   * exception. The exception goes to `console.error`, and the client gets 500 with an empty body. Bun's own error page would
+   * show the message and source code to the client, unless `NODE_ENV` is `production`.
    */
   readonly error: (error: unknown) => Response;
   /**
-   * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started
-   * otherwise needs it as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
-   * `serve(app, { bun: { websocket: proxy.websocket } })`. Handlers of your own may call it. If no code has read it, a
-   * WebSocket handshake gets 501.
+   * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started otherwise
+   * needs this member as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
+   * `serve(app, { bun: { websocket: proxy.websocket } })`. Your own handlers may call those of this member. If no code has read
+   * this member, a WebSocket handshake gets 501.
    */
   readonly websocket: WebSocketHandlers;
 }
@@ -94,9 +94,10 @@ const runtime: Runtime = {
 /**
  * Forwards a request to a target and resolves to the response to return.
  *
- * This function does not get Bun's server. Therefore the server's own idle timeout applies (10 s by default), unless the
- * handler turns it off, the upstream does not learn the client's address, and a WebSocket handshake gets 501.
- * `createProxy(…).fetch` gets the server and does all three; so does this function under srvx and h3.
+ * This function does not get Bun's server, which has three effects: the server's own idle timeout applies (10 s by default),
+ * unless the handler turns it off; the upstream does not learn the client's address; and a WebSocket handshake gets 501. None
+ * of these applies to `createProxy(…).fetch`, which gets the server, nor to this function under srvx and h3, which keep the
+ * server on the request.
  * @example
  * ```ts
  * export default {
@@ -121,7 +122,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
     ...refuseNodeMembers(),
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     error: reportError,
-    // A getter records that code has read it: a server whose starter has not read it has other handlers.
+    // A getter records that code has read the handlers. If no code has, the server has other handlers.
     get websocket() {
       return readHandlers();
     },

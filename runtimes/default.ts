@@ -1,5 +1,5 @@
 /**
- * The entry of `fetchway` where no export condition names the runtime: `fetchway/fetch`, with the types of Node's proxies.
+ * The entry of `fetchway` for runtimes that no export condition names. It is `fetchway/fetch` with the types of Node's proxies.
  *
  * TypeScript sets no condition of a runtime with `"moduleResolution": "bundler"` and `"module": "preserve"`, so it also takes
  * the types of this entry for code that runs on Node.

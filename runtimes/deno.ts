@@ -32,7 +32,7 @@ export * from "../src/index.ts";
 export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
-/** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so it saves nothing. */
+/** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so that it would save nothing. */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** The members of the global `Deno` that are used here. */
@@ -42,7 +42,7 @@ interface DenoGlobal {
   unrefTimer(timer: number): void;
 }
 
-/** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
+/** When the socket to the upstream has written a chunk of a request body, the chunk's buffer is reused for the next chunk. */
 const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
 /**
@@ -58,8 +58,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   // Timers are numbers on Deno.
   setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
-  // Deno permits a name apart from its addresses: with `--allow-net=api.example`, it refuses connections to the addresses that a
-  // lookup has found. Where only some hosts are permitted, Deno itself must look names up.
+  // Deno's permission for a host name does not include its addresses: with `--allow-net=api.example`, Deno refuses connections
+  // to the addresses that a lookup of `api.example` finds. Where only some hosts are permitted, Deno itself must look names up.
   const { state = "granted" } = Deno?.permissions?.querySync({ name: "net" }) ?? {};
   return createSocketTransport("Deno", Deno?.version.deno, options, {
     sockets: { takeMemory: takeReadBuffer, leavesNames: state !== "granted" },

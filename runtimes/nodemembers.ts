@@ -1,7 +1,7 @@
 import type { ExplainingProxy, Proxy } from "../src/proxy.ts";
 import type { NodeProxy } from "./node.ts";
 
-/** Refuses the call of a member that only proxies of the entry for Node have. */
+/** Throws, in place of a member that only proxies of the entry for Node have. */
 export function refuse(): never {
   throw new TypeError(
     "fetchway: this member of Node's proxies (nodeHandler, attach, plugin, upgrade, explain) needs their entry: import " +
@@ -10,9 +10,9 @@ export function refuse(): never {
 }
 
 /**
- * Returns members that throw, in place of those that only Node's proxies have. TypeScript may have chosen the types of the
- * default entry, which have them, for code that runs on another runtime. If they were missing, `createServer(nodeHandler)`
- * would make a server that never responds.
+ * Returns members that throw, in place of those that only Node's proxies have. For code that runs on another runtime,
+ * TypeScript may have chosen the types of the default entry, which have these members. If the members were missing,
+ * `createServer(proxy.nodeHandler)` would make a server that never responds.
  */
 export function refuseNodeMembers(): Omit<NodeProxy, keyof Proxy | keyof ExplainingProxy> {
   return { nodeHandler: refuse, attach: refuse, plugin: refuse, upgrade: refuse };

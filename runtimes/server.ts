@@ -83,9 +83,9 @@ interface Server {
 }
 
 /**
- * Returns the options for the server that the runtime starts. They turn off the limits of the server itself: Bun answers
- * 413 to a body of more than 128 MB, and Node 408 to a request that takes more than 5 minutes. The proxy has deadlines and
- * limits, and none of its deadlines ends a body while chunks still arrive.
+ * Returns the options for the server that the runtime starts. They turn off the limits of the server itself. By default, Bun
+ * answers 413 to a body of more than 128 MB, and Node 408 to a request that takes more than 5 minutes. The proxy has deadlines
+ * and limits, and none of its deadlines ends a body while chunks still arrive.
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};
@@ -93,8 +93,8 @@ function readServerOptions(): object {
   const { maxRequestBodySize, error, websocket } = proxy as Proxy &
     Partial<Record<"maxRequestBodySize" | "error" | "websocket", unknown>>;
   if (maxRequestBodySize !== undefined) return { maxRequestBodySize, error, websocket };
-  // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
-  // the header section off, too.
+  // The `srvx` command reads the member `node`. Without `headersTimeout`, `requestTimeout: 0` would also turn off Node's limit
+  // of one minute for the header section.
   return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
 }
 

@@ -33,9 +33,10 @@ if (typeof Agent.prototype.dispatch !== "function") {
 }
 
 /**
- * Creates a transport that sends requests through an `Agent` of undici with these options of a pool. Options that undici
- * does not have are refused: `maxFreeSockets`, `maxTotalFreeSockets`, `timeout`, `maxQueued`, `queueTimeout`, `noDelay` and
- * `dns`. `createUndiciTransport` takes undici's own options.
+ * Creates a transport that sends requests through an `Agent` of undici, which is configured by the options of a pool. undici
+ * does not have the options `maxFreeSockets`, `maxTotalFreeSockets`, `timeout`, `maxQueued`, `queueTimeout`, `minRate`,
+ * `minRateGrace`, `noDelay` and `dns`: they are refused, unless the value is what undici does anyway. `createUndiciTransport`
+ * takes undici's own options.
  * @throws TypeError that names a bad option and the fix
  * @example const transport = createTransport({ maxSockets: 50, http2: true });
  */
@@ -44,15 +45,15 @@ export function createTransport(options: PoolOptions = {}): Transport {
 }
 
 /**
- * Creates a transport that sends requests through a dispatcher of undici, or through an `Agent` that it makes of undici's
+ * Creates a transport that sends requests through a dispatcher of undici, or through an `Agent` that it creates from undici's
  * own options. Use it for undici's proxy agents (`ProxyAgent`, `EnvHttpProxyAgent`, `Socks5ProxyAgent`), for tests with
- * `MockAgent`, for an agent that the app already has, or for options that a pool lacks. Install the package `undici`
- * beside this one.
+ * `MockAgent`, for an agent that the app already has, or for options that a pool lacks. Install the package `undici` beside
+ * this one.
  *
- * As with the proxy's own transport, bodies are neither decoded nor changed, redirects are not followed, and each request
- * is sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only
- * the time to connect is limited by the dispatcher, so that `connectTimeout` of a request has no effect. A target with a
- * unix socket or TLS options is refused: set these on the dispatcher.
+ * As with the proxy's own transport, bodies are neither decoded nor changed, redirects are not followed, and each request is
+ * sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only the
+ * dispatcher limits the time to connect, so that `connectTimeout` of a request has no effect. A target with a unix socket or
+ * TLS options is refused: set these on the dispatcher.
  *
  * These guarantees do not cover what a dispatcher does on its own. `RetryAgent` and the interceptors `retry` and `redirect`
  * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`,
@@ -96,8 +97,8 @@ const runtime: Runtime = {
 export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
- * Creates a proxy, which compiles its options once and has its own `Agent`. The option `pool` has the options of that agent, as
- * `createTransport` takes them.
+ * Creates a proxy, which compiles its options once and has its own `Agent`. The option `pool` sets the options of that agent:
+ * those that `createTransport` takes.
  * @throws TypeError that names a bad option and the fix
  * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);
  */

@@ -1,5 +1,5 @@
 /**
- * The entry for Cloudflare Workers and workerd: `fetchway/workerd`, and `fetchway` there.
+ * The entry for Cloudflare Workers and workerd: `fetchway/workerd`, and `fetchway` on these runtimes.
  * @module
  */
 import { createFetchTransport } from "../src/fetch/fetchtransport.ts";

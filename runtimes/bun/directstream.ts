@@ -1,20 +1,23 @@
 /**
- * Response bodies as Bun's direct streams, which have no queue: a chunk goes to the client's connection when it is
- * written. Through a stream with a queue, each chunk costs promises of the reader that empties the queue.
+ * Passes response bodies to Bun's server as direct streams. A direct stream has no queue: a chunk goes to the client's
+ * connection when it is written. With an ordinary stream, the reader that empties its queue creates promises for each chunk.
  *
- * Bun documents direct streams (docs/runtime/streams.mdx): `pull` is called once if Bun's server sends the body, and the
- * body lasts as long as the promise that `pull` returns; `write` returns a promise if the client is slow.
+ * Bun documents direct streams (docs/runtime/streams.mdx). Bun's server calls `pull` once when it sends the body, and the body
+ * lasts until the promise that `pull` returns is settled. `write` returns a promise if the client is slow.
  */
 import type { BodySource, Sink } from "../../src/body/source.ts";
 
 /** The methods of a direct stream's controller that the sink calls. */
 interface DirectController {
-  /** Returns the number of bytes, 0 after a disconnect, or a promise that resolves when the client has taken the chunk. */
+  /**
+   * Returns the number of bytes that were written (0 after a disconnect), or a promise that resolves when the client has taken
+   * the chunk.
+   */
   write(chunk: Uint8Array): number | Promise<unknown>;
   close(): void;
 }
 
-/** A sink that is the underlying source of a direct stream: the chunks that are written to it come out of the stream. */
+/** A sink that is also the underlying source of a direct stream: the stream emits the chunks that are written to the sink. */
 class DirectSink implements Sink {
   readonly type = "direct";
   readonly #source: BodySource;
@@ -80,9 +83,9 @@ class DirectSink implements Sink {
 let isReliable: boolean | undefined;
 
 /**
- * Returns whether a direct stream calls `cancel` when it is cancelled, as it does since Bun 1.4.3. Earlier servers send the
- * last chunk `0\r\n\r\n` of the body twice, in front of the next response, and may end a failed body as if it were complete.
- * These two faults cannot be checked here, so `cancel` stands in for the version (oven-sh/bun#41757, #41894).
+ * Returns whether a direct stream calls `cancel` when it is cancelled, as it does since Bun 1.4.3. Earlier versions of Bun send
+ * the last chunk `0\r\n\r\n` of the body twice, in front of the next response, and may end a failed body as if it were
+ * complete. These two faults cannot be checked here, so this function checks `cancel` instead (oven-sh/bun#41757, #41894).
  */
 function checkDirectStreams(): boolean {
   let isCancelled = false;
@@ -90,12 +93,15 @@ function checkDirectStreams(): boolean {
   try {
     void new ReadableStream(source as unknown as UnderlyingDefaultSource).cancel();
   } catch {
-    // Another runtime, as in tests.
+    // Another runtime, as in tests, does not know the type `direct`.
   }
   return isCancelled;
 }
 
-/** Returns a body that is still arriving as a stream for Bun's server. The stream fails with the reason `undefined`. */
+/**
+ * Returns a stream for Bun's server of a body that is still arriving. If the body fails, the stream fails with the reason
+ * `undefined`, because Bun prints any other reason.
+ */
 export function toClientStream(body: BodySource): ReadableStream<Uint8Array> {
   isReliable ??= checkDirectStreams();
   if (!isReliable) return body.stream({ quiet: true });

@@ -22,7 +22,9 @@ function findServer(request: Request, context: Context): BunServer | undefined {
   return (request as { runtime?: { bun?: { server?: BunServer } } }).runtime?.bun?.server;
 }
 
-/** Returns the client's address. Bun throws for a `Request` that its server did not make, such as one of h3's `mount()`. */
+/**
+ * Returns the client's address. Bun throws for a `Request` that its server did not make, such as one that h3's `mount()` makes.
+ */
 function readPeerAddress(request: Request, server: BunServer | undefined): string | undefined {
   try {
     const address = server?.requestIP(request)?.address;
@@ -38,16 +40,19 @@ const IDLE_TIMEOUT = 10;
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * To listen, Bun makes a signal, and the idle timeout is changed twice. Most exchanges end earlier and need none of these.
- * No disconnect is missed: a signal that is first read after the client has disconnected is aborted already.
+ * Listening makes Bun create an abort signal, and makes the proxy change the idle timeout twice. Most exchanges end before this
+ * time and need neither. No disconnect is missed: a signal that is first read after the client has disconnected is aborted
+ * already.
  */
 const LISTEN_AFTER = 20;
 
 /** A request of Bun's server. */
 class BunIncoming extends WebIncoming {
   /**
-   * Undefined for a request with message framing or `Upgrade`. Bun calls the handler before it has parsed the body, and
-   * may then answer 400 itself and abort the signal. Only a listener from the start stops such a request before it is sent.
+   * The milliseconds until the proxy listens for a disconnect; undefined, to listen from the start, for a request with
+   * `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body, and may then answer 400
+   * itself and abort the signal. Only a listener that is added at the start stops that request before it is sent to the
+   * upstream.
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;

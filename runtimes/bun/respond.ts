@@ -21,15 +21,19 @@ export function respond(
 }
 
 /**
- * Builds the 101 for `onResponse`; the server then makes its own.
- * @throws ProxyError 502 for a 101 that does not answer the handshake
+ * Builds the 101 response for the hook `onResponse`. Bun's server makes the 101 that the client gets, with the header fields of
+ * this one.
+ * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the handshake
  */
 async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
   await checkAnswer(headers, asked);
   return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }
 
-/** Bun sends a body below this number of bytes in one write with the head, because it buffers more than twice as much. */
+/**
+ * A body with a `Content-Type` and fewer bytes than this is passed to Bun as plain bytes. Bun sends it in one write with the
+ * head, because Bun's buffer holds more than twice as much.
+ */
 const SMALL = 8192;
 
 /** Returns a body in the form that Bun sends with the fewest writes. */
@@ -44,10 +48,11 @@ function chooseBody(body: UpstreamResponse["body"], headers: HeaderList): BodyIn
 }
 
 /**
- * Returns a stream that already holds all its bytes: Bun sends it with `Content-Length`, and in one write with the head.
+ * Returns a stream that already holds all its bytes. Bun sends the stream with `Content-Length`, and in one write with the
+ * head.
  *
- * For a body of plain bytes, Bun adds a `Content-Type` if there is none. For more than 16 KB of plain bytes, Bun also
- * writes each part of the head separately: 27 writes for six fields.
+ * Plain bytes would have two drawbacks: Bun adds a `Content-Type` if there is none, and for more than 16 KB, Bun writes each
+ * part of the head separately (27 writes for six fields).
  */
 function toCompleteStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
   return new ReadableStream(

@@ -19,7 +19,7 @@ export interface BunSocket {
   close(code?: number, reason?: string): void;
   /** Closes the connection without a close frame. */
   terminate(): void;
-  /** Returns the number of bytes that were sent and have not left the process. */
+  /** Returns the number of bytes that were passed to `send` and are still buffered in this process. */
   getBufferedAmount(): number;
   /** Stops reading from the client. */
   pause?(): void;
@@ -29,29 +29,35 @@ export interface BunSocket {
 
 /** The option `websocket` of Bun's server. */
 export interface WebSocketHandlers {
-  /** The server has answered the handshake. */
+  /** Called when the server has answered the handshake. */
   open(socket: BunSocket): void;
-  /** The client has sent a message. */
+  /** Called when the client has sent a message. */
   message(socket: BunSocket, data: string | Uint8Array): void;
-  /** The client has taken all bytes that waited for it. */
+  /** Called when the client has taken all bytes that waited for it. */
   drain(socket: BunSocket): void;
-  /** The client has sent a ping, which the server answers. */
+  /** Called when the client has sent a ping, which the server answers. */
   ping(socket: BunSocket): void;
-  /** The client has sent a pong. */
+  /** Called when the client has sent a pong. */
   pong(socket: BunSocket): void;
-  /** The WebSocket is closed. */
+  /** Called when the WebSocket is closed. */
   close(socket: BunSocket, code: number, reason: string): void;
-  /** The largest message of a client in bytes; a larger one closes its WebSocket with 1009. */
+  /** The maximum size of a client's message in bytes. If a message is larger, Bun closes the WebSocket with the code 1009. */
   readonly maxPayloadLength: number;
-  /** Bytes that may wait for a client. Bun drops what exceeds them: the proxy stops reading from the upstream earlier. */
+  /**
+   * The number of bytes that may wait for a client. Bun drops messages beyond it, so the proxy stops reading from the upstream
+   * earlier.
+   */
   readonly backpressureLimit: number;
-  /** Whether Bun closes a WebSocket after it has dropped a message: otherwise the client would not notice the loss. */
+  /** Whether Bun closes a WebSocket after it has dropped a message. Otherwise the client would not notice the loss. */
   readonly closeOnBackpressureLimit: boolean;
-  /** Seconds of silence until Bun closes a WebSocket; 0, because the option `tunnelTimeout` limits silence. */
+  /**
+   * Seconds without traffic after which Bun closes a WebSocket. It is 0 (never), because the option `tunnelTimeout` limits this
+   * time.
+   */
   readonly idleTimeout: number;
 }
 
-/** The methods of Bun's server for WebSockets. */
+/** The method of Bun's server that upgrades a request to a WebSocket. */
 export interface BunUpgrader {
   upgrade(request: Request, options: { data: unknown; headers: Headers }): boolean;
 }
@@ -117,16 +123,16 @@ const handlers: WebSocketHandlers = {
   pong: (socket) => clientOf(socket)?.relay?.onActivity(),
   close: (socket, code, reason) => clientOf(socket)?.relay?.onClientClose(code, reason),
   maxPayloadLength: relayLimits.maxMessage,
-  // One chunk of the upstream's connection may complete a message when the buffer is almost full.
+  // When the buffer is almost full, one more chunk from the upstream may still complete a message of the maximum size.
   backpressureLimit: 2 * relayLimits.maxMessage,
   closeOnBackpressureLimit: true,
   idleTimeout: 0,
 };
 
 /**
- * Whether any code of this process has read the handlers. Bun's server does not show its own. If nothing has read these, the
- * server has handlers of the app or of a framework. These do not know the proxy's WebSockets, and an exception that they throw
- * would end the process.
+ * Whether any code of this process has read `handlers`. Bun's server does not show which handlers it has. If no code has read
+ * `handlers`, the server has those of the app or of a framework. Such handlers do not know the proxy's WebSockets, and an
+ * exception that they throw would end the process.
  */
 let isRead = false;
 
@@ -142,9 +148,9 @@ export function readHandlers(): WebSocketHandlers {
 }
 
 /**
- * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it,
- * a WebSocket handshake gets 501. The handlers ignore the WebSockets that the app itself has accepted, so that handlers of
- * the app can call them.
+ * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it, a
+ * WebSocket handshake gets 501. The handlers ignore the WebSockets that the app itself has accepted, so that the app's own
+ * handlers can call these for every WebSocket.
  * @example
  * ```ts
  * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });
@@ -157,14 +163,14 @@ export const websocket: WebSocketHandlers = /* @__PURE__ */ new Proxy(handlers, 
   },
 });
 
-/** How to make Bun's server call the handlers. */
+/** Advice for error messages: how to make Bun's server call the proxy's handlers. */
 export const WEBSOCKET_HINT: string =
   "give Bun's server `websocket: proxy.websocket` (under srvx and h3 in the option `bun`), " +
   "or handlers of the app that begin with `...proxy.websocket` and call its handlers";
 
 /**
  * Answers a handshake, and connects the client with the upstream.
- * @throws ProxyError if the client has disconnected, or the server does not serve WebSockets
+ * @throws ProxyError if the client has disconnected, or Bun's server does not call the proxy's handlers
  */
 export function relayWebSocket(
   request: Request,
@@ -175,8 +181,8 @@ export function relayWebSocket(
 ): Response {
   const client = new BunClient(tunnel, readRelayLimits(options));
   const headers = new Headers(response.headers);
-  // Without this field, Bun chooses the client's first subprotocol, although the upstream has chosen none (RFC 6455
-  // §4.2.2). It does not write an empty one.
+  // Without this field, Bun chooses the client's first subprotocol, although the upstream has chosen none (RFC 6455 §4.2.2).
+  // Bun does not write the field if its value is empty.
   if (!headers.has("sec-websocket-protocol")) headers.set("sec-websocket-protocol", "");
   let isUpgraded = false;
   let cause: unknown;
@@ -185,7 +191,7 @@ export function relayWebSocket(
   } catch (thrown) {
     cause = thrown;
   }
-  // Bun calls the handler `open` before `upgrade` returns, and ignores the response then.
+  // Bun calls the handler `open` before `upgrade` returns. It then ignores the response that this function returns.
   if (client.isStarted) return new Response(null, { status: 101 });
   if (!isUpgraded && cause === undefined) throw clientGone();
   throw new ProxyError("http_request_error", {

@@ -12,17 +12,17 @@ import { relayWebSocket } from "./websocket.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when `request.signal` is first read, which costs as much as the rest of the request.
- * Most exchanges end earlier than this and never read the signal.
+ * Deno makes the signal of a request when `request.signal` is first read, which costs as much as the rest of the request. Most
+ * exchanges end within this time, so that the proxy never reads their signal.
  */
 const LISTEN_AFTER = 200;
 
 /**
- * The requests whose signal has not been read yet, for one timer that they share.
+ * The requests whose signal has not been read yet. They share one timer.
  *
- * They are in an array, and each knows its own index. A set would get a new table whenever its entries have changed often
- * enough, and its old table refers to the new one. Once a table has moved to V8's old generation, it would keep all later
- * tables in memory.
+ * They are in an array, and each knows its own index, because a set could keep much memory in use: V8 gives a set a new table
+ * whenever its entries have changed often enough, and the old table refers to the new one. Once a table has moved to V8's old
+ * generation, it keeps all later tables in memory.
  */
 let deferred: DenoIncoming[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -38,7 +38,7 @@ function listenToDeferred(): void {
 class DenoIncoming extends WebIncoming {
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;
-  /** The first listener. */
+  /** The first listener for the client's disconnect. */
   #listener: Listener | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
@@ -54,9 +54,9 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. It is undefined
-   * if srvx has replaced the URL of the request, because it trusts `X-Forwarded-Host`: the authority of that URL does not
-   * come from the request target.
+   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. It is undefined if
+   * srvx is configured to trust `X-Forwarded-Host` and has replaced the URL: the authority of the new URL does not come from
+   * the request target.
    */
   get named(): string | undefined {
     return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
@@ -67,8 +67,8 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * Also begins to listen for a disconnect. Deno reports a disconnect only to a signal that was read before it, and a handshake
-   * that is answered after the disconnect keeps the client's socket open for ever.
+   * Also begins to listen for a disconnect. Deno reports a disconnect only to a signal that was read before the disconnect. If
+   * a handshake is answered after the disconnect, the client's socket stays open for ever.
    */
   prepareUpgrade(headers: HeaderList): void {
     takeOverHandshake(headers);
@@ -86,7 +86,7 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * Defers the first listener only: the next ones belong to a repeated attempt, which is not sent for a client that has
+   * Defers only the first listener. Later listeners belong to a repeated attempt, which must not be sent for a client that has
    * disconnected, or to a mirrored request.
    */
   override listen(listener: Listener): void {

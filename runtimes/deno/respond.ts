@@ -5,7 +5,10 @@ import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/mess
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
 import { toFreedStream } from "./internals/freedstream.ts";
 
-/** A body up to this number of bytes is sent as bytes, which Deno copies. A longer body is sent as a stream of chunks. */
+/**
+ * A body of at most this number of bytes is passed to Deno as bytes, which Deno copies. A longer body is passed as a stream of
+ * chunks.
+ */
 const SMALL_RESPONSE = 16_384;
 
 /** Builds the `Response` that a handler returns to Deno. */
@@ -29,8 +32,9 @@ export function respond(
 }
 
 /**
- * Builds the 101 for `onResponse`; the server then makes its own.
- * @throws ProxyError 502 for a 101 that does not answer the handshake
+ * Builds the 101 response for the hook `onResponse`. Deno's server makes the 101 that the client gets, with the header fields
+ * of this one.
+ * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the handshake
  */
 async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
   await checkAnswer(headers, asked);

@@ -8,7 +8,10 @@ import {
   type RelayLimits,
 } from "../../src/websocket/relay.ts";
 
-/** The method of the global `Deno` for WebSockets. It is declared here, so that no types package is needed. */
+/**
+ * The method of the global `Deno` that upgrades a request to a WebSocket. It is declared here, so that no types package is
+ * needed.
+ */
 interface DenoUpgrader {
   upgradeWebSocket(
     request: Request,
@@ -17,8 +20,8 @@ interface DenoUpgrader {
 }
 
 /**
- * The milliseconds until a WebSocket must be open after the handshake was answered. Deno does not report a client that
- * disconnects in between.
+ * The maximum number of milliseconds between the answer to the handshake and the event `open` of the WebSocket. Deno does not
+ * report a client that disconnects in between.
  */
 const OPEN_TIMEOUT = 10_000;
 
@@ -51,7 +54,7 @@ class DenoClient implements ClientSocket {
   }
 }
 
-/** Connects a client's WebSocket with the upstream once it is open. */
+/** Connects a client's WebSocket with the upstream once the WebSocket is open. */
 function relay(socket: WebSocket, tunnel: Tunnel, limits: RelayLimits): void {
   socket.binaryType = "arraybuffer";
   const opening = setTimeout(() => tunnel.destroy(), OPEN_TIMEOUT);
@@ -62,16 +65,16 @@ function relay(socket: WebSocket, tunnel: Tunnel, limits: RelayLimits): void {
     socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) =>
       running.onClientMessage(typeof data === "string" ? data : new Uint8Array(data)),
     );
-    // Deno reports 0 for a connection that breaks off.
+    // If the connection breaks off, Deno reports the code 0.
     socket.addEventListener("close", ({ code, reason }) => running.onClientClose(code, reason));
   });
-  // An error is followed by `close`. Without a listener, Deno would end the process.
+  // The event `close` follows each `error`. Without a listener for `error`, Deno would end the process.
   socket.addEventListener("error", () => {});
 }
 
 /**
  * Answers a handshake, and connects the client with the upstream.
- * @throws ProxyError if the client has disconnected, or the server does not know the request
+ * @throws ProxyError if the client has disconnected, or Deno's server did not make the request
  */
 export function relayWebSocket(
   request: Request,
@@ -91,8 +94,8 @@ export function relayWebSocket(
       cause,
     });
   }
-  // Deno recognizes only its own response, so add the fields to it. The option `protocol` cannot replace this: it accepts only
-  // a subprotocol that it finds behind ", ".
+  // Deno recognizes only its own response, so add the fields to it. The option `protocol` cannot replace this, because Deno
+  // then accepts only client lists that separate the subprotocols by ", ".
   for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
   relay(upgraded.socket, tunnel, readRelayLimits(options));
   return upgraded.response;

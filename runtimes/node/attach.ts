@@ -16,7 +16,7 @@ export interface AttachOptions {
    * passes their `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for
    * `upgrade`, and the clients of other requests get 100 (Continue) when the body is read.
    *
-   * If it throws, the proxy does not take the request, and the exception goes to `console.error`.
+   * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -52,7 +52,7 @@ class AttachedServer {
     );
   }
 
-  /** Returns the attachment, or the equal one that was added before. */
+  /** Adds an attachment, unless an equal one was added before. Returns the one that the server has. */
   add(attachment: Attachment): Attachment {
     const { upgrade, match } = attachment;
     const same = this.#attachments.find((each) => each.upgrade === upgrade && each.match === match);
@@ -65,7 +65,7 @@ class AttachedServer {
     if (index < 0) return;
     this.#attachments.splice(index, 1);
     const { match } = attachment;
-    // Two proxies that take all requests share `takeAll`.
+    // Another attachment may have the same function: all that take every request share `takeAll`.
     if (this.#attachments.every((each) => each.match !== match)) {
       detachContinue(this.#server, match);
     }
@@ -91,7 +91,7 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // Only servers without `shouldUpgradeCallback` come here.
+    // Only a server without `shouldUpgradeCallback` gets to this line.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
@@ -124,14 +124,14 @@ export interface SrvxServer {
   readonly runtime: string;
   /** On Node: the underlying server of `node:http`. */
   readonly node?: { readonly server?: unknown } | undefined;
-  /** Begins to listen. */
+  /** Makes the server listen. */
   serve(): unknown;
 }
 
 /**
  * Attaches a proxy to a Node server, or to the Node server under an srvx server.
  * @returns a function that detaches the proxy
- * @throws TypeError for anything else
+ * @throws TypeError for a value that is not such a server, and for a wrong option
  */
 export function attachTo(
   server: Server | SrvxServer,

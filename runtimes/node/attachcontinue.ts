@@ -5,7 +5,7 @@ import { awaitingContinue } from "./incomingbody.ts";
 /** Returns whether a request of a server belongs to the proxy. */
 export type Match = (req: IncomingMessage) => boolean;
 
-/** The functions that match the proxy's requests, by the servers on which this module has a listener. */
+/** For each server on which this module has listeners, the functions that match the proxy's requests. */
 const servers: WeakMap<Server, Match[]> = new WeakMap();
 
 /**
@@ -16,7 +16,7 @@ export function isMatch(match: Match, req: IncomingMessage): boolean {
   try {
     return match(req);
   } catch (thrown) {
-    // Nothing else reports it.
+    // No other code reports the exception.
     // oxlint-disable-next-line no-console
     console.error(thrown);
     return false;

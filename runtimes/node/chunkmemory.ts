@@ -1,12 +1,12 @@
 /**
  * Frees the memory of large chunks on Node once they are sent.
  *
- * `transfer(0)` frees it. The garbage collector would free it much later: V8 counts the bytes of an `ArrayBuffer` until then,
- * and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies, that took a third of the CPU
- * time.
+ * `transfer(0)` frees the memory. The garbage collector would free it much later: V8 counts the bytes of an `ArrayBuffer` until
+ * then, and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies, marking took a third of
+ * the CPU time.
  *
- * This happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). Otherwise the chunk
- * is copied, and nothing but the garbage collector frees the copy.
+ * The memory is freed only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). Otherwise
+ * the chunk is copied, and nothing but the garbage collector frees the copy.
  */
 import type { ReadMemory, Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/writebody.ts";
@@ -30,7 +30,9 @@ export function freeing(chunk: Uint8Array): Release | undefined {
   };
 }
 
-/** Memory into which the runtime reads once: a chunk can leave without a copy, and is freed afterwards. */
+/**
+ * The rules for memory into which the runtime reads only once: a chunk is passed on without a copy, and is freed afterwards.
+ */
 const singleUse: ReadMemory = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
 
 // `NetSocket` is imported only as a type, because `fetchway/undici` imports this file and must not load Fetchway's own client.

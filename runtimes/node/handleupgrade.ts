@@ -30,7 +30,7 @@ function loadHttp(): HttpModule {
   return (http ??= process.getBuiltinModule("node:http"));
 }
 
-/** Makes the response to a request that the server has handed over without one. */
+/** Makes Node's response to a request that the server has handed over without a response. */
 function createResponse(req: IncomingMessage): ServerResponse {
   return new (loadHttp().ServerResponse)(req);
 }
@@ -59,7 +59,7 @@ class UpgradeIncoming extends MessageIncoming {
     this.#client = client;
     this.#turn = turn;
     this.upgrade = upgrade;
-    // The server has stopped parsing: the body of a request that asks for another protocol is not readable.
+    // The server has stopped parsing, so the body of a request that asks for another protocol cannot be read.
     this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
   }
 
@@ -116,7 +116,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       const incoming = new UpgradeIncoming(req, res, client, protocol, turn, plan, context);
       const response = await forward(incoming, target, plan, context, respond);
       // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
-      // request, but the response to a request that is refused earlier has not waited.
+      // request, but the response to a request that is refused earlier has not waited, so wait here.
       await turn;
       const parts = partsOf(response);
       const { tunnel } = parts;
@@ -140,7 +140,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
 }
 
 /**
- * Answers an upgrade or a CONNECT, which the server has handed over with its connection, with an error.
+ * Answers an upgrade or a CONNECT with an error. The server has handed the request over with its connection.
  * @param socket the connection; over HTTP/2, the response to a CONNECT
  */
 export function refuseUpgrade(

@@ -18,7 +18,7 @@ export function toHookRequest(
   const origin = `${scheme}://${isHost ? host : "_invalid_"}`;
   const isForbidden = FORBIDDEN.test(method);
   const url = origin + (path.startsWith("/") ? path : "/");
-  // undici allocates less without options.
+  // Without options, undici allocates less memory for a `Request`.
   const request = isForbidden || method === "GET" ? new Request(url) : new Request(url, { method });
   // A list of pairs in the constructor's options would cost 4 KB more: undici iterates over each pair to convert it.
   for (let i = 0; i < headers.length; i += 2) {

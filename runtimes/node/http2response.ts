@@ -9,7 +9,7 @@ const INTERNAL_ERROR = 2;
 /**
  * Sends a response directly on the HTTP/2 stream of Node's response. The methods of Node's response cannot send a response that
  * consists of a single HEADERS frame, as gRPC sends errors.
- * @throws what `stream.respond` throws for fields that a hook has made invalid
+ * @throws the error of `stream.respond` for fields that a hook has made invalid
  */
 export function sendOnStream(
   res: Http2ServerResponse,
@@ -41,7 +41,7 @@ export function sendOnStream(
   pipe(body as BodySource, sink);
 }
 
-/** Adds the length of the body, which a response to HEAD also has. */
+/** Adds `content-length` to a list, if the response has this field. A response to HEAD has it as well. */
 function withLength(list: HeaderList, headers: HeaderList): HeaderList {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== "content-length") continue;

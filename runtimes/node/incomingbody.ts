@@ -18,7 +18,7 @@ export function isHttp2(req: object): req is Http2ServerRequest {
   return "stream" in req;
 }
 
-/** The requests whose clients wait for 100 (Continue) before they send the body, where the proxy decides when it is sent. */
+/** The requests whose clients wait for 100 (Continue) before they send the body, if the proxy decides when the 100 is sent. */
 export const awaitingContinue: WeakSet<IncomingMessage> = new WeakSet();
 
 /** The body of a request that Node's server is receiving. */
@@ -27,14 +27,14 @@ export class IncomingBody implements BodySource {
   replay: Uint8Array | undefined;
   isUntouched = true;
   #stop: (() => void) | undefined;
-  /** The names that trailer fields must not have. */
+  /** The names of the trailer fields that are dropped. */
   #dropped: NameSet | undefined;
   /** The value of the request's `Connection`, if the request may have trailer fields. */
   #connection: string | undefined;
 
   /**
-   * Pauses the message. Otherwise a `data` listener that other code adds before the body is sent would make chunks flow,
-   * and the upstream would miss these.
+   * Pauses the message. Otherwise a `data` listener that other code adds before the body is sent would make chunks flow, and
+   * the upstream would miss those chunks.
    * @throws TypeError for a message that other code reads as text, because its bytes are lost
    */
   constructor(message: IncomingMessage) {
@@ -96,7 +96,8 @@ export class IncomingBody implements BodySource {
     }
     // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // Needed even if `sink.memory` is not "returned" now: it may become so when the sink's connection is established.
+    // This is needed even if `sink.memory` is not "returned" now: it may become "returned" when the sink's connection is
+    // established.
     const audience = new Audience(message);
     // The number of bytes that are buffered already. Other code may have added them by `unshift` or `push`, in memory that it
     // still uses.
@@ -146,7 +147,8 @@ export class IncomingBody implements BodySource {
   cancel(): void {
     this.isUntouched = false;
     if (this.#stop !== undefined) this.#stop();
-    // Reading would ask the client for a body that nothing needs. Node closes the connection after the response.
+    // If the client awaits 100 (Continue), do not read: reading would ask the client for a body that nothing needs. Node closes
+    // the connection after the response.
     else if (!this.awaitsContinue) this.message.resume();
   }
 }
@@ -174,8 +176,8 @@ export function alreadyRead(): TypeError {
 }
 
 /**
- * Throws if other code has read from the body, because the upstream would take the rest for the whole body, or has called
- * `setEncoding`.
+ * Throws if other code has called `setEncoding`, or has read from the body: the upstream would take the rest for the whole
+ * body.
  */
 function assertUnread(message: IncomingMessage): void {
   if (message.readableEncoding !== null) throw readAsText();
@@ -200,9 +202,9 @@ function prefetch(message: Http2ServerRequest): void {
 const SENT_INTERVAL = 100;
 
 /**
- * Closes the stream of an HTTP/2 message once the response is complete, if the rest of the request is not needed
- * (RFC 9113 §8.1). Otherwise an upload that is refused keeps its stream, and the client may have only so many of them. Node
- * does this itself only for a body that no code has begun to read.
+ * Closes the stream of an HTTP/2 message once the response is complete, if the rest of the request is not needed (RFC 9113
+ * §8.1). Otherwise an upload that is refused keeps its stream, and the number of streams that a client may have is limited.
+ * Node does this itself only for a body that no code has begun to read.
  */
 function closeAfterResponse(message: Http2ServerRequest): void {
   const { stream } = message;
@@ -232,7 +234,8 @@ function isComplete(message: IncomingMessage): boolean {
 }
 
 /**
- * Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent.
+ * Writes a chunk to a sink. `sink.memory` decides whether the sink gets a copy, and whether the chunk's memory is freed once it
+ * is sent.
  * @param audience shows whether other code sees the chunk; undefined if other code may see it
  */
 function writeChunk(
@@ -296,7 +299,7 @@ export function resumeAfter(
   });
 }
 
-/** Removes the proxy's listener, and reads the rest of the body: the next request on the connection comes after it. */
+/** Removes the proxy's listener, and reads the rest of the body: the next request on the connection comes after the body. */
 function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
   message.off("data", onData);
   message.resume();

@@ -27,9 +27,9 @@ import { turnOf } from "./turns.ts";
 type ClientStream = Socket | ServerHttp2Stream;
 
 /**
- * The listeners for the end of each connection. The connection itself gets one `close` listener, for all of its requests.
+ * For each connection, the listeners for its end. The connection itself gets one `close` listener, for all of its requests.
  *
- * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
+ * The listeners are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
  * which the old table refers. Once a table has moved to the old generation, it keeps all later tables in memory.
  */
 const watched: WeakMap<ClientStream, Listener[]> = new WeakMap();
@@ -68,7 +68,7 @@ abstract class NodeIncoming implements Incoming {
   readonly address: string | undefined;
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
-  /** The response to write to, if the server lets the proxy write it. */
+  /** Node's response, if the server lets the proxy write to it. */
   abstract readonly res: ServerResponse | undefined;
   /** Node's own request. */
   readonly message: IncomingMessage;
@@ -81,7 +81,7 @@ abstract class NodeIncoming implements Incoming {
     this.#context = context;
     this.secure = (req.socket as TLSSocket).encrypted;
     this.address = peerAddress(req);
-    // Nearly every request is of HTTP/1 and has a target in origin-form: these need no further checks.
+    // Nearly every request is of HTTP/1 and has a target in origin-form. Such a request needs no further checks.
     const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
     this.named = isPlain ? undefined : namedAuthority(req);
     this.fault = isPlain ? undefined : versionFault(req);
@@ -198,7 +198,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
 
   get mount(): string {
     const { baseUrl, originalUrl } = this.message as MountedMessage;
-    // Middleware may have put back what Express has cut off.
+    // Middleware may have restored the path that Express has cut off.
     if (originalUrl === this.message.url) return "";
     if (typeof baseUrl === "string") return baseUrl;
     return typeof originalUrl === "string" ? findMount(originalUrl, this.path) : "";
@@ -222,7 +222,7 @@ class PeerIncoming extends WebIncoming {
   readonly #peer: IncomingMessage | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
-  /** Whether the body is known by other means than the web request. */
+  /** Whether the body was read from Node's request, so that it is known even for a GET. */
   readonly #showsBody: boolean;
 
   constructor(
@@ -263,7 +263,10 @@ class PeerIncoming extends WebIncoming {
   }
 }
 
-/** A web `Request` that an app has built while it handled a Node request, whose client gets the response. */
+/**
+ * A web `Request` that an app has built while it handled a request of Node's server. The client that has sent the original
+ * request gets the response.
+ */
 class RebuiltIncoming extends PeerIncoming {
   readonly #connection: ClientStream;
 
@@ -298,7 +301,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
-  // On HTTP/2, a server that does not show its response may only be sent web responses.
+  // On HTTP/2, a server that does not show Node's response accepts only web responses.
   if (
     side?.req.httpVersionMajor === 1 ||
     (side && (side.res !== undefined || !isHttp2(side.req)))
@@ -317,7 +320,7 @@ export function messageOf(incoming: Incoming): IncomingMessage | undefined {
   return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }
 
-/** Returns Node's response to write to, if the server lets the proxy write it. */
+/** Returns Node's response, if the server lets the proxy write to it. */
 export function responseOf(incoming: Incoming): ServerResponse | undefined {
   return incoming instanceof NodeIncoming ? incoming.res : undefined;
 }
@@ -350,7 +353,7 @@ function peerAddress(req: IncomingMessage): string | undefined {
     : address;
 }
 
-/** Parts of a path that URL parsers resolve or cut off, so that a router has seen another path than was received. */
+/** Parts of a path that URL parsers resolve or cut off, so that a router has seen a path other than the received one. */
 const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
 
 /**
@@ -366,7 +369,7 @@ function wirePath(path: string, url: string, req: IncomingMessage): string {
   return URL.parse(base + wire)?.href === url ? wire : path;
 }
 
-/** Whether the path of a web request is what servers make of a request target that is not in origin-form. */
+/** Whether the path of a web request is the path that servers derive from a request target that is not in origin-form. */
 function isUnchanged(path: string, requestTarget: string): boolean {
   return path === (requestTarget === "*" ? "/*" : pathOf(requestTarget));
 }
@@ -414,7 +417,7 @@ function hasNoWebBody(method: string): boolean {
   return method === "GET" || method === "HEAD";
 }
 
-/** Returns the body that a GET or HEAD has on the wire; null for a web request that the app has made of another one. */
+/** Returns the body that a GET or HEAD has on the wire; null for a web request that the app has built from another one. */
 function hiddenBodyOf({ method }: Request, { req, isRebuilt }: NodeSide): BodySource | null {
   if (isRebuilt || req.method !== method) return null;
   if (req.readableDidRead) throw alreadyRead();
@@ -422,8 +425,8 @@ function hiddenBodyOf({ method }: Request, { req, isRebuilt }: NodeSide): BodySo
 }
 
 /**
- * Returns the body of a web request over HTTP/2; undefined for other requests. It is read from Node's request rather than
- * from the web stream, which ends like that of a complete body if the client resets the HTTP/2 stream with NO_ERROR.
+ * Returns the body of a web request over HTTP/2; undefined for other requests. The body is read from Node's request rather than
+ * from the web stream. If the client resets the HTTP/2 stream with NO_ERROR, the web stream ends as if the body were complete.
  */
 function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource | null | undefined {
   if (side === undefined || !isHttp2(side.req)) return undefined;

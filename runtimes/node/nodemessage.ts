@@ -2,7 +2,7 @@
 type Passed = { readonly httpVersion?: unknown; readonly req?: unknown } | null | undefined;
 
 /**
- * Says how to proxy a request of `node:http`; undefined for any other value.
+ * Returns advice for an app that has passed a request of `node:http` to the proxy; undefined for any other value.
  * @param passed what a framework has passed to its handler
  */
 export function explainNodeMessage(passed: unknown): string | undefined {

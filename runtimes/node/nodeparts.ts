@@ -13,7 +13,8 @@ import type { NodeProxy } from "./nodeproxy.ts";
 import { respond, sendResponse } from "./noderesponse.ts";
 
 // Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause. The
-// check is in a module of which every bundle has code: bundlers leave out the others, as the package has no side effects.
+// check is in this module because every bundle contains code of it. Bundlers leave out modules without such code, because the
+// package is marked as free of side effects.
 if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
   throw new Error(
     'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
@@ -46,7 +47,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),
     nodeHandler(request, response, next) {
-      // The messages of `node:http2` have the same members. Where HTTP/2 differs, `isHttp2` recognizes them.
+      // The messages of `node:http2` have the same members. Where HTTP/2 differs, `isHttp2` recognizes its messages.
       const req = request as IncomingMessage;
       const res = response as ServerResponse;
       const fail = (thrown: unknown): void => {

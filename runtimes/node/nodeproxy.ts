@@ -15,7 +15,7 @@ export type { AttachOptions, SrvxServer, UpgradeListener };
 /**
  * A handler for `node:http`, `node:http2`, Express and Fastify.
  *
- * It calls `next`, if the framework passes it, with the TypeError of a misuse, or with the exception of a hook that
+ * If the framework passes `next`, the handler calls it with the TypeError of a misuse, or with the exception of a hook that
  * `onError` does not answer. Without `next`, the client gets 500, and the exception goes to `console.error`.
  */
 export type NodeHandler = (
@@ -33,8 +33,8 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
   readonly nodeHandler: NodeHandler;
   /**
    * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests. By
-   * default it takes all upgrades to the protocols in the option `upgrades`; `match` selects some. Without `attach`,
-   * `plugin` or `upgrade`, an upgrade gets 501.
+   * default it takes all upgrades to the protocols in the option `upgrades`; the option `match` selects some of them. Without
+   * `attach`, `plugin` or `upgrade`, an upgrade gets 501.
    *
    * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
    * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other

@@ -43,7 +43,7 @@ export interface Parts extends Head {
   readonly tunnel?: Tunnel | undefined;
 }
 
-/** Node's response only reads the bytes. */
+/** The bytes may be borrowed, because Node's response only reads them. */
 const BORROWED: WholeOptions = { memory: "borrowed" };
 
 /** Writes a body to Node's response. */
@@ -224,7 +224,7 @@ class LazyResponse extends SrvxResponse {
   }
 }
 
-/** A response on an HTTP/2 stream, which it writes by itself when srvx's server takes it apart. */
+/** A response that writes itself to its HTTP/2 stream when srvx's server asks for its parts. */
 class StreamedResponse extends LazyResponse {
   readonly #send: (parts: Parts) => void;
 
@@ -252,7 +252,7 @@ async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
   return ({ status, headers, body, trailer }) => {
     const response = res as Http2ServerResponse;
     const own = trailer === undefined ? headers : [...headers, "trailer", trailer];
-    // `stream.respond` does not know the fields of the response object.
+    // `stream.respond` does not send the fields that other code has set on the response object, so add them.
     const fields = addEarlier(response, response.getHeaderNames(), own);
     sendOnStream(response, status, fields, body);
   };
@@ -275,7 +275,7 @@ function wholeOf(body: BodySource, message: IncomingMessage | undefined): Uint8A
 
 /**
  * Returns the web stream of a body.
- * @param flush whether it begins with an empty chunk while no other has arrived
+ * @param flush whether the stream begins with an empty chunk if no other chunk has arrived
  * @param message Node's request, whose connection is closed if the stream fails
  * @param isLazy whether the body is taken only when the stream is read
  */
@@ -316,8 +316,8 @@ export function respond(
 }
 
 /**
- * Returns the response that opens a tunnel. No web `Response` can have the status 101: the proxy writes it itself.
- * @throws ProxyError 502 for a 101 that does not answer a WebSocket's handshake
+ * Returns the response that opens a tunnel. No web `Response` can have the status 101, so the proxy writes the 101 itself.
+ * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the WebSocket handshake
  */
 async function respondSwitched(
   received: UpstreamResponse,
@@ -355,7 +355,7 @@ function buildBody(
   message: IncomingMessage | undefined,
 ): Response {
   if (body === null) return toResponse(null, head, message);
-  // A large body should write itself: as bytes for other code, its memory could not be freed.
+  // A large body should write itself: if it were bytes that other code can read, its memory could not be freed.
   const writes = (body.buffered ?? 0) >= LARGE && message?.httpVersionMajor === 1;
   const bytes = writes ? undefined : wholeOf(body, message);
   return bytes === undefined
@@ -416,8 +416,8 @@ function buildStreamed(
 }
 
 /**
- * Writes a body to the response to a request, if its server has written the head.
- * @returns whether it does so
+ * Writes a body to Node's response, if the server has written the head.
+ * @returns whether the body is written to that response
  */
 function writeBehindHead(body: BodySource, head: Head, message: IncomingMessage): boolean {
   // A response on an HTTP/2 stream, and a pipelined one that is not the first, are not found.
@@ -443,8 +443,9 @@ function uncork(socket: Socket): void {
 }
 
 /**
- * Returns the fields of a response that a server writes from a web stream. The server would compute a length of a small
- * body, and Node throws for `Trailer` beside it: if there are trailer fields, the response has to be chunked.
+ * Returns the fields of a response that a server writes from a web stream. If there are trailer fields, the result asks for
+ * chunked coding. Otherwise the server would compute the length of a small body, and Node throws for `Trailer` beside
+ * `Content-Length`.
  */
 function frameForTrailers(
   { headers, body, trailer }: UpstreamResponse,
@@ -480,7 +481,7 @@ export function sendResponse(response: Response, res: ServerResponse): void | Pr
 export function sendParts(parts: Parts, res: ServerResponse): void | Promise<void> {
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
-  // HTTP/2 responses have a stream. Test tools have responses of their own, so do not ask for the version.
+  // Only HTTP/2 responses have a `stream`. Do not ask for the version, which the responses of test tools may lack.
   if ("stream" in res) return loadHttp2Response(res).then((send) => send(parts));
   try {
     writeHeadTo(res, parts);
@@ -499,7 +500,7 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
 
 function writeHeadTo(res: ServerResponse, head: Head): void {
   const { status, statusText, trailer } = head;
-  // Node would replace the cookies, and keeps the other fields.
+  // `writeHead` keeps the fields that were set before, except cookies, which it would replace.
   const plain = res.hasHeader("set-cookie")
     ? addEarlier(res, ["set-cookie"], head.headers)
     : head.headers;
@@ -511,8 +512,8 @@ function writeHeadTo(res: ServerResponse, head: Head): void {
 
 /**
  * Adds fields that middleware has set on Node's response before the proxy. The upstream's value replaces an earlier one, except
- * for cookies, of which each line is a separate one. The earlier ones come first, because a client keeps the last of two cookies
- * with the same name, domain and path (RFC 6265 §5.3), and that is the upstream's.
+ * for `Set-Cookie`, whose lines each set a separate cookie. The earlier lines come first, because a client keeps the last of
+ * two cookies with the same name, domain and path (RFC 6265 §5.3), and that should be the upstream's.
  * @param names the fields to add, in lower case
  */
 function addEarlier(

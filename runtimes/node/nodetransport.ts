@@ -14,15 +14,17 @@ export function createNodeTransport(options: PoolOptions): Transport {
   });
 }
 
-/** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
+/**
+ * The number of bytes that one read can return. It is large enough for a body of 64 KiB to arrive in one read with its head.
+ */
 const SHARED_SIZE = 131_072;
 
 let shared: Buffer | undefined;
 
 /**
  * Returns the memory into which all connections to upstreams read, by the documented option `onread` of `net.connect`
- * (`MemoryReader`, whose bytes are copied before its callback returns). By default, Node allocates 64 KiB for each read, and copies
- * the bytes into smaller memory if the read returns fewer; and 64 KiB with a head need two reads.
+ * (`MemoryReader`, whose bytes are copied before its callback returns). By default, Node allocates 64 KiB for each read, and
+ * copies the bytes into smaller memory if the read returns fewer. A body of 64 KiB with its head then needs two reads.
  *
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back synchronously, so that several sockets
  *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use

@@ -24,8 +24,8 @@ export function announceTrailers(
 }
 
 /**
- * Sets the trailer fields of a response; Node sends them with its end, or drops them if the framing carries none. To be
- * called once, because a second call replaces the first.
+ * Sets the trailer fields of a response; Node sends them at the end of the response, or drops them if the framing carries none.
+ * Call this function once, because a second call replaces the fields of the first.
  */
 export function sendTrailers(res: ServerResponse, trailers: HeaderList): void {
   const pairs: [string, string][] = [];

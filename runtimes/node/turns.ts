@@ -5,8 +5,8 @@ import { ParserHold } from "./internals/parserhold.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * The number of requests of one connection that may wait in the app; above it, the connection is closed. More than one wait there
- * only if the app does something asynchronous before it calls the proxy.
+ * The maximum number of requests of one connection that wait in the app. Above it, the connection is closed. More than one
+ * request waits there only if the app does something asynchronous before it calls the proxy.
  */
 const MAX_WAITING = 1_000;
 /** Milliseconds for which a connection may be neither read nor written. */
@@ -18,7 +18,10 @@ type Key = IncomingMessage["rawHeaders"];
 /** A connection on which a client has sent a request before it had the response to the previous one. */
 class PipelinedConnection {
   readonly #socket: Socket;
-  /** The callback of each request that waits in the app, which is called when its response becomes the first. */
+  /**
+   * For each request that waits in the app, the callback that is called when the response to that request becomes the
+   * connection's current one.
+   */
   readonly #waiting: Map<Key, () => void> = new Map();
   #hold: ParserHold | undefined;
   #watched: ServerResponse | undefined;
@@ -36,7 +39,7 @@ class PipelinedConnection {
     return new Promise((resolve) => {
       const { rawHeaders } = req;
       const other = this.#waiting.get(rawHeaders);
-      // An app may send one request to several upstreams: each of them waits for the same turn.
+      // An app may forward one request to several upstreams. All of these calls wait for the same turn.
       this.#waiting.set(rawHeaders, () => {
         other?.();
         resolve();
@@ -95,7 +98,7 @@ export function turnOf(
 
 /**
  * Returns a promise that resolves when all responses on a connection are finished; undefined if they are. The answer to an
- * upgrade has to wait for it, because Node does not write that answer, and orders only its own responses.
+ * upgrade has to wait for this promise, because Node does not write that answer, and orders only its own responses.
  */
 export function turnAfterAll(socket: Socket): Promise<void> | undefined {
   const first = responseOn(socket);

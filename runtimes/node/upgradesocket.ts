@@ -13,11 +13,11 @@ import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
 
-/** The state of one side of a tunnel that decides when the tunnel is closed. */
+/** The state of one side of a tunnel. The states of both sides decide when the tunnel is closed. */
 interface Side {
   /** Whether the side has closed its direction. */
   hasEnded: boolean;
-  /** Whether bytes wait for the side, and it has to take some before the other side may send more. */
+  /** Whether bytes wait for this side. The side must take some of them before the other side may send more. */
   isFull: boolean;
 }
 
@@ -45,7 +45,7 @@ export class UpgradeSocket implements TunnelHandler {
   /** Whether the tunnel is closed: the upstream neither sends nor takes anything more. */
   #isTunnelClosed = false;
   #closeTimeout = 0;
-  /** The timer that closes both sides of a tunnel that has closed. */
+  /** The timer that closes both sides of a tunnel if its remaining bytes are not read in time. */
   #closing: ReturnType<typeof setTimeout> | undefined;
   #response: ServerResponse | undefined;
 
@@ -78,7 +78,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#listener = undefined;
   }
 
-  /** Whether the client waits for the answer, and the responses in front of it have not ended the connection. */
+  /** Whether the client still waits for the answer, and no earlier response has ended the connection. */
   get isWaiting(): boolean {
     return !this.#hasLeft && this.#socket.writable;
   }
@@ -98,7 +98,7 @@ export class UpgradeSocket implements TunnelHandler {
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
-    // A first response may have failed while it wrote its head.
+    // This is a second call if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];

@@ -17,8 +17,9 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-/** The length of a slab, and the number of bytes from which a copy gets its own memory. */
+/** The number of bytes of a slab, which holds several short copies. */
 const SLAB = 65_536;
+/** The number of bytes from which a copy gets its own memory. */
 const LONG = 16_384;
 
 let slab: Buffer | undefined;

@@ -29,18 +29,21 @@ const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** How a runtime sets up its sockets without TLS. */
+/** How the sockets of a runtime differ from those of the other runtimes. */
 export interface SocketParts {
   /**
-   * Returns the memory into which a socket reads. All sockets may share it: each chunk is copied before the next read.
-   * Undefined where the runtime allocates memory for each read.
+   * Returns the memory into which a socket without TLS reads. All sockets may share this memory, because each chunk is copied
+   * before the next read. Undefined if the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
   /** Finds out whether other code sees a chunk; undefined where the memory of chunks is never freed. */
   readonly watchReads?: WatchReads | undefined;
-  /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
+  /**
+   * Whether a socket without TLS stays writable after the upstream has closed its direction, so that a write can detect a
+   * reset.
+   */
   readonly allowHalfOpen?: boolean;
-  /** Whether names are left to the runtime, for each connection. */
+  /** Whether the runtime itself looks the host name up for each connection, instead of `Resolver`. */
   readonly leavesNames?: boolean;
   /** The TLS options that only this runtime has. */
   readonly tlsNames?: readonly string[];
@@ -77,7 +80,8 @@ export class NetConnector implements Connector {
   }
 
   watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
-    // Do not watch the name for connections to a fixed address: another pool may look it up, and its answers do not concern them.
+    // Do not watch the name for connections to a fixed address. Another pool may look the name up, but the answers do not
+    // concern these connections.
     const isFixed = socketPath !== undefined || address !== undefined;
     if (!isFixed && this.#options.dns !== false) this.#resolver.watch(hostname, user);
   }
@@ -111,7 +115,8 @@ export class NetConnector implements Connector {
       },
       onLost: end,
       onFailed(failed, isSlow) {
-        // In a fixed order, an address that refuses costs no time, and must be tried first again once its server has started.
+        // If the order is fixed, do not mark an address that has refused: the refusal costs no time, and the address must be
+        // tried first again once its server has started.
         if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
       },
     });
@@ -131,7 +136,7 @@ export class NetConnector implements Connector {
     }
     const establish = (socket: NetSocket): void => {
       deadline?.clear();
-      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
+      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if the option is false.
       if (!noDelay) socket.raw.setNoDelay(false);
       resolve(socket);
     };
@@ -139,7 +144,7 @@ export class NetConnector implements Connector {
     if (isFixed) return race.start([address]);
     const take = (addresses: FoundAddresses): void => {
       found = addresses;
-      // With `dns: false`, the order is the system's.
+      // With `dns: false`, keep the order that the system has returned.
       const good = this.#options.dns === false ? found.good : scope.order(found);
       const all = [...alternateFamilies(good), ...found.down];
       race.start(all.map((each) => each.address));
@@ -147,7 +152,10 @@ export class NetConnector implements Connector {
     resolver.resolve(hostname, true).then(take, end);
   }
 
-  /** @throws the error of a TLS option */
+  /**
+   * Starts to connect to one address of a destination.
+   * @throws the error of a wrong TLS option
+   */
   #open(destination: Destination, host: string): NetSocket {
     const { secure, http2 = false } = destination;
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
@@ -164,7 +172,9 @@ export class NetConnector implements Connector {
     return new NetSocket(raw, onread, watchReads);
   }
 
-  /** Returns the function that makes sockets. Each destination has its own agent, which caches TLS sessions. */
+  /**
+   * Returns the function that makes sockets to a destination. Each destination has its own agent, which caches TLS sessions.
+   */
   #creatorFor(destination: Destination): CreateSocket {
     let create = this.#creators.get(destination);
     if (create === undefined) {
@@ -187,8 +197,8 @@ function createCreator(
     ...(socketPath === undefined
       ? { port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
-    // Without `servername`, SNI and the certificate check would follow the field `Host`. An IP address is not a server
-    // name (RFC 6066 §3).
+    // Without `servername`, SNI and the certificate check would use the field `Host`. An IP address is not a server name (RFC
+    // 6066 §3).
     ...(secure && {
       servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
     }),

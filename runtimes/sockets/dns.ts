@@ -15,15 +15,18 @@ const { process } = globalThis as unknown as {
 
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
-/** The least number of names that are kept, and half of the greatest: a client that chooses the target chooses names as well. */
+/**
+ * The cache keeps at least this number of names, and at most twice as many. It needs a limit, because a client that chooses the
+ * target chooses the name as well.
+ */
 const MIN_KEPT_NAMES = 1000;
-/** Milliseconds between lookups in the background of a name whose addresses are not kept (a TTL of 0). */
+/** Milliseconds between two background lookups of a name whose addresses are not kept, because their TTL is 0. */
 const MIN_INTERVAL = 1000;
-/** Milliseconds for which an expired answer is kept at most after a lookup that has failed (RFC 8767 §5). */
+/** The maximum number of milliseconds for which an expired answer is used again after a failed lookup (RFC 8767 §5). */
 const FAILED_TTL = 30_000;
 /**
- * Milliseconds that a connection waits for a new answer while there is an expired one (RFC 8767 §5). Most name servers answer
- * within this time, so that a host that has moved is found.
+ * The maximum number of milliseconds that a connection waits for a new answer, if there is an expired one (RFC 8767 §5). Most
+ * name servers answer within this time, so that the connection gets the new address of a host that has moved.
  */
 const MAX_WAIT = 200;
 /** Milliseconds after which an expired answer is no longer used: the address may belong to another host by then. */
@@ -33,7 +36,10 @@ const LOOPBACK_ADDRESSES: readonly ResolvedAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
-/** The longest timer of a name in milliseconds. When it fires, an unused name ends: a timer keeps the name's pools in memory. */
+/**
+ * The maximum delay of a name's timer in milliseconds. When the timer fires and no pool uses the name any more, it is not set
+ * again. A longer timer would keep unused pools in memory longer.
+ */
 const MAX_DELAY = 60_000;
 
 interface Answer {
@@ -45,7 +51,7 @@ interface Answer {
 interface CachedAnswer extends Answer {
   /** The time until which the addresses are valid, on the clock of `performance.now()`. */
   readonly validUntil: number;
-  /** Whether the last lookup has failed, so that the addresses are those of an earlier one. */
+  /** Whether the last lookup has failed, so that the addresses are those of an earlier lookup. */
   readonly hasFailed: boolean;
 }
 
@@ -58,14 +64,14 @@ interface FamilyAnswer {
 
 /** The cache entry of one name. */
 interface Entry {
-  /** Whether the order of the addresses is fixed, and a later one is only tried if those before it fail. */
+  /** Whether the addresses have a fixed order instead of being rotated, as those of `localhost` do. */
   readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
-  /** The lookup that is running. */
+  /** The lookup of the name that is running now; undefined if none is. */
   lookup: Promise<CachedAnswer> | undefined;
-  /** The number of results so far, by which the addresses are rotated. */
+  /** The number of results that were returned so far. It decides by how much the addresses are rotated. */
   results: number;
-  /** The time until which each address that has failed is tried last. */
+  /** The addresses that have failed, each with the time until which it is tried last. */
   readonly down: Map<string, number>;
   /** The pools for which the name is looked up again in the background. */
   readonly users: Set<NameUser>;
@@ -104,7 +110,7 @@ export class Resolver {
 
   /**
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
-   * @param mayBeExpired whether an expired answer is better than a long wait
+   * @param mayBeExpired whether the result may be an expired answer if a new one takes long
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
   async resolve(hostname: string, mayBeExpired = false): Promise<FoundAddresses> {
@@ -119,7 +125,9 @@ export class Resolver {
     return this.#sort(await (isUsable ? waitShortly(lookup, answer) : lookup), entry);
   }
 
-  /** Looks up a name again whenever its answer has expired, while the pool uses it. The name must have been resolved. */
+  /**
+   * While a pool uses a name, looks the name up again whenever its answer has expired. The name must have been resolved before.
+   */
   watch(hostname: string, user: NameUser): void {
     const entry = this.#entries.get(hostname);
     if (entry === undefined) return;
@@ -127,7 +135,7 @@ export class Resolver {
     if (entry.timer === undefined) this.#arm(hostname, entry);
   }
 
-  /** Marks an address of a name as failed: for a while, it is tried last. */
+  /** Marks an address of a name as failed, so that it is tried last for a while. */
   markFailed(hostname: string, address: string): void {
     this.#entries.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
   }
@@ -191,10 +199,11 @@ export class Resolver {
       entry.timer = undefined;
       return;
     }
-    // Put the name back, because more than a thousand other lookups may have evicted it.
+    // Put the name back if lookups of more than a thousand other names have evicted it.
     if (this.#entries.get(hostname) === undefined) this.#entries.set(hostname, entry);
     const answer = isDue ? await this.#lookUp(hostname, entry).catch(() => undefined) : undefined;
-    // Keep the connections after a failed lookup: the host may work although its name server does not.
+    // Report only the result of a successful lookup. After a failed one, the pools keep their connections: the host may work
+    // although its name server does not.
     if (answer?.hasFailed === false) {
       const found = this.#sort(answer, entry);
       for (const user of entry.users) user.onAddresses(found);
@@ -202,7 +211,7 @@ export class Resolver {
     this.#arm(hostname, entry);
   }
 
-  /** Separates the addresses that have failed lately from the others, and rotates the others, unless they are an order. */
+  /** Separates the addresses that have failed lately from the others, and rotates the others, unless their order is fixed. */
   #sort({ addresses }: CachedAnswer, entry: Entry): FoundAddresses {
     const now = performance.now();
     const good: ResolvedAddress[] = [];
@@ -243,7 +252,7 @@ function createNameServers(
   try {
     nameServers.setServers(servers);
   } catch (error) {
-    // Deno may not permit to ask other name servers than those of the system.
+    // Deno may refuse permission to ask name servers other than those of the system.
     if ((error as Error).name === "NotCapable") throw error;
     throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
   }
@@ -260,8 +269,9 @@ function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number
 }
 
 /**
- * Asks the system for a name of this machine, which no name server knows (RFC 6761 §6.3). The system may not know it either, as
- * in a container without `/etc/hosts`, or know one address of the loopback interface while the server listens on the other.
+ * Looks up a name of this machine, such as `localhost`, which no name server knows (RFC 6761 §6.3). The system may not know the
+ * name either, as in a container without `/etc/hosts`. Or it may know only one of the two loopback addresses while the server
+ * listens on the other. So add the missing ones.
  */
 async function askForLocal(
   dns: typeof import("node:dns"),
@@ -271,7 +281,7 @@ async function askForLocal(
   const { addresses } = await askSystem(dns, hostname, ttl).catch(() => ({ addresses: [] }));
   const found = new Set(addresses.map(({ address }) => address));
   const missing = LOOPBACK_ADDRESSES.filter(({ address }) => !found.has(address));
-  // The hosts file may have another address, such as that of a container.
+  // The hosts file may give the name another address, such as that of a container. Then add none.
   const hasOther = found.size + missing.length > LOOPBACK_ADDRESSES.length;
   return { addresses: hasOther ? addresses : [...addresses, ...missing], ttl };
 }
@@ -303,7 +313,7 @@ async function askServers(
   };
 }
 
-/** Whether an error says that a name has no address, and not that the lookup has failed. */
+/** Whether an error says that a name has no address, rather than that the lookup has failed. */
 function isGone({ code }: NodeJS.ErrnoException): boolean {
   return code === "ENOTFOUND" || code === "ENODATA";
 }
@@ -312,10 +322,13 @@ function notFound(): Error {
   return Object.assign(new Error("the name has no address"), { code: "ENOTFOUND" });
 }
 
-/** The errors of lookups that say something of this process, and nothing of the name: no descriptor, or no permission. */
+/** The codes of lookup errors whose cause is this process and not the name: it has no free descriptor, or no permission. */
 const LOCAL: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "EPERM", "ERR_ACCESS_DENIED"]);
 
-/** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
+/**
+ * Converts an error of a lookup to a `ProxyError`. Otherwise `ECONNREFUSED` from a name server would count as a refusal by the
+ * upstream.
+ */
 function toDnsError(cause: NodeJS.ErrnoException): ProxyError {
   if (LOCAL.has(cause.code ?? "")) return toSocketError(cause, false, false);
   return new ProxyError(cause.code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });

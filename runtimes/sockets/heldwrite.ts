@@ -1,10 +1,10 @@
 /**
  * Reads the bytes that an upstream has sent before it closed the connection, although a write has already failed.
  *
- * An upstream may answer an upload early, for example with 413, and close the connection with the upload unread. The next
- * write then fails, while the answer still waits in the operating system. A socket that passed the error on would be
- * destroyed before it reads the answer. So the error is held back, and later writes are dropped. Reading continues, and its
- * end, which nearly always follows in the next turn of the event loop, destroys the socket with the error.
+ * An upstream may answer an upload early, for example with 413, and close the connection with the upload unread. The next write
+ * then fails, while the answer still waits in the operating system. A socket that passed the error on would be destroyed before
+ * it reads the answer. So the error is held back, and later writes are dropped. Reading continues. When it ends, nearly always
+ * in the next turn of the event loop, the socket is destroyed with the error.
  *
  * - Rests on: a stream calls `_writableState.onwrite` with the result of each write, and destroys itself only there if a
  *   write fails. It calls `_write` and `_writev` of the socket for later writes.
@@ -16,7 +16,7 @@
 import type { Socket as RawSocket } from "node:net";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";
 
-/** The maximum number of milliseconds for which an error is held back while the socket reads. */
+/** The maximum number of milliseconds for which an error is held back while the socket is not paused. */
 const HOLD_TIMEOUT = 200;
 /** The codes of errors of writes to a connection that the upstream has closed. */
 const CLOSED: ReadonlySet<unknown> = new Set(["EPIPE", "ECONNRESET"]);
@@ -39,7 +39,7 @@ export function isWorthHolding(raw: RawSocket, error: NodeJS.ErrnoException): bo
   return CLOSED.has(error.code) && !raw.destroyed && !raw.readableEnded;
 }
 
-/** The first error of a socket, which is held back. The socket drops all later writes. */
+/** The first write error of a socket, which is held back. The socket drops all later writes. */
 export class HeldError {
   readonly #raw: RawSocket;
   readonly #error: Error;
@@ -54,7 +54,7 @@ export class HeldError {
     this.#wait();
   }
 
-  /** Passes the error on, because everything was read. */
+  /** Passes the error on, because all bytes that had arrived were read. */
   release(): void {
     this.#raw.destroy(this.#error);
   }
@@ -66,7 +66,7 @@ export class HeldError {
 
   #wait(): void {
     this.#timer = startBackgroundTimer(() => {
-      // While a client is slow to take the answer, the rest of it waits in the operating system.
+      // While the socket is paused for a slow client, the rest of the answer waits in the operating system.
       if (this.#raw.isPaused()) this.#wait();
       else this.release();
     }, HOLD_TIMEOUT);

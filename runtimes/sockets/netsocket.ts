@@ -10,7 +10,7 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
-  /** The socket that reads. */
+  /** The socket that reads with this reader. */
   socket: NetSocket | undefined;
 
   constructor(memory: Uint8Array) {
@@ -25,8 +25,8 @@ export class MemoryReader {
 }
 
 /**
- * Watches a socket that emits `data`, with or without TLS. The function that it returns returns whether other code sees the chunk
- * that arrives now, so that the chunk must be copied.
+ * Watches a socket that emits `data`, with or without TLS. The result is a function that returns whether other code sees the
+ * chunk that arrives now. If so, the chunk must be copied.
  */
 export type WatchReads = (raw: RawSocket) => () => boolean;
 
@@ -36,7 +36,7 @@ export class NetSocket implements Socket {
   readonly raw: RawSocket;
   #handler: SocketHandler | undefined;
   readonly #watchReads: WatchReads | undefined;
-  /** The error of a write that is held back until everything that has arrived was read. */
+  /** A write error, which is held back until all bytes that have arrived are read. */
   #held: HeldError | undefined;
 
   constructor(raw: RawSocket, reader?: MemoryReader, watchReads?: WatchReads) {
@@ -65,7 +65,7 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Looks at the result of each write. It is not in a separate file, because every write passes it. */
+  /** Watches the result of each write, to hold an error back. It is not in a separate file, because every write passes it. */
   #watchWrites(): void {
     const results = writeResultsOf(this.raw);
     if (results === undefined) return;
@@ -73,7 +73,10 @@ export class NetSocket implements Socket {
     results.onwrite = (error) => onwrite(error && this.#holds(error) ? undefined : error);
   }
 
-  /** Holds an error back, if the upstream may have answered before it closed the connection; returns whether it does. */
+  /**
+   * Holds a write error back if the upstream may have answered before it closed the connection. Returns whether the error is
+   * held back.
+   */
   #holds(error: Error): boolean {
     if (!isWorthHolding(this.raw, error)) return false;
     this.#held ??= new HeldError(this.raw, error);
@@ -92,7 +95,7 @@ export class NetSocket implements Socket {
   }
 
   get protocol(): string | undefined {
-    // Bun has an empty string or `false` where Node has `false`.
+    // If no protocol was negotiated, Node has `false` here, and Bun has `false` or an empty string.
     return (this.raw as Partial<TLSSocket>).alpnProtocol || undefined;
   }
 
@@ -135,7 +138,7 @@ export class NetSocket implements Socket {
 
   confirmEnd(done: () => void, isTunnel = false): void {
     const { allowHalfOpen, writableEnded, writableLength } = this.raw;
-    // After `end()`, nothing can be written.
+    // After `end()`, no write can test the connection.
     if (!allowHalfOpen || writableEnded || (isTunnel && writableLength > 0)) return done();
     // Node 22 reports some resets as a graceful close. An empty write tests this: on a connection that was reset, it fails.
     this.raw.write("", (error) => {

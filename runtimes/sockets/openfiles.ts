@@ -32,7 +32,8 @@ export function limitOfOpenFiles(): number | undefined {
 
 /**
  * Returns the default of `maxSockets`: a quarter of the limit of open files, because each request also takes a client's
- * connection, and other upstreams, tunnels and files take the rest. Where the limit is not known, it is the default of the core.
+ * connection, and other upstreams, tunnels and files take the rest. If the limit is not known, the result is the default of the
+ * core.
  */
 export function defaultMaxSockets(): number {
   const limit = limitOfOpenFiles();
@@ -56,7 +57,9 @@ function readProc(): number | undefined {
   return soft === undefined ? undefined : toLimit(soft);
 }
 
-/** Deno reads a file of `/proc` with all permissions only, and would ask the user for them on a terminal. */
+/**
+ * Whether `/proc` may be read. Deno reads it only with all permissions, and would ask the user for missing ones on a terminal.
+ */
 function mayReadProc(): boolean {
   const names = ["read", "write", "net", "env", "sys", "run", "ffi"];
   return (
@@ -70,7 +73,7 @@ function readReport(): number | undefined {
   const report = process?.report;
   if (report === undefined || process?.platform === "win32" || Deno !== undefined) return undefined;
   const { excludeNetwork } = report;
-  // The report would look up the names of all addresses, which can take seconds.
+  // Otherwise the report would look up the names of all network addresses, which can take seconds.
   report.excludeNetwork = true;
   const soft = report.getReport().userLimits?.open_files?.soft;
   report.excludeNetwork = excludeNetwork ?? false;

@@ -6,18 +6,21 @@ import type { NetSocket } from "./netsocket.ts";
 /** Milliseconds after which the next address is tried while an earlier attempt continues (RFC 8305 §5). */
 const ATTEMPT_DELAY = 250;
 
-/** The functions that a race calls with its sockets. */
+/** The functions that a race calls. */
 interface RaceParts {
   /**
    * Starts to connect to an address.
-   * @throws the error of an option that no address can be connected with, such as an invalid certificate
+   * @throws the error of an option with which every connection would fail, such as an invalid certificate
    */
   readonly open: (address: string) => NetSocket;
-  /** Takes the first socket that is connected. The handshake of TLS has not begun. */
+  /** Takes the first socket that is connected. The TLS handshake has not begun. */
   readonly onWon: (socket: NetSocket) => void;
-  /** No address can be connected to. */
+  /** Called if no address could be connected to. */
   readonly onLost: (error: unknown) => void;
-  /** An address has refused, or was slower than one that was tried later. */
+  /**
+   * Called for an address that has refused the connection. With `isSlow`, the address was slower than one that was tried later,
+   * or than the time limit.
+   */
   readonly onFailed: (address: string, isSlow: boolean) => void;
 }
 
@@ -43,7 +46,7 @@ export class Race {
   /** @param limit milliseconds for all attempts; 0 for no limit */
   constructor(limit: number, parts: RaceParts) {
     this.#parts = parts;
-    // With a short limit, start the second address after half of it.
+    // With a short limit, try the second address after half of that time.
     this.#delay = limit === 0 ? ATTEMPT_DELAY : Math.min(ATTEMPT_DELAY, Math.ceil(limit / 2));
   }
 
@@ -56,7 +59,7 @@ export class Race {
 
   /**
    * Closes all sockets.
-   * @param isLate whether the attempts have taken too long
+   * @param isLate whether the attempts have exceeded the time limit, so that their addresses have failed
    */
   stop(isLate: boolean = false): void {
     if (isLate) for (const address of this.#pending.values()) this.#parts.onFailed(address, true);
@@ -92,7 +95,7 @@ export class Race {
   }
 
   #win(socket: NetSocket): void {
-    // A socket that has lost may have been connected before it is closed.
+    // A socket that has lost the race may still be connected before it is closed.
     if (!this.#pending.has(socket)) return;
     for (const [other, address] of this.#pending) {
       if (other === socket) break;
@@ -135,7 +138,7 @@ export function alternateFamilies(addresses: readonly ResolvedAddress[]): Resolv
     .filter((address) => address !== undefined);
 }
 
-/** Returns the error of the only address, or one error that contains those of all. */
+/** Returns the error of the only address, or one error that contains the errors of all addresses. */
 function combineErrors(errors: readonly Error[]): Error {
   if (errors.length === 1) return errors[0] as Error;
   const all = new AggregateError(errors);

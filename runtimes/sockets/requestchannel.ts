@@ -8,9 +8,9 @@ type DiagnosticsChannel = typeof import("node:diagnostics_channel");
 /**
  * The name of the channel. Tools subscribe to `tracingChannel("fetchway.request")` of `node:diagnostics_channel`.
  *
- * Each exchange publishes one message, which stays the same object: on `start` when the request has arrived, on `end` when
- * its first step has returned, and on `asyncStart` and `asyncEnd` when its response or its tunnel is over; before these
- * two on `error`, if there was no response, or its body broke off.
+ * Each exchange publishes the same message object several times: on `start` when the request has arrived, on `end` when the
+ * first step of the exchange has returned, and on `asyncStart` and `asyncEnd` when its response or its tunnel is over. If there
+ * was no response, or its body broke off, the exchange publishes the message on `error` before the last two.
  */
 const NAME = "fetchway.request";
 
@@ -24,11 +24,13 @@ export interface RequestTrace {
   readonly authority: string;
   /** The IP address of the client, where the server shows it. */
   readonly clientAddress: string | undefined;
-  /** The client's request. It is made at the first access. A reader of its body takes the body from the proxy. */
+  /**
+   * The client's request. It is made at the first access. A subscriber that reads its body takes the body away from the proxy.
+   */
   readonly request: Request;
   /** The argument of `onRequestEnd`; undefined until the exchange is over. */
   readonly result: RequestEnd | undefined;
-  /** Why there was no response, or why its body broke off; undefined until the exchange is over, and if it is complete. */
+  /** Why there was no response, or why its body broke off; undefined until the exchange is over, and after a complete one. */
   readonly error: unknown;
 }
 

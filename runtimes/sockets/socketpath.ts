@@ -1,7 +1,10 @@
 /** The global is read at run time, because a bundle for another runtime cannot import Node's modules. */
 const { process } = globalThis as unknown as { process: { readonly platform: string } };
 
-/** The bytes of a path that fit into an address (`sun_path`), which ends with a NUL. Windows has named pipes instead. */
+/**
+ * The maximum number of bytes of a path in a socket address (`sun_path`), which ends with a NUL. Windows has named pipes
+ * instead, without this limit.
+ */
 const LIMITS: Readonly<Record<string, number>> = { linux: 107, win32: Infinity };
 const LIMIT_ELSEWHERE = 103;
 

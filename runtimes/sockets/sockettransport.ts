@@ -10,15 +10,15 @@ import { assertVersion } from "./versions.ts";
 
 /** The parts of the transport that differ between Node, Bun and Deno. */
 interface SocketTransportParts extends Pick<ClientParts, "schedule" | "chunkMemory"> {
-  /** How its sockets differ. */
+  /** How the sockets of the runtime differ from those of the other runtimes. */
   readonly sockets?: SocketParts;
-  /** `bufferCodec` by default. */
+  /** The codec for bytes and text; `bufferCodec` by default. */
   readonly codec?: Codec;
 }
 
 /**
  * Creates a transport that sends requests over the sockets of `node:net` and `node:tls`, which Bun and Deno have as well.
- * @param version the version of the runtime that runs; undefined if it is another runtime
+ * @param version the version of `runtime`; undefined if the code runs on another runtime, as in tests
  * @throws TypeError that names a bad option and the fix, or says that this version of the runtime is too old
  */
 export function createSocketTransport(

@@ -2,16 +2,16 @@ import { badOption, cutCredentials } from "../../src/misuse.ts";
 import { nearest } from "../../src/schema/nearest.ts";
 import type { TlsOptions } from "../../src/target/target.ts";
 
-/** @see https://nodejs.org/api/tls.html#tlsconnectoptions-callback */
+/** The options of `tls.connect`: https://nodejs.org/api/tls.html#tlsconnectoptions-callback. */
 const OF_CONNECT =
   "ALPNCallback ALPNProtocols checkServerIdentity enableTrace host isServer lookup minDHSize path port pskCallback " +
   "rejectUnauthorized requestCert requestOCSP secureContext server servername session SNICallback socket timeout";
-/** @see https://nodejs.org/api/tls.html#tlscreatesecurecontextoptions */
+/** The options of a secure context: https://nodejs.org/api/tls.html#tlscreatesecurecontextoptions. */
 const OF_CONTEXT =
   "allowPartialTrustChain ca cert certificateCompression ciphers clientCertEngine crl dhparam ecdhCurve " +
   "honorCipherOrder key maxVersion minVersion passphrase pfx privateKeyEngine privateKeyIdentifier secureOptions " +
   "secureProtocol sessionIdContext sessionTimeout sigalgs ticketKeys";
-/** @see https://nodejs.org/api/net.html#new-netsocketoptions */
+/** The options of a socket and of its connection: https://nodejs.org/api/net.html#new-netsocketoptions. */
 const OF_SOCKET =
   "allowHalfOpen autoSelectFamily autoSelectFamilyAttemptTimeout blockList family fd handle highWaterMark hints " +
   "keepAlive keepAliveInitialDelay localAddress localPort noDelay onread readable signal typeOfService writable";

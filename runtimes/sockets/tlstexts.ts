@@ -5,8 +5,9 @@ const MARK = "\uFEFF";
 const BYTES = [0xef, 0xbb, 0xbf] as const;
 
 /**
- * Removes byte order marks, which editors on Windows write, from the certificates and keys of TLS options. Node reads PEM behind
- * one. Bun and Deno do not find the certificate, and Deno then connects without the client certificate.
+ * Removes byte order marks, which editors on Windows write, from the certificates and keys of TLS options. Node reads PEM text
+ * that follows such a mark. Bun and Deno do not find the certificate there, and Deno then connects without the client
+ * certificate.
  */
 export function removeMarks(tls: TlsOptions): object {
   const named = Object.entries({ ca: tls.ca, cert: tls.cert, key: tls.key });

@@ -18,7 +18,10 @@ const OF_BOTH: ReadonlySet<string> = new Set(["connectTimeout", "socketPath"]);
 const KEPT =
   "undici keeps every idle connection for `freeSocketTimeout`; lower that, or set `keepAlive: false`";
 
-/** The options of a pool that undici does not have: for each, the accepted value, which is what undici does, and the fix. */
+/**
+ * The options of a pool that undici does not have. Each has the only accepted value, which is what undici does, and the fix for
+ * any other value.
+ */
 const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name], string] } = {
   maxFreeSockets: [Infinity, KEPT],
   maxTotalFreeSockets: [Infinity, KEPT],
@@ -36,7 +39,7 @@ const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name
 };
 
 /**
- * Converts the options of a pool into those of undici's `Agent`, with the pool's own defaults where undici has the option.
+ * Converts the options of a pool into those of undici's `Agent`, with the defaults of a pool where undici has the option.
  * @throws TypeError that names an option that undici does not have, and the fix
  */
 export function toAgentOptions(options: PoolOptions = {}): AgentOptions & { connect: object } {
@@ -74,7 +77,7 @@ export function toAgentOptions(options: PoolOptions = {}): AgentOptions & { conn
 }
 
 /**
- * Fills in the defaults of a pool where the app's options of an agent have none.
+ * Returns the app's options of an `Agent`, with the defaults of a pool for the options that the app has not set.
  * @throws TypeError for an option that this transport or undici refuses
  */
 export function fillAgentOptions(options: AgentOptions): AgentOptions {
@@ -94,7 +97,8 @@ export function fillAgentOptions(options: AgentOptions): AgentOptions {
     throw badOption(ofPool, "it is an option of a pool; write `createTransport({ … })` for one");
   }
   try {
-    // An agent checks its options with the first request. Neither of these opens a connection.
+    // An agent checks its options only with the first request. Constructing these two classes checks them now, and opens no
+    // connection.
     for (const Class of [Pool, Client]) void new Class("http://localhost", filled);
   } catch (error) {
     const message = `fetchway: undici refuses these options of an agent: ${(error as Error).message}`;

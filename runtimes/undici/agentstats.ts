@@ -7,13 +7,16 @@ import {
   type PoolStats,
 } from "../../src/transport/stats.ts";
 
-/** Counts the connections of agents, by their events, and the requests and tunnels on them. */
+/** Counts the connections of agents, from the agents' events, and the requests and tunnels on these connections. */
 export class AgentStats {
-  /** The connections that carry a tunnel, each with its origin. undici has given them up. */
+  /** The connections that carry a tunnel, each with its origin. undici no longer manages these connections. */
   readonly tunnels: Map<Duplex, string> = new Map();
   readonly #agents: Agent[] = [];
   readonly #counters: Counters;
-  /** The agents' statistics by origin when they were last read, as JSON: agents have no event for their changes. */
+  /**
+   * The statistics by origin at the last call of `read`, as JSON. An agent has no event for a change of its statistics, so
+   * `read` compares them.
+   */
   #last = "{}";
 
   /** @param maxSockets the maximum number of connections to one origin, if this transport has made the agent */
@@ -28,7 +31,7 @@ export class AgentStats {
       .on("connect", () => this.#count("created"))
       .on("connectionError", () => this.#count("failed"))
       .on("disconnect", (_origin, _targets, { message }) => {
-        // undici reports this when it gives a connection up to a tunnel, which is still open.
+        // undici reports this when it hands a connection over to a tunnel. The connection is still open.
         if (message === "upgrade") return;
         if (message === "socket idle timeout") this.#count("timedOut");
         this.#count("closed");
@@ -50,7 +53,7 @@ export class AgentStats {
     });
   }
 
-  /** Returns the counters; the same object until something changes. */
+  /** Returns the statistics: the same object until something changes. */
   read(): PoolStats {
     const origins: Record<string, OriginStats> = {};
     for (const agent of this.#agents) {
@@ -73,10 +76,13 @@ export class AgentStats {
 
 const ONE_TUNNEL: OriginStats = { inUse: 0, free: 0, waiting: 0, tunnels: 1 };
 
-/** The counters of each agent of the app: several transports over one agent share its connections. */
+/**
+ * The counters of each agent that the app has made. Several transports over one agent share its connections, and so its
+ * counters.
+ */
 const known = new WeakMap<Agent, AgentStats>();
 
-/** Returns the counters of an agent of the app, which count from the first call on. */
+/** Returns the counters of an agent that the app has made. They count from the first call for that agent on. */
 export function shareAgentStats(agent: Agent): AgentStats {
   let stats = known.get(agent);
   if (stats === undefined) {

@@ -21,7 +21,7 @@ export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
   /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
   readonly isOwn: boolean;
-  /** Counts the requests and the tunnels; undefined if the dispatcher is no `Agent`. */
+  /** Counts the requests and the tunnels; undefined if the dispatcher is not an `Agent`. */
   readonly stats: AgentStats | undefined;
 }
 
@@ -41,7 +41,7 @@ const RARELY_READ = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
  * @param body the body in the form in which it is sent
  * @param isStreamed whether the body is a stream
  * @param isOwn whether the dispatcher is the transport's own
- * @throws ProxyError for a method that opens a tunnel, and for `OPTIONS *`
+ * @throws ProxyError for `CONNECT`, which opens a tunnel, and for `OPTIONS *`
  */
 function toDispatchOptions(
   request: UpstreamRequest,
@@ -73,14 +73,18 @@ function toDispatchOptions(
     // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may parse
     // further bytes in either protocol. By default, undici closes it after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
-    // Over HTTP/2, undici would open a stream (RFC 8441), whose response does not prove that the upstream has read the handshake.
+    // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441). The response on that stream would not prove that the
+    // upstream has read the handshake.
     ...(upgrade !== undefined && { upgrade, allowH2: false }),
     // If this is undefined and there is no `Host`, undici takes the host name of the origin, unless that is an IP address.
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
 }
 
-/** The memory of undici's chunks, which are views of a read buffer. Copies are a `Buffer`, because middleware may expect one. */
+/**
+ * The rules for the memory of undici's chunks, which are views of a read buffer. A copy of a chunk is a `Buffer`, because
+ * middleware may expect one.
+ */
 const MEMORY: ReadMemory = { ...sharedMemory, copyOut: copyOf };
 
 /** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
@@ -91,7 +95,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   readonly #origin: string;
   readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
-  /** The request, until undici has it. */
+  /** The request; undefined once it was passed to undici. */
   #request: UpstreamRequest | undefined;
   #upload: UploadStream | undefined;
   #controller: Dispatcher.DispatchController | undefined;
@@ -139,7 +143,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     }
   }
 
-  /** Stops the attempt, at any point of it. */
+  /** Ends the attempt with an error. May be called at any time. */
   fail(thrown: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -172,7 +176,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     const { byteLength: size } = bytes;
     if (contentLength !== undefined && size !== contentLength) throw badLength(contentLength, size);
     if (size === 0) return null;
-    // Copy the bytes for an interceptor of the app, which may keep or change them: they may have to be sent again.
+    // An interceptor of the app may keep or change the bytes. Give it a copy, because the proxy may have to send the bytes
+    // again.
     return isOwn ? bytes : copyOf(bytes);
   }
 
@@ -197,7 +202,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     statusText?: string,
   ): void {
     if (this.#isOver) return;
-    // The final response follows an interim one (RFC 9110 §15.2).
+    // A status below 200 is that of an interim response. The final response follows it (RFC 9110 §15.2).
     if (status < 200) return this.#onInterim(status, readFields(controller.rawHeaders, parsed));
     this.#isResponding = this.#isAnswered = true;
     const headers = readFields(controller.rawHeaders, parsed);
@@ -232,7 +237,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       const message = "undici has opened a tunnel without a 101 of the upstream";
       return this.fail(new ProxyError("http_protocol_error", { message }));
     }
-    // The exchange is over: its deadlines do not apply to the tunnel, which belongs to the server from here on.
+    // The exchange is over: its deadlines do not apply to the tunnel, which the server's code handles from here on.
     this.#isOver = true;
     this.#scope.end();
     this.#use.stats?.countTunnel(socket, this.#origin);
@@ -269,7 +274,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       return this.fail(new ProxyError("http_response_incomplete", { message: "reset" }));
     }
     this.#isOver = true;
-    // If the response is complete before the request body, undici stops reading the body.
+    // If the response is complete before the request body, undici stops reading the body: cancel the rest.
     if (this.#upload?.readableEnded === false) this.#upload.destroy();
     if (this.#body === undefined) this.#scope.end();
     else this.#body.end(trailers.length === 0 ? undefined : trailers);

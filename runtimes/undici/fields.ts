@@ -22,7 +22,7 @@ export function readFields(raw: RawFields, parsed: ParsedFields): HeaderList {
 
 function readObject(fields: ParsedFields): HeaderList {
   const list: HeaderList = [];
-  // Nearly every response has an empty trailer section, for which `Object.entries` would make an array.
+  // Use `for…in`: nearly every response has an empty trailer section, for which `Object.entries` would make an array.
   for (const name in fields) {
     if (!Object.hasOwn(fields, name)) continue;
     const value = fields[name];
@@ -34,7 +34,9 @@ function readObject(fields: ParsedFields): HeaderList {
   return list;
 }
 
-/** Returns a list in which each name occurs once; a repeated field has an array of values, which undici sends as lines. */
+/**
+ * Returns a list in which each name occurs once. A repeated field has an array of values, which undici sends as separate lines.
+ */
 export function groupFields(list: HeaderList): (string | string[])[] {
   const grouped: (string | string[])[] = [];
   const places = new Map<string, number>();

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Tunnel, TunnelHandler } from "../../src/transport/tunnel.ts";
 
-/** A tunnel through a connection that undici has given up, because the upstream has answered 101. */
+/** A tunnel through a connection that undici has handed over, because the upstream has answered 101. */
 export class SocketTunnel implements Tunnel {
   readonly #socket: Duplex;
   #handler: TunnelHandler | undefined;
@@ -26,7 +26,7 @@ export class SocketTunnel implements Tunnel {
   }
 
   write(bytes: Uint8Array): boolean {
-    // A connection that is being closed emits no `drain`.
+    // A connection that is being closed emits no `drain`, so do not make the caller wait for it.
     return !this.#socket.writable || this.#socket.write(bytes);
   }
 

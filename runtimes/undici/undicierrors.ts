@@ -33,8 +33,9 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 };
 
 /**
- * The messages of Node and of undici for a request that an HTTP/2 upstream has not processed: it has refused the stream, or its
- * GOAWAY names an earlier one as the last. undici itself sends that request again once, if its body is in memory.
+ * The messages of Node and of undici for a request that an HTTP/2 upstream has not processed: the upstream has refused the
+ * stream, or its GOAWAY frame names an earlier stream as the last. undici itself sends such a request again once, if the
+ * request body is in memory.
  */
 const UNPROCESSED = /code NGHTTP2_REFUSED_STREAM$|^HTTP\/2: "GOAWAY" frame received/;
 
@@ -48,7 +49,7 @@ export interface Progress {
   readonly isStale: boolean;
 }
 
-/** Converts an error of undici to a `ProxyError` that has this error as its cause. */
+/** Converts an error of undici to a `ProxyError`. A `ProxyError` is returned unchanged. */
 export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
@@ -72,11 +73,11 @@ function classifyUndiciError(
       // "bad response" and "bad upgrade" are undici's messages for a status 100 or 101 that the request did not ask for.
       return message.startsWith("bad ") ? "http_protocol_error" : CODES[code];
     case "UND_ERR_INVALID_ARG":
-      // Before the start, undici refuses a path or a field that cannot be sent. After the start, a forward proxy has
-      // answered with status 407.
+      // Before undici has begun to send the request, this code means a path or a field that cannot be sent. Afterwards, it
+      // means that a forward proxy has answered with the status 407.
       return isStarted ? "proxy_internal_error" : "http_request_error";
     case "UND_ERR_ABORTED":
-      // Before the start, a forward proxy has refused the tunnel.
+      // Before undici has begun to send the request, this code means that a forward proxy has refused the tunnel.
       return isStarted ? "connection_terminated" : "connection_refused";
   }
   const known = CODES[code];
@@ -89,7 +90,7 @@ function classifyUndiciError(
 
 // ── the state of the connection that failed, which undici's errors do not contain ──
 
-/** The number of bytes that a connection had received before the error that ended it, by that error. */
+/** For each error that ended a connection, the number of bytes that the connection had received before. */
 const received = new WeakMap<object, number>();
 /** Whether undici is handling the error of a connection in the current callback of the event loop. */
 let isFailing = false;

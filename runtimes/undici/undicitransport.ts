@@ -68,17 +68,17 @@ export class UndiciTransport extends DispatcherTransport {
   readonly #isOwn: boolean;
   readonly #agent: OwnAgent;
   /**
-   * The agent for requests that need a new connection: upgrades, and requests whose reused connection has failed. It opens one for
-   * each of them.
+   * The agent for requests that need a new connection: upgrades, and requests whose reused connection has failed. This agent
+   * opens a new connection for each of them.
    */
   #freshAgent: OwnAgent | undefined;
   #isClosed = false;
 
   constructor(options: AgentOptions) {
-    // Without a number, an agent sets no limit.
+    // Without a number in `connections`, an agent sets no limit.
     const stats = new AgentStats(options.connections ?? Infinity);
     const agent = new OwnAgent(options, stats);
-    // A `connect` function of the app makes sockets that may keep what is written.
+    // A `connect` function of the app makes sockets that may keep the bytes that are written to them.
     const isOwn = typeof options.connect !== "function";
     super(agent, stats, isOwn);
     ownTransports.add(this);
@@ -90,8 +90,8 @@ export class UndiciTransport extends DispatcherTransport {
 
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
     const { newConnection = false, upgrade } = request;
-    // An agent for HTTP/2 stays in use: undici itself opens another connection once one is closed, and the upstream may speak only
-    // HTTP/2.
+    // With HTTP/2, a request that needs a new connection stays with the same agent: undici itself opens another connection once
+    // one is closed, and the upstream may speak only HTTP/2.
     const needsOwn = upgrade !== undefined || (newConnection && this.#options.allowH2 !== true);
     if (!needsOwn || this.#isClosed) return super.chooseUse(request);
     this.#freshAgent ??= new OwnAgent(
@@ -136,7 +136,7 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
   attempt.dispatch();
 }
 
-/** The number of pools up to which an agent leaves closed pools in its list. */
+/** Below this number of pools, an agent leaves closed pools in its list. */
 const MIN_CLEANUP_SIZE = 100;
 
 /** Whether connections may speak HTTP/2, and whether those without TLS do so with prior knowledge. */
@@ -158,7 +158,7 @@ class OwnAgent extends Agent {
     super({
       ...options,
       ...http2,
-      // An upstream's hint may shorten the time, but never lengthen it.
+      // A `Keep-Alive` field of the upstream may shorten the idle time, but never lengthen it.
       keepAliveMaxTimeout: options.keepAliveMaxTimeout ?? (options.keepAliveTimeout as number),
       connect: toConnector(given, http2),
       factory(origin, forPool): Dispatcher {
@@ -175,7 +175,10 @@ class OwnAgent extends Agent {
     this.#pools = pools;
   }
 
-  /** Closes all connections. A closed agent has already forgotten pools whose requests are still running. */
+  /**
+   * Closes all connections, including those of pools that the agent itself no longer has: a closed agent forgets its pools
+   * while their requests are still running.
+   */
   destroyConnections(): void {
     for (const each of [...this.#pools, this]) void each.destroy().catch(() => {});
   }

@@ -6,8 +6,8 @@ import type { Scope } from "../../src/transport/scope.ts";
 /**
  * A request body that is still arriving, as a stream that undici reads.
  *
- * undici destroys the stream when the response is complete before the body, or when the request fails. If undici has begun to read
- * the body, this cancels it.
+ * undici destroys the stream when the response is complete before the body, or when the request fails. If undici has begun to
+ * read the body, this also cancels the body's source.
  */
 export class UploadStream extends Readable implements Sink {
   readonly #source: BodySource;
@@ -17,7 +17,7 @@ export class UploadStream extends Readable implements Sink {
   #isPiped = false;
   #onDrain: (() => void) | undefined;
 
-  /** `"owned"` if code other than undici's sees the chunks, such as an interceptor of the app: it may keep them. */
+  /** `"owned"` if code other than undici's sees the chunks, such as an interceptor of the app, which may keep them. */
   readonly memory: "owned" | "borrowed";
 
   /**
@@ -40,7 +40,8 @@ export class UploadStream extends Readable implements Sink {
     if (this.destroyed || chunk.byteLength === 0) return true;
     this.#scope.touch();
     this.#written += chunk.byteLength;
-    // A dispatcher with `strictContentLength: false` would send the rest as the next request (RFC 9112 §6.3).
+    // A dispatcher with `strictContentLength: false` would send the excess bytes, which the upstream would parse as the next
+    // request (RFC 9112 §6.3).
     if (this.#length !== undefined && this.#written > this.#length) {
       this.destroy(badLength(this.#length, this.#written));
       return true;

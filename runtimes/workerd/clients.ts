@@ -29,7 +29,10 @@ interface WorkerSocket {
   close(code?: number, reason?: string): void;
 }
 
-/** Returns the WebSocket of a response. `destroy` accepts it first, because workerd closes no other WebSocket. */
+/**
+ * Returns the WebSocket of a response. `destroy` accepts it first, because workerd cannot close a WebSocket that was not
+ * accepted.
+ */
 function takeWebSocket(response: Response): HandedSocket | undefined {
   const { webSocket } = response as { webSocket?: WorkerSocket | null };
   if (!webSocket) return undefined;
@@ -42,7 +45,7 @@ function takeWebSocket(response: Response): HandedSocket | undefined {
   };
 }
 
-/** The code for an upstream whose client gets another response than its 101. */
+/** The close code for an upstream whose 101 does not reach the client, because the client gets another response. */
 const GOING_AWAY = 1001;
 
 /** The members that all descriptions in this file share. */
@@ -70,10 +73,10 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
 }
 
 /**
- * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so it does not inform the app
- * about a disconnect of the client. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
- * `signal` itself. It does not read encoded bodies, because only workerd knows whether their bytes are encoded already. The
- * length of a body needs no check: the pipe fails if the body has another length.
+ * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so workerd does not inform
+ * the app when the client disconnects. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
+ * `signal` itself. The proxy does not read encoded bodies, because only workerd knows whether their bytes are encoded already.
+ * The length of a body needs no check: the pipe fails if the body has another length.
  */
 const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, receive: rememberResponse };
 
@@ -100,15 +103,16 @@ function assertUpperCase({ method }: UpstreamRequest): void {
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
-/** The key of the property that holds the length of a stream; undefined if workerd does not have it. */
+/** The key of the property that holds the length of a stream; undefined if workerd has no such property. */
 let lengthKey: symbol | undefined;
 
 /**
- * Returns the number of bytes that remain in a stream, where workerd knows it, as for the incoming request's body.
+ * Returns the number of bytes that remain in a stream, if workerd knows this number, as it does for the body of an incoming
+ * request.
  *
- * Streams of workerd have a property for `util.inspect` with this number, which is not documented. In a version without
- * it, the key is undefined, no stream has a property with that key, and the proxy reads every body. A test with a BYOB
- * reader costs a tenth of the time of a small request, and accepts byte streams of JavaScript code as well.
+ * Streams of workerd have a property for `util.inspect` with this number, which is not documented. In a version without it, the
+ * key is undefined, no stream has a property with that key, and the proxy reads every body. A test with a BYOB reader would be
+ * no replacement: it costs a tenth of the time of a small request, and also accepts byte streams that JavaScript code has made.
  */
 function readLeft(stream: ReadableStream): bigint | undefined {
   lengthKey ??= Object.getOwnPropertySymbols(ReadableStream.prototype).find(
@@ -118,8 +122,8 @@ function readLeft(stream: ReadableStream): bigint | undefined {
 }
 
 /**
- * Whether workerd can move the rest of a stream to a `FixedLengthStream`: it cannot if the stream comes out of another
- * one, and leaves both locked. So the stream must be the body of a request that no script has made.
+ * Whether workerd can pipe the rest of a stream to a `FixedLengthStream`. If the stream is the output of another stream,
+ * workerd cannot, and leaves both streams locked. So the stream must be the body of a request that no script has made.
  */
 function isPipeable(stream: ReadableStream): boolean {
   try {
@@ -132,7 +136,10 @@ function isPipeable(stream: ReadableStream): boolean {
   }
 }
 
-/** Makes a pipe with which workerd knows the length of a stream. Without it, workerd sends the stream with chunked coding. */
+/**
+ * Makes a pipe for a stream whose length is known, so that workerd sends `Content-Length`. Without the pipe, workerd sends the
+ * stream with chunked coding.
+ */
 function createFixedLengthPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
   return new FixedLengthStream(length);
 }

@@ -35,8 +35,8 @@ class WorkerIncoming extends WebIncoming {
   }
 
   /**
-   * Checks the key: workerd would accept any, because it makes its own handshake with the upstream. The request of another Worker
-   * has no key.
+   * Checks `Sec-WebSocket-Key`. workerd would accept any value, because it makes its own handshake with the upstream. A request
+   * of another Worker has no key.
    * @throws ProxyError 400 for a key that is not valid (RFC 6455 §4.2.1)
    */
   prepareUpgrade(headers: HeaderList): void {
@@ -60,7 +60,10 @@ interface Cf {
   httpProtocol?: string;
 }
 
-/** Whether the Worker runs on Cloudflare. It is remembered, because reading `cf` costs as much as reading all fields. */
+/**
+ * Whether the Worker runs on Cloudflare. The result is remembered, because reading `cf` costs as much as reading all header
+ * fields.
+ */
 let isOnCloudflare = false;
 
 /** Returns the client's address; undefined where neither workerd nor Cloudflare provides it. */

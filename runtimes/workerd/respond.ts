@@ -25,7 +25,8 @@ export function respond(
     encodeBody: isEncoded ? "manual" : undefined,
   };
   if (webSocket !== undefined) {
-    // workerd has checked the other fields of an upstream's 101. An app's 101 answers no handshake that the proxy has sent.
+    // workerd has checked the other fields of an upstream's 101. The 101 of an app in this isolate needs no check, because it
+    // answers no handshake that the proxy has sent.
     if (request?.upstream.app === undefined) checkChoices(headers, request?.headers ?? []);
     // workerd connects the client with this WebSocket.
     return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
@@ -71,7 +72,7 @@ function copyResponse(source: Response, content: BodyInit | null, init: Init): R
 function correctClone(response: Response): Response {
   const clone = (): Response => {
     const { body } = Response.prototype.clone.call(response);
-    // A response that is constructed with another one as its `init` keeps `encodeBody`.
+    // A response that is constructed with another response as its `init` keeps the `encodeBody` of that response.
     return correctClone(new Response(body, response));
   };
   return Object.defineProperty(response, "clone", { value: clone });

@@ -2,16 +2,16 @@
  * Frees the memory of a response's chunks as soon as Deno's server has taken them.
  *
  * Deno's server reads a response's stream in JavaScript, and passes each chunk to native code, which holds the chunk's memory
- * until the chunk is sent. V8 counts the bytes of an `ArrayBuffer` until it collects garbage, and marks the whole heap when
- * the sum reaches a limit: with large bodies, about every 150 MB, which takes a fifth of the CPU time of a response of 1 MB.
- * A detached `ArrayBuffer` counts no bytes.
+ * until the chunk is sent. V8 counts the bytes of each `ArrayBuffer` until the next garbage collection, and marks the whole
+ * heap when the sum reaches a limit. With large bodies, this happens about every 150 MB, and takes a fifth of the CPU time of a
+ * response of 1 MB. The bytes of a detached `ArrayBuffer` do not count.
  *
- * - Rests on: `readableStreamReadFn`, the function with which Deno reads a stream for native code (ext/web/06_streams.js).
- *   It asks for the next chunk after native code has taken the one before, which it then does not use any more.
+ * - Rests on: `readableStreamReadFn`, the function with which Deno reads a stream for native code (ext/web/06_streams.js). When
+ *   this function asks for the next chunk, native code has taken the previous one, which is then not used any more.
  * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
  *   are passed to it afterwards are freed.
- * - Otherwise: the garbage collector frees the chunks. This is so for any other reader, to which its chunks belong, and in an
- *   app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
+ * - Otherwise: the garbage collector frees the chunks. This applies to any other reader, which owns the chunks that it reads,
+ *   and to an app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
  * - Test: test/runtimes/deno/freedstream.test.ts.
  */
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
@@ -22,14 +22,15 @@ import { free } from "../../sockets/buffercodec.ts";
 const DENOS_READ = /^ +at readableStreamDefaultReaderRead \(ext:deno_web\//;
 /** The line for the reader that passes each chunk to native code. */
 const NATIVE_READER = /^ +at readableStreamReadFn \(ext:deno_web\//;
-/** The lowest number of bytes of a body whose chunks are freed. For a shorter one, the check would cost too much. */
+/** The minimum number of bytes of a body whose chunks are freed. For a shorter body, the check would cost too much. */
 const LARGE = 262_144;
 
 /** Returns the stream of a body. The memory of its chunks is freed if the body is large and arrives from an upstream. */
 export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
   const isLarge = body.buffered !== undefined && (body.length ?? 0) >= LARGE;
   if (!isLarge) return body.stream();
-  // The stream itself holds no chunk. So it calls `pull` only for a reader that has taken all chunks before.
+  // With this `highWaterMark`, the stream itself holds no chunk, and calls `pull` only when its reader has taken all earlier
+  // chunks.
   return new ReadableStream(new FreeingSink(body), { highWaterMark: 0 });
 }
 
@@ -37,9 +38,9 @@ export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
 class FreeingSink extends StreamSink {
   /** The chunks for later reads. */
   readonly #held: Uint8Array[] = [];
-  /** The chunk that was passed to the reader last, until the next read. */
+  /** The chunk that was passed to the reader last; undefined while the reader waits for the next one. */
   #passed: Uint8Array | undefined;
-  /** The number of bytes that are held or passed. */
+  /** The number of bytes in `#held` and `#passed`. */
   #length = 0;
   /** Whether the reader is Deno's own, which does not use a chunk after the next read; undefined until a read shows the reader. */
   #isNative: boolean | undefined;
@@ -89,7 +90,7 @@ class FreeingSink extends StreamSink {
 }
 
 /**
- * Returns whether the reader that has led to this call of `pull` is the function with which Deno reads for native code.
+ * Returns whether the reader that caused this call of `pull` is the function with which Deno reads for native code.
  * @returns undefined if the stack trace shows no reader
  */
 function isNativeReader(): boolean | undefined {

@@ -1,9 +1,9 @@
 /**
  * Aborts a response on Node, so that its body cannot look complete to the client.
  *
- * The end of a body at the end of the connection (RFC 9112 §6.3).
+ * A body that ends with the connection (RFC 9112 §6.3).
  * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
- * - Check: only if one of them is `true` can no client take the end of the connection for the end of the body.
+ * - Check: one of them must be `true`. Then no client can take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
  * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response that does not show its coding is reset".
  *
@@ -32,7 +32,7 @@ export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   else res.destroy();
 }
 
-/** Whether the body ends with the connection: the client would then take an orderly close for the end of the body. */
+/** Whether the body ends with the connection: the client would then take a graceful close for the end of the body. */
 function endsWithConnection(res: ServerResponse): boolean {
   return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;
 }

@@ -19,16 +19,18 @@
  *   and "latin-1 bytes in response fields stay single bytes when the body arrives late".
  *
  * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
- * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays, which is
- *   iterable: `Headers` iterates over it, and so has each field, and the server's loop over its names does not see that.
- * - Check: the first response of each global class must store this record under the symbol `cache`, unchanged, and its
- *   `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of some fields.
+ * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays that is also
+ *   iterable. `Headers` iterates over the record, and so has each field. The server loops over the names of the record, and
+ *   does not see that it is iterable.
+ * - Check: the first response of each class that is the global `Response` must store this record under the symbol `cache`,
+ *   unchanged, and its `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of
+ *   some fields.
  * - Otherwise: the fields are `Headers`. The server then changes the head as above.
  * - Test: test/runtimes/node/internals/hono.test.ts, "a class of responses that", with a class that copies the record and a class
  *   that stores it elsewhere. That lines are kept is tested in the suite on the host `hono` and in test/runtimes/node/apps.hono.test.ts.
  *
- * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 takes only
- * its instances for responses.
+ * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 then takes only
+ * instances of the new class for responses.
  * - Rests on: the symbol `cache`, as above, and srvx's method `_toNodeResponse()` (srvx.ts).
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
@@ -62,7 +64,7 @@ const HARMLESS: ReadonlySet<string | undefined> = new Set([
   "abortReason",
 ]);
 
-/** The symbol under which the last request had Node's request. Each copy of the server's module has its own. */
+/** The symbol under which the last request had Node's request. Each copy of the server's module has its own symbol. */
 let incomingKey: symbol | undefined;
 
 /** Returns Node's request under a request of @hono/node-server; undefined for a request of another server. */
@@ -121,8 +123,8 @@ function isAmong(list: HeaderList, end: number, name: string): boolean {
 }
 
 /**
- * Returns header fields as the values of each name, which has the case of its first field. Code that iterates over the
- * result gets each field. Only `Set-Cookie` has several values if `hasLines` is false.
+ * Returns header fields as a record with the values of each name. A name has the case of its first field. Code that iterates
+ * over the result gets each field. Only `Set-Cookie` has several values if `hasLines` is false.
  */
 function toLines(list: HeaderList, hasLines: boolean): HeadersInit {
   // Without a prototype, `__proto__` is a name like any other.
@@ -173,7 +175,7 @@ type BodyReader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "closed
 /**
  * Makes the body of a response write itself when the server asks for a reader of the stream.
  * @param response the response of the server's class that was made with the stream
- * @param write writes the body, which cancelling the stream cancels; returns false if the server must read the stream
+ * @param write writes the body; returns false if the server must read the stream. Cancelling the stream must cancel the body
  */
 export function writeForServer(
   response: Response,
@@ -193,7 +195,7 @@ export function writeForServer(
 /** The parts of a response of @hono/node-server, as long as no code has used its body. */
 type Cache = readonly [status: number, body: SrvxParts["body"], fields: unknown];
 
-/** The symbol under which the last response had its parts. Each copy of the server's module has its own. */
+/** The symbol under which the last response had its parts. Each copy of the server's module has its own symbol. */
 let cacheKey: symbol | undefined;
 
 /** Returns the parts of a response; undefined if other code has used its body, and for other classes. */

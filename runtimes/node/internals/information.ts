@@ -1,8 +1,8 @@
 /**
  * How an interim response (1xx) is written with all of its fields.
  *
- * - Rests on: `response.writeInformation(status, list)`, which only newer versions of Node have, takes a flat list of
- *   names and values, as `writeHead` does. `writeEarlyHints`, which all have, needs a `Link`, checks its syntax, and joins
+ * - Rests on: `response.writeInformation(status, list)`, which only newer versions of Node have, takes a flat list of names and
+ *   values, as `writeHead` does. `writeEarlyHints`, which all versions have, needs a `Link`, checks its syntax, and joins
  *   repeated fields.
  * - Check: the method is called once on a stand-in that records the text, and the text must be as expected.
  * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if it has a `Link`, 102 (Processing) by `writeProcessing`,
@@ -17,7 +17,7 @@ type WriteInformation = (this: object, status: number, headers: HeaderList) => v
 /** A response of a Node that may have the method. */
 type Informing = ServerResponse & { readonly writeInformation?: WriteInformation };
 
-/** Whether each `writeInformation` that was checked takes a flat list. */
+/** For each `writeInformation` that was checked, whether it takes a flat list. */
 const checked: WeakMap<WriteInformation, boolean> = new WeakMap();
 
 const EXPECTED = "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\nLink: <b>\r\n\r\n";
@@ -47,7 +47,7 @@ function writesList(write: WriteInformation): boolean {
   return text === EXPECTED;
 }
 
-/** Writes an interim response; an older Node leaves out those for which it has no method. */
+/** Writes an interim response. On an older Node, the response is left out if Node has no method for it. */
 export function writeInformation(res: Informing, status: number, headers: HeaderList): void {
   const write = res.writeInformation;
   if (write !== undefined && takesList(write)) return write.call(res, status, headers);

@@ -2,13 +2,13 @@
  * Stops Node's parser at a pipelined request, so that the server gets the requests of a connection one after the other. By
  * default, Node emits all requests that it has read, and one read may contain 2,500.
  *
- * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request
- *   whose head it has parsed. If that returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and
- *   the result is an error with that code and `bytesParsed`; after `parser.resume()` it goes on in the same message. The
- *   result is passed to the member with the number `kOnExecute`, during which `getCurrentBuffer` returns the bytes that were
+ * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request whose
+ *   head it has parsed. If `onIncoming` returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and the
+ *   result is an error with that code and `bytesParsed`; after `parser.resume()` it goes on in the same message. The result is
+ *   passed to the member with the number `kOnExecute`; while that member runs, `getCurrentBuffer` returns the bytes that were
  *   read. From the first `data` listener on, Node instead emits the bytes, and its own listener passes them to
- *   `parser.execute`; Node then has no listener for `resume` that begins to read, so `socket._read` does this. `socket._paused`
- *   is set while Node itself does not want the parser to be used.
+ *   `parser.execute`; Node then has no listener for `resume` that begins to read, so this class calls `socket._read`.
+ *   `socket._paused` is set while Node itself does not want the parser to be used.
  * - Check: the parser must have these members. An error counts as the stop only if it has that code.
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
@@ -22,10 +22,10 @@ import { responseOn } from "./pipelining.ts";
 const PAUSED = 21;
 /** The number of unparsed bytes from which the proxy stops reading from a connection. */
 const MAX_KEPT = 65_536;
-/** The number of kept chunks from which they are joined to one: many tiny chunks take much more memory than their bytes. */
+/** Above this number, the kept chunks are joined to one: many tiny chunks take much more memory than their bytes. */
 const MAX_CHUNKS = 64;
 
-/** A request that the parser has made. Node decides afterwards whether it hands an upgrade over as one. */
+/** A request that the parser has made. Node decides afterwards whether it hands a request with `Upgrade` over as an upgrade. */
 type ParsedRequest = IncomingMessage & { readonly upgrade?: boolean | null };
 type OnIncoming = (req: ParsedRequest, keepAlive: boolean) => number;
 type OnExecute = (result: unknown) => void;
@@ -46,7 +46,10 @@ type ParsedSocket = Socket & { readonly parser?: Parser | null; readonly _paused
 
 const METHODS = ["onIncoming", "execute", "resume", "getCurrentBuffer"] as const;
 
-/** Returns the number of the parser's member that gets the result of parsing, if the parser has all that is needed. */
+/**
+ * Returns the number of the parser's member that gets the result of parsing; undefined if the parser lacks a member that is
+ * needed.
+ */
 function findOnExecute(parser: Parser | null | undefined): number | undefined {
   if (!parser || METHODS.some((name) => typeof parser[name] !== "function")) return undefined;
   const { kOnExecute } = parser.constructor as { kOnExecute?: number };
@@ -61,8 +64,8 @@ function ignore(): void {}
  * The parser of a connection on which a client has pipelined requests. The server gets a request once all responses in
  * front of it have ended.
  *
- * The connection is read on until `MAX_KEPT` bytes wait: a socket that is not read does not report that the client has
- * disconnected.
+ * The proxy continues to read the connection until `MAX_KEPT` bytes wait: a socket that is not read does not report that the
+ * client has disconnected.
  */
 export class ParserHold {
   readonly #socket: ParsedSocket;
@@ -86,8 +89,8 @@ export class ParserHold {
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * Stops the parser of a connection from now on.
-   * @param req a request on it that waits
+   * Stops the parser of a connection at each pipelined request from now on.
+   * @param req a request on the connection that waits
    * @param stallTimeout milliseconds without a read or a write until the connection is closed
    * @returns undefined if this version of Node does not show the parser
    */
@@ -125,7 +128,7 @@ export class ParserHold {
     this.#readOn();
   }
 
-  /** Whether the parser is still the connection's: an upgrade takes it away. */
+  /** Whether the connection still has the parser. An upgrade takes the parser away. */
   get isInstalled(): boolean {
     return this.#isInstalled;
   }
@@ -167,7 +170,10 @@ export class ParserHold {
     }
   }
 
-  /** Whether the parser may continue: every request has its response, or the body of the request to answer now is incomplete. */
+  /**
+   * Whether the parser may continue: every request has its response, or the current response belongs to the last request, whose
+   * body is incomplete.
+   */
   #mayGoOn(): boolean {
     const { destroyed, _paused } = this.#socket;
     if (!this.#isInstalled || destroyed || _paused === true) return false;
@@ -178,7 +184,8 @@ export class ParserHold {
 
   /** Replaces `parser.onIncoming`. */
   readonly #onHead: OnIncoming = (req, keepAlive) => {
-    // The server has to decide about an upgrade before the parser goes on. Its answer waits for the responses before it.
+    // The server has to decide about an upgrade before the parser goes on. The answer to the upgrade waits for the earlier
+    // responses.
     if (!req.upgrade && responseOn(this.#socket)) {
       this.#held = { req, keepAlive };
       this.#wait();
@@ -219,14 +226,14 @@ export class ParserHold {
     const rest = bytes.subarray(bytesParsed);
     if (rest.byteLength > 0) this.#kept.unshift(rest);
     this.#keptBytes += rest.byteLength;
-    // A request without a body is complete, and Node's limit for the time of a whole request must not count its wait.
+    // Let the parser finish a request without a body: Node's time limit for a whole request must not count the wait.
     this.#parser.resume();
     this.#execute(bytes.subarray(bytes.byteLength));
     return bytes.byteLength;
   }
 
   #keep(bytes: Buffer): void {
-    // Other code has resumed the socket.
+    // The timer shows that this class has paused the socket, so other code has resumed it: pause it again.
     if (this.#timer !== undefined) {
       this.#socket.pause();
       this.#socket.unshift(bytes);

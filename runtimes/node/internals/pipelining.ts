@@ -4,8 +4,8 @@
  * - Rests on: `socket._httpMessage` is the response that Node writes to the connection now, the first of those that are
  *   not finished; null if there is none. Another response becomes the first before the finished one emits `close`.
  * - Check: the value must have a request with `rawHeaders`.
- * - Otherwise: pipelined requests are sent when they arrive, side by side. Node still sends the responses in order. The
- *   answer to an upgrade, which is written past Node, may come before them.
+ * - Otherwise: pipelined requests are sent concurrently, when they arrive. Node still sends the responses in order. The answer
+ *   to an upgrade, which is written past Node, may come before them.
  * - Test: test/runtimes/node/internals/pipelining.test.ts, "without the name of the current response". The order itself is tested
  *   in test/runtimes/node/pipelining.test.ts and test/suite/pipelining.ts.
  */

@@ -1,8 +1,8 @@
 /**
  * The web stream that srvx (also under h3) or @hono/node-server makes of a request's body.
  *
- * - Rests on: the server makes the stream when `body` is first read. From then on, the stream listens to Node's request,
- *   which has left its initial state (`readableFlowing` is null) and may get listeners for `data`.
+ * - Rests on: the server makes the stream when `body` is first read. From then on, the stream listens to Node's request:
+ *   `readableFlowing` is no longer null, as it is at first, and there may be listeners for `data`.
  * - Check: `bodyOf` in nodeincoming.ts reads a body from Node's request, instead of the stream, only if the state of the
  *   request allows this. The listeners for `data` are compared before and after `body` is read.
  * - Otherwise: the body is read from the stream. If nothing reads the stream, the listeners that it has added are removed,
@@ -31,7 +31,7 @@ export function streamedBodyOf(
   const added = req.listeners("data").filter((listener) => !before.includes(listener));
   if (res !== undefined) {
     resumeAfter(res, req, () => {
-      // A stream that nobody reads takes a few chunks, and then pauses Node's request: remove its listeners.
+      // A stream that no code reads takes a few chunks, and then pauses Node's request: remove its listeners.
       if (body?.locked) return;
       for (const listener of added) req.off("data", listener as (chunk: unknown) => void);
     });

@@ -2,7 +2,8 @@
  * Undocumented properties of srvx's requests and responses. h3 uses these, so all of this holds for h3, too.
  *
  * The body limit of a request. srvx documents `request.runtime.node.req` and `.res`.
- * - Rests on: the same object has the server's option `maxRequestBodySize`, which only srvx's own body stream applies.
+ * - Rests on: `request.runtime.node` also has the server's option `maxRequestBodySize`, which only srvx's own body stream
+ *   applies.
  * - Check: the member must exist and be undefined. srvx sets it for every request, with a limit or without.
  * - Otherwise: the body is read from the request's web stream, where srvx applies its limit.
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a limit under another name still holds".
@@ -89,9 +90,9 @@ export interface SrvxBody {
   destroy(): void;
 }
 
-/** The runtime's own `Request`, also if a server has replaced the global before this module was loaded. */
+/** The runtime's own `Request`, even if a server has replaced the global before this module was loaded. */
 const NativeRequest = findNative(globalThis.Request);
-/** The runtime's own `Response`, also if a server has replaced the global before this module was loaded. */
+/** The runtime's own `Response`, even if a server has replaced the global before this module was loaded. */
 export const NativeResponse: typeof Response = findNative(globalThis.Response);
 
 function findNative<Class extends object>(current: Class): Class {

@@ -2,8 +2,8 @@
  * Counts the bytes of a response that its client has not taken yet.
  *
  * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that Node has passed to libuv and that the system has not
- *   taken yet; over TLS, that of `_handle._parent`. Node documents only `writableLength`, which changes when the system has taken
- *   a whole chunk.
+ *   taken yet. Over TLS, `_handle._parent` has such a number as well. Node documents only `writableLength`, which changes when
+ *   the system has taken a whole chunk.
  * - Check: the properties must be numbers.
  * - Otherwise: only whole chunks count. A client that needs longer than `minRateGrace` for one chunk then counts as one that does
  *   not read.

@@ -36,7 +36,8 @@ export function chooseUpgrades(
   const choosing: ChoosingServer = server;
   const before = choosing.shouldUpgradeCallback;
   if (typeof before !== "function") return;
-  // The default asks for the number of listeners, and must not count the proxy's own.
+  // The default function counts the server's listeners for `upgrade`. Call it on an object that leaves out the proxy's own
+  // listener.
   const withoutOurs = Object.create(server) as Server;
   withoutOurs.listenerCount = (event: string | symbol) =>
     event === "upgrade" ? countOthers() : server.listenerCount(event);

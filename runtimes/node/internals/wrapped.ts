@@ -1,6 +1,6 @@
 /**
- * Whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object or
- * of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be freed.
+ * Finds out whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object
+ * or of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be freed.
  *
  * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a
  *   socket, and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks
@@ -31,7 +31,7 @@ export function captureMethods(prototype: object | undefined, names: readonly st
   return prototype === undefined ? [] : names.map((name) => [name, Reflect.get(prototype, name)]);
 }
 
-/** Whether all of the captured methods are Node's own. */
+/** For each list of captured methods, whether all of them are Node's own. */
 const areOwn: WeakMap<Methods, boolean> = new WeakMap();
 
 /** Finds out at the first use whether captured methods are Node's own, because this takes some 0.1 ms for each of them. */
@@ -59,9 +59,9 @@ const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
  * wrapped the listener itself, and so gets the chunks of the proxy's listener.
  */
 const LISTENED = ["push", "read", "emit", "on"];
-/** The methods of `LISTENED`, of a socket. */
+/** The methods of a socket whose names are in `LISTENED`. */
 const SOCKET_LISTENED = captureMethods(builtin?.("node:net").Socket.prototype, LISTENED);
-/** The methods of `LISTENED`, of a request that Node's parser reads. */
+/** The methods of a request whose names are in `LISTENED`. Node's parser passes the body to the request. */
 const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, LISTENED);
 /** The methods of a socket's handle that Node calls with chunks. */
 const HANDLE = ["writeBuffer", "writev"] as const;
@@ -82,7 +82,7 @@ export function isUnwrappedSocket(socket: Socket): boolean {
   return areUnwrapped(socket, SOCKET) && hasNativeHandle(socket);
 }
 
-/** Whether each method of a handle is native. */
+/** For each method of a handle that was checked, whether it is native. */
 const areNative: WeakMap<object, boolean> = new WeakMap();
 
 /** Whether Node's native code takes the chunks that are written to a socket. */
@@ -115,7 +115,7 @@ export function isUnwrappedResponse(res: ServerResponse | Http2ServerResponse): 
 
 /** Records whether code other than the proxy listens for the chunks of a stream. */
 class OtherListeners {
-  /** Whether there are such listeners, or have been. */
+  /** Whether other code has such listeners now, or has had some. */
   exist: boolean;
 
   /** Must be created before the proxy's own listener is added. */

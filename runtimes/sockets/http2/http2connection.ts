@@ -18,7 +18,10 @@ const { process } = globalThis as unknown as {
 };
 let runAfterRead: typeof setImmediate | undefined;
 
-/** The number of requests that wait for one connection to be established: as many streams as RFC 9113 §6.5.2 advises. */
+/**
+ * The maximum number of requests that wait for one connection to be established. RFC 9113 §6.5.2 advises upstreams to allow at
+ * least this number of streams.
+ */
 const ASSUMED_STREAMS = 100;
 /** The maximum number of streams on one connection, because many upstreams set no limit and could not keep up with more. */
 const MAX_STREAMS = 256;
@@ -30,30 +33,30 @@ const STREAM_WINDOW = 262_144;
 const CONNECTION_WINDOW = 4_194_304;
 const MAX_FIELDS = 1024;
 /**
- * The number of SETTINGS and PING frames that an upstream may send between two parts of responses. Each asks for an
+ * The number of SETTINGS and PING frames that an upstream may send between two parts of responses. Each such frame needs an
  * answer, so that a flood of them would keep the event loop busy (CVE-2019-9512, CVE-2019-9515).
  */
 const MAX_CONTROL_FRAMES = 1000;
 
-/** An attempt on a connection, as the connection knows it. */
+/** The members of an attempt that its connection uses. */
 export interface StreamJob {
-  /** The number of its stream; 0 before it has one. */
+  /** The number of the attempt's stream; 0 before it has a stream. */
   readonly streamId: number;
   /** Passes on the response that `passOnLater` has held back. */
   passOn(): void;
-  /** Ends the attempt: the connection has failed. */
+  /** Ends the attempt, because the connection has failed. */
   fail(error: unknown): void;
 }
 
-/** The pool of a connection, as the connection knows it. */
+/** The members of a pool that its connections call. */
 export interface Http2Owner<Attempt extends StreamJob> {
-  /** The connection is established: its attempts can be sent. */
+  /** Called when the connection is established, so that its attempts can be sent. */
   onOpen(connection: Http2Connection<Attempt>): void;
-  /** An attempt is over. */
+  /** Called when an attempt is over. */
   onRelease(connection: Http2Connection<Attempt>): void;
-  /** No byte was sent or received for as long as the option `timeout` allows. */
+  /** Called when no byte was sent or received for the time of the option `timeout`. */
   onSilence(connection: Http2Connection<Attempt>): void;
-  /** The connection is closed, or could not be established. */
+  /** Called when the connection is closed, or could not be established. */
   onClose(connection: Http2Connection<Attempt>): void;
 }
 
@@ -88,13 +91,15 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   readonly #options: FilledPoolOptions;
   readonly #owner: Http2Owner<Attempt>;
   #cancelConnecting: (() => void) | undefined;
-  /** The attempts whose response headers arrived in the current read. They pass their responses on after it is processed. */
+  /**
+   * The attempts whose response headers arrived in the current read. They pass their responses on after that read is processed.
+   */
   #answered: Attempt[] = [];
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
   #settingsDeadline: Deadline | undefined;
-  /** Whether SETTINGS have arrived. */
+  /** Whether the upstream's SETTINGS have arrived. */
   #hasSettings = false;
   #error: unknown;
 
@@ -113,13 +118,13 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     else this.#cancelConnecting = cancel;
   }
 
-  /** Takes the connected socket, and begins the session. The upstream's SETTINGS open the connection. */
+  /** Takes the connected socket, and begins the session. The connection is open once the upstream's SETTINGS have arrived. */
   start(socket: NetSocket, origin: string): void {
     this.#cancelConnecting = undefined;
     this.address = socket.remoteAddress;
     const { connectTimeout } = this;
     const { timeout } = this.#options;
-    // Deno parses this name as a part of a URL, and throws for the empty one that a connection to an IP address has.
+    // Deno parses this name as a part of a URL, and throws for the empty name that a connection to an IP address has.
     const named = socket.raw as { servername?: unknown };
     if (named.servername === "") named.servername = false;
     const session = process.getBuiltinModule("node:http2").connect(origin, {
@@ -169,7 +174,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     this.#settingsDeadline?.clear();
     this.isOpen = true;
     this.connectDuration = performance.now() - this.openedAt;
-    // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
+    // After this call, Bun 1.4 no longer sends WINDOW_UPDATE for streams: a response would stop after the first window.
     if (process.versions["bun"] === undefined) session.setLocalWindowSize(CONNECTION_WINDOW);
     endWhenLost(session);
     this.#owner.onOpen(this);
@@ -183,12 +188,12 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
 
   // ── requests ──
 
-  /** The number of requests that the connection can take. */
+  /** The number of further requests that the connection can take. */
   get room(): number {
     return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.length;
   }
 
-  /** Records that a request is sent now. A connection that is not kept carries no other. */
+  /** Records that a request is sent now. Without the option `keepAlive`, the connection carries no other request. */
   recordRequest(): void {
     if (!this.#options.keepAlive) this.isDraining = true;
   }
@@ -223,7 +228,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Removes an attempt that is over. */
   release(attempt: Attempt): void {
     if (!this.remove(attempt)) return;
-    // If the connection is still being established, no other request waits for it.
+    // Without attempts, no request waits for a connection that is still being established.
     if (this.attempts.length === 0 && (this.isDraining || !this.isOpen)) this.destroy();
     if (!this.isClosed) this.#owner.onRelease(this);
   }
@@ -255,7 +260,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   destroy(): void {
     this.isDraining = true;
     const { session } = this;
-    // Deno 2.9 hangs if a session is destroyed while it reads frames, as in most of the events that lead here.
+    // Deno 2.9 hangs if a session is destroyed while it reads frames, as it does in most of the events that lead to this call.
     if (session !== undefined) return void setTimeout(() => session.destroy());
     this.#cancelConnecting?.();
     this.#cancelConnecting = undefined;
@@ -275,8 +280,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   }
 
   /**
-   * Handles GOAWAY, with which the upstream closes the connection (RFC 9113 §6.8): it has not processed the streams above the last
-   * one that it names. The first of two GOAWAY frames names the highest possible stream.
+   * Handles GOAWAY, with which the upstream closes the connection (RFC 9113 §6.8): the upstream has not processed the streams
+   * above the last one that the frame names. The first of two GOAWAY frames names the highest possible stream.
    */
   #drainAfter(lastStreamId: number | undefined): void {
     this.isDraining = true;

@@ -24,7 +24,7 @@ const CALM_STREAM =
  * @param code the code with which the stream was closed
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
- * @param isOpen whether the stream had begun
+ * @param isOpen whether the stream had been opened
  */
 export function toStreamError(
   thrown: unknown,

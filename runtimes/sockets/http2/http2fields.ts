@@ -4,7 +4,10 @@ import { trimOws, type HeaderList } from "../../../src/fields/headers.ts";
 import { REQUEST_TARGET, TOKEN, NOT_IN_VALUE } from "../../../src/fields/token.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
 
-/** Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`. */
+/**
+ * Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority` instead
+ * of `Host`.
+ */
 const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
   "connection",
   "content-length",
@@ -19,7 +22,7 @@ const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
 
 /**
  * Returns the fields of a request for HTTP/2 (RFC 9113 §8.3.1): the pseudo-header fields, then all others in lower case.
- * @param length the length of the body in bytes; undefined for none, and for a length that is unknown
+ * @param length the length of the body in bytes; undefined if there is no body, or if its length is unknown
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function toHttp2Fields(request: UpstreamRequest, length: number | undefined): HeaderList {
@@ -59,7 +62,10 @@ function pushFields(list: HeaderList, fields: HeaderList): void {
   }
 }
 
-/** The maximum size of a header section, with 32 bytes for each field (RFC 9113 §6.5.2). */
+/**
+ * The maximum size of a header section in bytes, where each field counts 32 bytes more than its name and value (RFC 9113
+ * §6.5.2).
+ */
 export const MAX_FIELD_BYTES = 32_768;
 /** Characters that end a field value, or are dangerous in it (RFC 9113 §8.2.1). */
 const FORBIDDEN = /[\0\r\n]/;

@@ -202,7 +202,7 @@ export class Http2Pool
     return this.makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  /** @param ownTimeout the request's own limit for the time to connect; undefined for the pool's */
+  /** @param ownTimeout the request's own limit for the time to connect; undefined to use the pool's limit */
   #open(ownTimeout: number | undefined): Http2Connection<StreamAttempt> {
     const connectTimeout = longer(ownTimeout, this.options.connectTimeout);
     const connection = new Http2Connection(this.options, this, connectTimeout);
@@ -246,7 +246,7 @@ function longer(ownTimeout: number | undefined, limit: number): number {
   return ownTimeout === 0 || limit === 0 ? 0 : Math.max(ownTimeout ?? 0, limit);
 }
 
-/** A connector that hands over a socket that is connected already, and opens the others. */
+/** A connector that first returns the connected socket that was offered to it, and opens all other connections itself. */
 class Handover implements Connector {
   readonly #connector: Connector;
   #offered: Socket | undefined;

@@ -25,7 +25,7 @@ interface Layer {
 interface Watched {
   readonly tls: Layer;
   readonly tcp: Socket;
-  /** The number of bytes that the TCP socket had sent at the last check, if the TLS layer waited for it; else -1. */
+  /** The number of bytes that the TCP socket had sent at the last check, if the session looked stuck then; else -1. */
   sentWhenStuck: number;
 }
 
@@ -36,7 +36,9 @@ const sessions: Map<Http2Session, Watched> = new Map();
 const known: WeakSet<Http2Session> = new WeakSet();
 let timer: NodeJS.Timeout | undefined;
 
-/** Destroys a session, and so ends its streams, within a second after its peer has reset the connection. */
+/**
+ * Watches a session, and destroys it within a second after its peer has reset the connection. This ends the session's streams.
+ */
 export function endWhenLost(session: Http2Session | undefined): void {
   if (session === undefined || session.destroyed || known.has(session)) return;
   known.add(session);

@@ -38,23 +38,24 @@ const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 const END_STREAM = 1;
 
 /**
- * The key under which a stream holds its attempt until the stream is closed. The listeners of the stream find the attempt there.
- * If they referred to it, it would stay in memory with the closed stream, and with it the whole exchange: `node:http2` has the
- * streams of a session in a `Map`, whose earlier tables V8 keeps in memory (see `watched` in nodeincoming.ts).
+ * The key under which a stream holds its attempt until the stream is closed. The listeners of the stream find the attempt
+ * there. If the listeners referred to the attempt itself, the attempt and its whole exchange would stay in memory with the
+ * closed stream: `node:http2` has the streams of a session in a `Map`, whose earlier tables V8 keeps in memory (see `watched`
+ * in nodeincoming.ts).
  */
 const ATTEMPT = Symbol("attempt");
 
 type AttemptStream = ClientHttp2Stream & { [ATTEMPT]?: StreamAttempt | undefined };
 
-/** The pool of an attempt, as the attempt knows it. */
+/** The members of a pool that its attempts call. */
 export interface StreamPool {
   /** Sends an attempt on a connection, as soon as one has room. */
   assign(attempt: StreamAttempt): void;
   /** Removes an attempt that waits for a connection. */
   leave(attempt: StreamAttempt): void;
-  /** Returns the error of an attempt whose time limit passes while it waits for a connection. */
+  /** Returns the error for an attempt whose time limit passes while it waits for a connection. */
   explainWait(since: number): ProxyError;
-  /** Counts the place of an attempt as free, if it was counted before. */
+  /** Counts the place of an attempt as free, if the place was counted as taken before. */
   freePlace(attempt: StreamAttempt): void;
   /** Sends a request over HTTP/1.1, which the upstream has chosen. */
   sendOverHttp1(...attempt: AttemptArguments): void;
@@ -83,7 +84,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #requestTrailers: HeaderList | undefined;
   /** The callbacks that wait until the stream has room for more bytes; undefined for none. */
   #callbacks: (() => void)[] | undefined;
-  /** The activity of the connection when the request was sent. */
+  /** The connection's `activity` when the request was sent. */
   #activityBefore = 0;
   /** The number of interim responses so far. */
   #interim = 0;
@@ -136,7 +137,10 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     return this.#stream?.id ?? 0;
   }
 
-  /** Returns the error if the time limit passes while the request waits for a connection: the upstream is not at fault. */
+  /**
+   * Returns the error for a time limit that passes while the request waits for a connection; undefined if it does not wait.
+   * During the wait, the upstream is not at fault.
+   */
   explainTimeout(): ProxyError | undefined {
     return this.place && this.#pool?.explainWait(this.place.since);
   }
@@ -196,7 +200,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#connection = undefined;
   }
 
-  /** Stops the attempt, at any point of it. */
+  /** Ends the attempt with an error. May be called at any time. */
   fail(thrown: unknown): void {
     if (this.#isOver) return;
     const connection = this.#connection;
@@ -210,8 +214,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     );
     this.#isOver = true;
     this.#connectDeadline?.clear();
-    // Send no further request on this connection. If it refuses a stream, it is overloaded or about to be closed; if it is silent,
-    // it may be broken, or busy with frames that belong to no response.
+    // In these cases, send no further request on this connection. If the upstream refuses a stream, the connection is
+    // overloaded or about to be closed. If the connection is silent, it may be broken, or busy with frames that belong to no
+    // response.
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
     if (this.place !== undefined) this.#leaveQueue(this.place.since);
     if (this.account !== undefined) this.#pool?.freePlace(this);
@@ -232,7 +237,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
 
   // ── the request ──
 
-  /** Sends the request over HTTP/1.1 instead: the upstream has chosen it. */
+  /** Sends the request over HTTP/1.1 instead, because the upstream has chosen HTTP/1.1. */
   sendOverHttp1(pool: StreamPool): void {
     const request = this.#request as UpstreamRequest;
     this.#request = undefined;
@@ -273,7 +278,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#request = undefined;
     this.#stream = stream;
     this.#listen(stream);
-    // Add these two only where they are needed, because each listener costs time.
+    // Add these two listeners only where they are needed, because each listener costs time.
     if (waitForTrailers) stream.on("wantTrailers", () => this.#sendTrailers(stream));
     if (isPiped) stream.on("drain", () => this.#callBack());
     if (!isPiped) {
@@ -318,7 +323,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
-    // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
+    // If the body is incomplete, `close()` is ending a stream that is still open. Without trailer fields, the end of the stream
+    // is not sent, so that the body does not look complete.
     if (!this.#isUploaded) return;
     try {
       sendFieldObject(this.#requestTrailers ?? [], (fields) => stream.sendTrailers(fields));
@@ -333,8 +339,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     const stream = this.#stream;
     if (stream === undefined) return this.#connection?.release(this);
     if (this.#isUploaded) resetStream(stream);
-    // Node sends END_STREAM instead of RST_STREAM if a stream is cancelled while frames are read: a request body that was
-    // cut off would look complete.
+    // Node sends END_STREAM instead of RST_STREAM if a stream is cancelled while frames are read: a request body that was cut
+    // off would look complete. So reset the stream later.
     else setTimeout(resetStream, 0, stream);
     this.#callBack();
   }
@@ -441,7 +447,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   onClose(): void {
-    // Every response ends here. Make the error only for an attempt that is not over, because its stack trace costs time.
+    // This is also called after every complete response. Make the error only for an attempt that is not over, because its stack
+    // trace costs time.
     if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
     this.#connection?.release(this);
   }
@@ -568,7 +575,7 @@ class StreamUpload implements Sink {
   end(trailers?: HeaderList): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    // A destroyed stream has taken no further chunk: its event `close` follows, with the reason.
+    // If the stream is destroyed, it has not taken all chunks. Its event `close` follows, with the reason.
     if (this.#stream.destroyed) return;
     if (this.#length !== undefined && this.written < this.#length) {
       return this.#attempt.fail(badLength(this.#length, this.written));
@@ -586,7 +593,10 @@ class StreamUpload implements Sink {
   }
 }
 
-/** Converts an exception of `session.request()`, which throws if the session is being closed, or if it does not send a field. */
+/**
+ * Converts an exception of `session.request()`, which throws if the session is being closed, or if HTTP/2 does not allow a
+ * field.
+ */
 function toRequestError(thrown: unknown): unknown {
   if (thrown instanceof ProxyError) return thrown;
   const { code = "" } = thrown as NodeJS.ErrnoException;
@@ -614,7 +624,7 @@ function malformedMessage(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the response has ${what}` });
 }
 
-/** Returns parsed fields as a list, where the runtime gives no raw ones. */
+/** Returns parsed fields as a list, for runtimes that pass no raw fields. */
 function toList(headers: IncomingHttpHeaders): HeaderList {
   const list: HeaderList = [];
   for (const [name, value] of Object.entries(headers)) {

@@ -2,10 +2,10 @@
  * How the body of an HTTP/2 stream has ended: complete, or cut off by RST_STREAM with NO_ERROR. `node:http2` emits `end` for
  * both, and documents no way to distinguish them.
  *
- * - Rests on: Node and Deno call `stream.push(null)` when END_STREAM arrives, and when the stream is reset or its connection
- *   is closed; only in the latter case, `closed` is true before the call. Bun destroys a stream that is reset before it emits
- *   `end`.
- * - Check: the first `push(null)` reads `closed`, and `end` reads `destroyed`.
+ * - Rests on: Node and Deno call `stream.push(null)` when END_STREAM arrives, and when the stream is reset or its connection is
+ *   closed; only if the stream is reset or its connection is closed, `closed` is true before this call. Bun destroys a stream
+ *   that is reset before it emits `end`.
+ * - Check: `closed` is read at the first `push(null)`, and `destroyed` is read at `end`.
  * - Otherwise: if `push` is not called, `closed` is read at `end`. A complete body may then fail, if its reader is slow; a
  *   body that was cut off is never taken for a complete one.
  * - Test: test/runtimes/sockets/http2/truncation.test.ts.
