@@ -32,12 +32,10 @@ export function renderBanner(
   return lines.join("\n");
 }
 
-/** If the limit of open files is lower than this, the banner shows the limit of clients that follows from it. */
+/** If the limit of open files is lower than this, the banner shows how many clients it allows. */
 const FEW_FILES = 4096;
 
-/**
- * Renders the limit of clients that follows from a low limit of open files; undefined if the limit of open files is not low.
- */
+/** Renders how many clients a low limit of open files allows; undefined if the limit is not low. */
 export function renderFewFiles(server: ServerSettings, workers = 1): string | undefined {
   const { openFiles = Infinity, maxConnections } = shareLimits(server, workers);
   if (openFiles >= FEW_FILES) return undefined;

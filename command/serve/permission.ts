@@ -3,7 +3,7 @@ import process from "node:process";
 import type { serve } from "srvx";
 import { UsageError } from "../flags/read.ts";
 
-/** The members of the errors that the runtimes throw. */
+/** The members of the errors that the runtimes throw if they do not permit something. */
 interface Refusal {
   /** Deno: `NotCapable`. */
   readonly name?: string;
