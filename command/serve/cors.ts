@@ -35,7 +35,7 @@ const MAX_AGE = "60";
 /** The options that decide which pages may read responses. */
 export interface CorsOptions {
   readonly cors: boolean;
-  /** The origins that may, with credentials; undefined for all, without credentials. */
+  /** The origins whose pages may read responses, with credentials; undefined for all origins, without credentials. */
   readonly corsOrigin?: readonly string[] | undefined;
 }
 
