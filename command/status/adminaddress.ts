@@ -6,7 +6,7 @@ export interface AdminAddress {
   readonly port: number;
 }
 
-/** Parses `9100`, `host:9100` or `[::1]:9100`; without a host, it is the loopback interface. */
+/** Parses `9100`, `host:9100` or `[::1]:9100`. Without a host, the address is that of the loopback interface. */
 export function parseAdminAddress(text: string | number): AdminAddress | undefined {
   const [, host = LOOPBACK, digits] =
     /^(?:(\[[\da-f:.]+\]|[^:/[\]\s]+):)?(\d{1,5})$/i.exec(String(text)) ?? [];
