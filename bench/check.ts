@@ -1,4 +1,6 @@
-/** `npm run bench -- check`: exits with 1 if the figures of a document were measured with other code than the current code. */
+/**
+ * `npm run bench -- check`: exits with 1 if a document has figures that were measured with code other than the current code.
+ */
 import { globSync, readFileSync } from "node:fs";
 import { hashOfCode, stampsIn, toStamp } from "./code.ts";
 import { type Bench, defineBench } from "./flags.ts";

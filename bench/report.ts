@@ -78,7 +78,7 @@ export function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
-/** Returns a table in Markdown. All columns but the first `texts` have numbers. */
+/** Returns a table in Markdown. The first `texts` columns have text; all others have numbers. */
 export function toTable(
   head: readonly string[],
   rows: readonly (readonly string[])[],

@@ -1,8 +1,8 @@
 /**
  * The upstream of every contestant. It uses as little CPU time as Node allows, so that it does not limit the proxies.
  *
- * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse header
- * fields.
+ * It implements only the part of HTTP/1.1 that the workloads need, on sockets instead of `node:http`. It builds each response
+ * only once, and reads only the header fields that it needs.
  */
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
@@ -107,7 +107,7 @@ class Connection {
     return input.subarray(piece.length);
   }
 
-  /** Takes one complete chunk. An incomplete chunk is kept until its other bytes arrive. */
+  /** Takes one complete chunk from the input. An incomplete chunk is kept until its other bytes arrive. */
   #takeChunk(input: Buffer): Buffer {
     const line = input.indexOf("\r\n");
     if (line < 0) return input;

@@ -24,9 +24,9 @@ import type { Crowd } from "./crowd.ts";
 interface Script {
   readonly name: string;
   readonly crowd: Crowd;
-  /** The number of clients if the limit is 16 384 file descriptors or more. */
+  /** The number of clients if the limit of file descriptors is 16 384 or more. */
   readonly many: number;
-  /** The number of clients with fewer file descriptors. */
+  /** The number of clients if the limit of file descriptors is lower. */
   readonly few: number;
   /** The number of clients for each upstream connection that `--max-sockets` allows; undefined to skip the script with that flag. */
   readonly perSocket?: number;
@@ -47,12 +47,12 @@ const OTHER_ADDRESS = "127.0.0.2";
 const PATIENCE = 20_000;
 /** The milliseconds within which the slow clients must have begun. */
 const BEGINNING = 15_000;
-/** The milliseconds between their beginning and the first request of the others. */
+/** The milliseconds between the beginning of the slow clients and the first request of the other clients. */
 const SETTLING = 3000;
-/** The limit of file descriptors from which on the larger crowds are used. */
+/** If the limit of file descriptors is at least this, the larger crowds (`many`) are used. */
 const MANY_DESCRIPTORS = 16_384;
 
-/** The measurements of one contestant in one script. */
+/** The results of one contestant in one script. */
 interface Seen {
   readonly begun: number;
   readonly ended: number;

@@ -35,7 +35,7 @@ export interface Series {
   readonly method: string;
   readonly status: number;
   readonly errorType: string | undefined;
-  /** Whether this series counts all requests that have no own series, because there are `MAX_SERIES` others. */
+  /** Whether this series counts all requests that have no separate series, because there are already `MAX_SERIES`. */
   readonly isOverflow: boolean;
   /** The number of requests in each bucket of `BOUNDS`, and in the bucket above the last bound. */
   readonly buckets: Float64Array;
