@@ -20,7 +20,7 @@ export type Role =
   | "fetchway"
   /** The control: a proxy that does so little that no other proxy on its runtime can use much less CPU time. */
   | "floor"
-  /** Another proxy for Node, which a user could choose instead. */
+  /** Another proxy for Node that a user could choose instead of Fetchway. */
   | "peer"
   /** The proxy that a framework itself provides, when Fetchway also runs in that framework. */
   | "own"

@@ -1,4 +1,4 @@
-/** Generates load with wrk if it is installed, and otherwise with autocannon, which uses more CPU time itself. */
+/** Generates load with wrk if it is installed, and otherwise with autocannon, which itself uses more CPU time than wrk. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -73,7 +73,7 @@ export function describeRounds(rounds: number, seconds: number): string {
   return `${rounds === 1 ? "one round" : `${rounds} interleaved rounds`} of ${seconds} s`;
 }
 
-/** Formats a spread as a percentage; `?` for the spread of a single round, which is `NaN`. */
+/** Formats a spread as a percentage. The spread of a single round is `NaN`, and is shown as `?`. */
 export function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }

@@ -26,7 +26,7 @@ function respond(type: string, body: Buffer): Buffer {
   return Buffer.concat([Buffer.from(headOf(type, `Content-Length: ${body.length}`)), body]);
 }
 
-/** The responses by path, which are built only once. */
+/** The responses by path. Each response is built only once. */
 const answers = new Map(
   workloads
     .filter(({ method, path }) => method === "GET" && path !== "/events")
@@ -55,7 +55,7 @@ setInterval(() => {
   }
 }, EVENT_INTERVAL);
 
-/** A connection, which reads one request after the other. */
+/** A connection. It reads and answers one request after the other. */
 class Connection {
   readonly #socket: Socket;
   #rest: Buffer = EMPTY;

@@ -19,7 +19,10 @@ export type {
 } from "./flags/commandoptions.ts";
 export type { LogForm } from "./log/requestlog.ts";
 
-/** A part of the requests, and where they go. Its options take precedence over those of the config. */
+/**
+ * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
+ * config.
+ */
 export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
@@ -45,7 +48,7 @@ export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
   target?: CreateProxyOptions["target"] | TargetList;
   /** The options of `balance` that are the defaults of all routes. */
   balance?: BalanceOptions;
-  /** Where the requests go, by host and path. */
+  /** The routes, which say where to send requests by their host and path. */
   routes?: readonly ConfigRoute[];
 }
 

@@ -20,7 +20,7 @@ import { usageOf } from "../usage.ts";
 import { MIB } from "../workloads.ts";
 import type { Crowd } from "./crowd.ts";
 
-/** A script: clients of one kind hold connections, while 20 other clients send requests. */
+/** A script, in which clients of one kind hold connections, while 20 other clients send requests. */
 interface Script {
   readonly name: string;
   readonly crowd: Crowd;
@@ -41,7 +41,7 @@ const SCRIPTS: readonly Script[] = [
 
 /** The number of the other clients. */
 const OTHERS = 20;
-/** The address of the other clients, which no slow client has. */
+/** The address of the other clients. No slow client has this address. */
 const OTHER_ADDRESS = "127.0.0.2";
 /** The milliseconds after which one of the other clients gives up. */
 const PATIENCE = 20_000;

@@ -21,7 +21,7 @@ export interface Pace {
   readonly latencies: readonly number[];
   /** The time from when each request could be sent (it was due, and a connection was idle) until the generator sent it. */
   readonly lateness: readonly number[];
-  /** How late each timer of 1 ms fired, in a thread that does nothing else. */
+  /** The delay with which each timer of 1 ms fired, in a thread of the generator that does nothing else. */
   readonly hiccups: readonly number[];
   /** The number of requests without a response at the end of the run. */
   readonly unanswered: number;
@@ -95,7 +95,7 @@ function sumOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** A median over rounds, and half the distance between the quartiles, which is null after one round. */
+/** The median of the rounds, and their spread: half the distance between the quartiles, or null after a single round. */
 export type Middle = readonly [median: number, spread: number | null];
 
 /** The figures of a contestant at a rate: medians over its rounds, in ms. */
@@ -139,7 +139,10 @@ export function combineRounds(rounds: readonly PacedRound[]): Latency | string {
   };
 }
 
-/** Returns the ratio of a percentile in rounds that ran one after the other, with its spread. */
+/**
+ * Returns the ratio of a percentile to that of another contestant, and the spread of the ratio. The compared rounds ran one
+ * after the other.
+ */
 export function compareRounds(
   rounds: readonly PacedRound[],
   base: readonly PacedRound[],

@@ -1,4 +1,4 @@
-/** The settings of the command: those of its server and its routes, from flags and a config file. */
+/** Combines flags and config file to the settings of the command: those of its server, and those of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
@@ -24,7 +24,7 @@ type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 /** The settings that flags have given. */
 export interface GivenFlags {
   readonly server: Partial<ServerSettings>;
-  /** The options of the proxies, also those of their pools. */
+  /** The options of the proxies and of their pools. */
   readonly proxy: ProxyDefaults;
   readonly routes: readonly GivenRoute[];
   readonly target: RouteOptions["target"] | undefined;

@@ -63,7 +63,8 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
       if (isEnded) return;
       timer = setTimeout(check, interval).unref();
       if (isSame(toStamp(now), toStamp(before))) return;
-      // If a mounted file is replaced outside of its mount, the mount still shows the old file, which then has no links.
+      // If a mounted file is replaced outside of its mount, the mount still shows the old file. Then the old file has no
+      // links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
         console.error(
           `fetchway: ${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,

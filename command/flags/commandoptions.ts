@@ -36,9 +36,9 @@ export interface ListenOptions {
    */
   host?: string;
   /**
-   * The permissions of the file of the socket that `host` names, in octal digits: a user who may write to the file may
-   * connect. By default, the permissions follow from the umask of the process, which usually allows only its own user. It has
-   * no effect on a port, nor on Windows.
+   * The permissions of the file of the socket that `host` names, in octal digits. A user who may write to the file may
+   * connect to the socket. By default, the permissions follow from the umask of the process, which usually allows only its
+   * own user. This option has no effect with a port, nor on Windows.
    * @example "660"
    */
   socketMode?: string;

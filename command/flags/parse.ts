@@ -19,7 +19,7 @@ export interface CommandLine {
     readonly balance: BalanceFlags;
     readonly server: Partial<ServerSettings>;
   };
-  /** The flags that were given, each with the text by which messages name it. */
+  /** The flags that were given, each with the text that messages use for it. */
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
   readonly problems: readonly string[];

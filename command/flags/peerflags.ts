@@ -1,7 +1,7 @@
 /** The flags of other commands that do what a flag of this command does, and what to write instead. */
 import { isTargetText } from "./shorttarget.ts";
 
-/** What to write instead of a flag of another command. */
+/** The advice what to write instead of a flag of another command. */
 export interface PeerFlag {
   /** The advice, after "there is no --name: ". */
   readonly advice: string;

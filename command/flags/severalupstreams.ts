@@ -18,7 +18,7 @@ import { UsageError } from "./read.ts";
 /** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
-/** The options of a route: those of a proxy, whose target may be several upstreams. */
+/** The options of a route: the options of a proxy, except that the target may be several upstreams. */
 export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
   target: CreateProxyOptions["target"] | TargetList;
   /**

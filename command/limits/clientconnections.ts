@@ -66,7 +66,7 @@ export interface ClientStats {
   readonly slowReaders: number;
 }
 
-/** How many connections were closed at the limits. */
+/** The numbers of connections that were closed at the limits. */
 export interface ConnectionCounts {
   /** New connections that were refused because all others were in use. */
   refused: number;
@@ -193,7 +193,7 @@ export class ClientConnections {
   #announceStop(): void {
     const now = performance.now();
     this.#stoppedAt = now;
-    // This listener must run before that of the app, which may send the head of the response synchronously.
+    // This listener must run before the listener of the app, because that may send the head of the response synchronously.
     this.#server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {

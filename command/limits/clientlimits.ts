@@ -43,7 +43,7 @@ const PSEUDO_FIELDS = 5;
  */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
-/** Returns the HTTP/1.1 limits of a Node server, which are both options and properties of the server. */
+/** Returns the HTTP/1.1 limits of a Node server. Each of these limits is both an option and a property of the server. */
 function http1Limits(limits: ResolvedClientLimits): object {
   const { headersTimeout, keepAliveTimeout, maxHeaderSize } = limits;
   return {

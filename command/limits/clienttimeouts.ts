@@ -55,7 +55,7 @@ function hasEnded(req: RunningResponse["req"]): boolean {
   return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
 }
 
-/** How many clients were too slow to send a body, or to read. */
+/** The numbers of clients that were too slow to send a body, or to read. */
 export interface SlowCounts {
   body: number;
   read: number;

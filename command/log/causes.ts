@@ -242,13 +242,13 @@ export function renderFailure({ code, cause, fix }: Failure): string {
   return `${code}: ${cause}${fix === undefined ? "" : ` (${fix})`}`;
 }
 
-/** Whether an error says that the client disconnected before its response was complete, which is no failure of the proxy. */
+/** Whether an error says that the client disconnected before its response was complete. This is no failure of the proxy. */
 export function isClientGone(error: unknown): boolean {
   return error instanceof ProxyError && error.status === 499;
 }
 
 /**
- * Whether an error says that the client was slower than `minRate` while other requests waited, which is no failure of the
+ * Whether an error says that the client was slower than `minRate` while other requests waited. This is no failure of the
  * proxy either.
  */
 export function isClientSlow(error: unknown): boolean {
@@ -256,7 +256,7 @@ export function isClientSlow(error: unknown): boolean {
   return error instanceof ProxyError && error.status === 408 && error.message.includes("(minRate)");
 }
 
-/** Returns the name of an upstream without `http://`, which most of them have in common. */
+/** Returns the name of an upstream without `http://`, because most upstreams have it. */
 export function nameUpstream(upstream: string): string {
   return upstream.replace(/^http:\/\//, "");
 }

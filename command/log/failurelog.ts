@@ -23,7 +23,7 @@ export function kindOfFailure({ status, failure }: FailedRequest): string {
   return `${status} ${failure.code} ${failure.cause}`;
 }
 
-/** Further failures that are equal to one that was shown. */
+/** The failures of a kind since one of that kind, or a summary of them, was shown. */
 export interface Repetition<T> {
   /** The last of them. */
   readonly last: T;

@@ -84,7 +84,7 @@ export class RequestLog {
     if (isClientGone(error)) return;
     const failure = diagnoseFailure(error, upstream);
     const { method, url } = request;
-    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const path = pathOf(url);
     const status = error instanceof ProxyError ? error.status : 500;
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });

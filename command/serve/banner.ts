@@ -17,7 +17,7 @@ export function renderBanner(
   const [first] = routes as [RouteSettings];
   const isOne = routes.length === 1 && first.match.join() === "/";
   const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
-  // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
+  // If the server listens on all addresses, show the address of the loopback interface, because a user can open that one.
   const near = address
     .replace("//0.0.0.0:", "//127.0.0.1:")
     .replace("//[::]:", "//[::1]:")

@@ -37,14 +37,14 @@ export interface ListenSettings {
   readonly port: number;
   /** An address, a host name, or `unix:/path`. */
   readonly host: string;
-  /** The permissions of the socket's file, in octal digits; undefined for those that follow from the umask. */
+  /** The permissions of the socket's file, in octal digits; if undefined, the umask decides. */
   readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
   readonly limits?: ClientLimitSettings;
   /** Returns whether an address is exempt from the limit of connections for each address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
-  /** The handlers of WebSockets, which only Bun's server needs. */
+  /** The handlers of WebSockets for Bun's server. The servers of other runtimes need none. */
   readonly websocket?: unknown;
   /** Receives the requests that no proxy sees, because the server answers them itself. */
   readonly report?: Report;

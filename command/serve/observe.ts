@@ -66,8 +66,8 @@ export class Observers {
     prepared.onError = async (error, request) => {
       if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
       const response = await onError?.(error, request);
-      // Without a response, an exception of a hook would reach the server: those of Bun and Deno print it, and Bun's also
-      // shows the source to the client.
+      // Without a response, an exception of a hook would reach the server. The servers of Bun and Deno print it, and Bun's
+      // also shows the source code to the client.
       return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
     };
     return prepared;

@@ -72,7 +72,7 @@ export function parsePattern(text: string): Pattern {
   };
 }
 
-/** Renders a pattern, so that two patterns of the same meaning are the same text. */
+/** Renders a pattern in its normal form: patterns that match the same requests have the same text. */
 export function normalizePattern(text: string): string {
   const { host = "", prefix } = parsePattern(text);
   return `${host}${prefix === "" ? "/" : prefix}`;

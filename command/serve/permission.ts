@@ -1,4 +1,4 @@
-/** What the runtime does not permit this process to do: Node with `--permission`, and Deno. */
+/** Explains what the runtime does not permit this process to do. Node with `--permission` and Deno restrict processes. */
 import process from "node:process";
 import type { serve } from "srvx";
 import { UsageError } from "../flags/read.ts";

@@ -19,7 +19,7 @@ import {
   readingsOf,
 } from "./pattern.ts";
 
-/** A route that serves requests: its settings, and the proxy made of them. */
+/** A route that serves requests: its settings, and the proxy that was created from them. */
 interface LiveRoute {
   readonly settings: RouteSettings;
   readonly proxy: ReturnType<typeof createProxy>;

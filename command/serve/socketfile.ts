@@ -37,7 +37,7 @@ export function toSocketOptions(
  * @throws UsageError if another process listens on the socket, if the file is no socket, or if the path is too long
  */
 export async function claimSocket(path: string): Promise<() => void> {
-  // A path to listen on has the same limits as that of a target.
+  // The path of a socket to listen on has the same limits as the path of a socket that is a target.
   const wrong = findRefusal({ target: `unix:${path}` });
   if (wrong !== undefined) throw refuseSocket(path, wrong.replace(/^.*": /s, ""));
   const file = readStats(path);

@@ -1,6 +1,6 @@
 import { LOOPBACK } from "../serve/loopback.ts";
 
-/** Where the status page is: the value of `--admin`. */
+/** The address of the status page: the value of `--admin`. */
 export interface AdminAddress {
   readonly host: string;
   readonly port: number;

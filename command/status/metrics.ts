@@ -30,7 +30,7 @@ export const BOUNDS: readonly number[] = [
 /** The methods that have their own label, as in OpenTelemetry; the others are `_OTHER`. */
 const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
 
-/** The requests with the same labels, since the start. */
+/** The counts of the requests with the same labels, since the start. */
 export interface Series {
   readonly method: string;
   readonly status: number;
@@ -110,7 +110,7 @@ export interface Snapshot {
   readonly uptime: number;
   readonly memory: number;
   readonly workers: WorkersState | undefined;
-  /** The connections of clients, which only Node's server shows. */
+  /** The connections of clients; undefined on Bun and Deno, whose servers do not show them. */
   readonly clients: ClientStats | undefined;
   readonly total: {
     requests: number;
@@ -141,7 +141,7 @@ export interface Snapshot {
   readonly connections:
     | (Omit<PoolStats, "origins" | "version" | "upstreams" | "waiting"> &
         Record<"inUse" | "free" | "waiting" | "open", number> & {
-          /** How many of the waiting requests wait for a place at any of several upstreams. */
+          /** The number of waiting requests that are not assigned to one of several upstreams yet. */
           readonly waitingForAny: number | undefined;
         })
     | undefined;
@@ -172,7 +172,7 @@ export interface WorkersState {
   readonly running: number;
   /** The number of replaced workers that still finish their requests and tunnels. */
   readonly retired: number;
-  /** How often a process was started in place of one that had died. */
+  /** The number of processes that were started in place of one that had died or was hung. */
   readonly restarts: number;
   readonly pids: readonly number[];
 }
@@ -275,7 +275,7 @@ export class Metrics {
     }
     const code = error === undefined ? undefined : this.#countError(end);
     if (protocol !== undefined && status === 101) {
-      // A tunnel lasts for hours, which says nothing about how fast responses are.
+      // The duration of a tunnel says nothing about how fast responses are.
       increase(this.tunnels, protocol, MAX_PROTOCOLS);
     } else {
       // Only the time until the response headers counts. The time of a body depends on the client, and an event stream may

@@ -50,7 +50,7 @@ export class StatusPages {
 
   /** Answers a request. */
   readonly answer = (request: Request): Response => {
-    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const pathname = pathOf(request.url).replace(/\?.*/s, "");
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });

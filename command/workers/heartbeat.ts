@@ -1,4 +1,4 @@
-/** Heartbeats of the workers, by which their parent finds a worker whose event loop is blocked. */
+/** Watches the heartbeats of the workers. A worker whose heartbeats stop has a blocked event loop. */
 
 /** Milliseconds between two heartbeats. */
 export const BEAT_INTERVAL = 1000;

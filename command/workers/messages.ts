@@ -20,9 +20,9 @@ export interface Begin {
   readonly host: string;
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
-  /** The form of the log, which depends on the stdout of the parent. */
+  /** The form of the log. With `--log auto`, it depends on the stdout of the parent. */
   readonly log: LogForm;
-  /** The origin of the demo upstream, which runs in the parent. */
+  /** The origin of the demo upstream, which runs in the parent; undefined without `--demo`. */
   readonly demo: string | undefined;
   /** The secret for the sticky cookies of routes that configure none. */
   readonly secret: string;

@@ -37,7 +37,7 @@ const MAX_RESTART_DELAY = 30_000;
 const START_TIMEOUT = 30_000;
 /** Milliseconds beyond `stopTimeout` after which a worker that does not respond is killed. */
 const KILL_AFTER = 3000;
-/** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
+/** Milliseconds to wait until the replaced workers have closed their servers. Only a busy worker takes longer. */
 const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
@@ -255,7 +255,7 @@ export class Supervisor {
     return this.#cut;
   }
 
-  /** Whether a worker was killed: then the number of cut requests and tunnels is unknown. */
+  /** Whether a worker was killed. If so, the number of cut requests and tunnels is unknown. */
   get wasKilled(): boolean {
     return this.#wasKilled;
   }

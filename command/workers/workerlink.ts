@@ -1,4 +1,4 @@
-/** The worker's side: it serves, and obeys its parent. */
+/** The worker's side of the connection to its parent: the worker serves requests, and obeys its parent's orders. */
 import process from "node:process";
 import { Worker as Thread } from "node:worker_threads";
 import type { ServerSettings } from "../flags/commandoptions.ts";
@@ -27,7 +27,7 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
   readonly configured: ServerSettings;
-  /** Where the worker listens. */
+  /** The origin on which the worker listens, or `unix:/path`. */
   readonly address: string;
 }
 
@@ -74,8 +74,8 @@ function endWithParent(): void {
     });
     watcher.on("error", () => {}).unref();
   } catch {
-    // Node's permission model may forbid threads. Without the thread, a blocked worker outlives its parent, which does no
-    // other harm.
+    // Node's permission model may forbid threads. Then a blocked worker may outlive its parent; nothing else depends on the
+    // thread.
   }
 }
 
