@@ -1,10 +1,15 @@
-/** `npm run bench -- check`: exits with 1 if the figures of a document were measured with other code than the current code. */
+/**
+ * `npm run bench -- check`: exits with 1 if a document has figures that were measured with code other than the current code.
+ */
 import { globSync, readFileSync } from "node:fs";
 import { hashOfCode, stampsIn, toStamp } from "./code.ts";
 import { type Bench, defineBench } from "./flags.ts";
 import { pathOf } from "./report.ts";
 
-/** Returns the generated parts of a document, which are between markers; the whole document if it has no markers. */
+/**
+ * Returns the generated parts of a document, each of which is between two markers. A document without markers is generated as
+ * a whole.
+ */
 function tablesOf(document: string): { name: string; text: string }[] {
   const parts = Array.from(
     document.matchAll(/<!-- (\w+) -->([^]*?)<!-- \/\1 -->/g),

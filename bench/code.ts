@@ -26,7 +26,7 @@ export function hashOfCode(): string {
   return hash.digest("hex").slice(0, 12);
 }
 
-/** Returns the stamp of figures in a document. */
+/** Returns the stamp for figures in a document. It names the code with which the figures were measured. */
 export function toStamp(hash: string): string {
   return `code \`${hash}\``;
 }

@@ -9,7 +9,7 @@ import { toCapnp } from "../test/helpers/capnp.ts";
 /** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
 
-/** The use of TLS. */
+/** The certificate, and whether the proxy serves TLS. */
 export interface Tls {
   /** The file with the key and the self-signed certificate of proxies and upstreams, in this order. */
   readonly certificate: string;
@@ -25,7 +25,7 @@ export interface Place {
   readonly targets?: readonly string[];
   /** A directory for files that the contestant needs. */
   readonly directory: string;
-  /** TLS on either side; undefined for none. */
+  /** The TLS settings; undefined if neither the proxy nor its upstream uses TLS. */
   readonly tls?: Tls | undefined;
   /** The number of connections to the upstream; undefined for the contestant's default. */
   readonly maxSockets?: number | undefined;
@@ -74,10 +74,10 @@ export function goCommand(directory: string): Command {
 
 /** The parts in which the configurations of nginx differ. Each text is in nginx's syntax. */
 interface NginxConfig {
-  /** Directives of the server, with its locations, and of `http`. */
+  /** Directives for the block `server`, including its locations. `http` has those for the block `http`. */
   readonly server: string;
   readonly http?: string;
-  /** The servers of the upstream `target`, and its directives. */
+  /** The servers and the directives for the block `upstream target`. */
   readonly upstream: string;
   /** Parameters of `listen`. */
   readonly listen?: string;
@@ -112,7 +112,10 @@ function runNginx(
 
 const KEPT = "keepalive 256; keepalive_requests 100000000;";
 
-/** Returns the command of nginx with kept upstream connections, and bodies that are streamed and not buffered in files. */
+/**
+ * Returns the command of an nginx that keeps its upstream connections open, and that streams bodies instead of buffering them
+ * in files.
+ */
 export function nginxCommand(place: Place): Command {
   const { target, tls } = place;
   const { protocol, host } = new URL(target);
@@ -158,10 +161,13 @@ export function defaultNginxCommand(place: Place): Command {
   );
 }
 
-/** How long a balancing proxy waits for a response before it asks another upstream, in ms. */
+/** The time in ms that a balancing proxy waits for a response before it sends the request to another upstream. */
 export const ATTEMPT_TIMEOUT = 300;
 
-/** Returns the command of nginx that chooses by two choices, and asks one other upstream after a failure. */
+/**
+ * Returns the command of an nginx that chooses the less busy of two random upstreams, and retries a failed request once at
+ * another upstream.
+ */
 export function balancingNginxCommand(place: Place): Command {
   const servers = (place.targets ?? []).map(
     (target) => `server ${new URL(target).host} max_fails=5 fail_timeout=30s;`,

@@ -14,13 +14,13 @@ import {
   workerdCommand,
 } from "./commands.ts";
 
-/** The part of a contestant in comparisons: ratios are computed between roles. */
+/** The role of a contestant in comparisons: its figures are compared with those of contestants of other roles. */
 export type Role =
   /** This project. */
   | "fetchway"
-  /** The control: no proxy on Node or workerd can use much less CPU time. */
+  /** The control: a proxy that does so little that no other proxy on its runtime can use much less CPU time. */
   | "floor"
-  /** Another proxy for Node, which a user could choose instead. */
+  /** Another proxy for Node that a user could choose instead of Fetchway. */
   | "peer"
   /** The proxy that a framework itself provides, when Fetchway also runs in that framework. */
   | "own"
@@ -114,7 +114,7 @@ export function isOnOtherRuntime({ uses }: Contestant): boolean {
   return ["bun", "deno", "workerd"].some((runtime) => uses.includes(runtime));
 }
 
-/** Requires a program on the PATH. */
+/** Returns a contestant that runs a program on the PATH, such as nginx. */
 function reference(name: string, title: string, command: Contestant["command"]): Contestant {
   const missing = (): string | undefined =>
     hasCommand(name) ? undefined : `${name} is not on the path`;

@@ -3,12 +3,12 @@ import { parseArgs } from "node:util";
 
 /** A flag of a bench. Its values are texts as a user would type them, and `read` turns them into what the bench uses. */
 export interface Flag<T> {
-  /** What the help shows for the value; undefined for a flag without a value. */
+  /** The placeholder for the value in the help; undefined for a flag without a value. */
   readonly value?: string;
   readonly text: string;
-  /** The value if the flag is not given. */
+  /** The text of the value if the flag is not given. */
   readonly usual?: string;
-  /** The value with `--quick`. */
+  /** The text of the value with `--quick`. */
   readonly quick?: string;
   /** Whether a run with this flag still measures everything. */
   readonly keepsComplete?: true;
@@ -25,7 +25,7 @@ export type Values<F extends Flags> = {
 
 export interface Bench<F extends Flags = Flags> {
   readonly name: string;
-  /** The subject of the bench, in one line. */
+  /** What the bench measures, in one line for the help. */
   readonly text: string;
   /** The files that a complete run writes; undefined for a bench that only prints. */
   readonly writes?: string;
@@ -34,7 +34,7 @@ export interface Bench<F extends Flags = Flags> {
   run(values: Values<F>, isComplete: boolean): Promise<void> | void;
 }
 
-/** Infers the types of a bench's flags for its `run`. */
+/** Returns a bench unchanged. With it, TypeScript infers the types of the values that `run` receives from `flags`. */
 export function defineBench<F extends Flags>(bench: Bench<F>): Bench {
   return bench;
 }
@@ -86,7 +86,9 @@ export function decimal(text: string, preset: Preset): Flag<number> {
   return { value: "<n>", text, ...preset, read: toDecimal };
 }
 
-/** The flags of benches that run in rounds. A load generator for whole seconds makes the load. */
+/**
+ * Returns the flags of benches that run in rounds. A round takes whole seconds, because the load generator accepts no others.
+ */
 export function roundFlags(
   rounds: Preset,
   seconds: Preset,

@@ -1,4 +1,4 @@
--- What wrk sends, and what it says at the end: a line of JSON.
+-- Sets the requests that wrk sends, and makes wrk print its results as a line of JSON at the end.
 wrk.method = os.getenv("LOAD_METHOD")
 local path = os.getenv("LOAD_BODY")
 if path ~= "" then
@@ -10,7 +10,7 @@ end
 wrk.headers["Accept"] = "*/*"
 wrk.headers["User-Agent"] = "bench"
 
--- wrk itself counts only statuses from 400 on. It copies each response for the function `response`.
+-- wrk itself counts only statuses from 400 on as errors, so `response` checks the status. wrk copies each response for it.
 wrong = 0
 if os.getenv("LOAD_STATUS") ~= "" then
   local expected = tonumber(os.getenv("LOAD_STATUS"))
@@ -19,7 +19,7 @@ if os.getenv("LOAD_STATUS") ~= "" then
   end
 end
 
--- Each thread has variables of its own.
+-- Each thread has its own variables, such as `wrong`.
 local threads = {}
 function setup(thread)
   table.insert(threads, thread)

@@ -1,4 +1,4 @@
-/** Generates load with wrk if it is installed, and otherwise with autocannon, which uses more CPU time itself. */
+/** Generates load with wrk if it is installed, and otherwise with autocannon, which itself uses more CPU time than wrk. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ interface LoadResult {
   readonly duration: number;
   /** The number of received bytes, including header sections. */
   readonly bytes: number;
-  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
+  /** The mean latency in ms. `p50` and `p99` are percentiles of the latency, also in ms. */
   readonly mean: number;
   readonly p50: number;
   readonly p99: number;
@@ -30,8 +30,8 @@ export const generator: "wrk" | "autocannon" = hasCommand("wrk") ? "wrk" : "auto
 const TIMEOUT = 10;
 
 /**
- * Above this length of a response body, wrk does not compare statuses: for that it would copy each response, in 1 µs for
- * 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. A wrong response shows by its missing bytes.
+ * If a response body has more than this many bytes, wrk does not check the status. To check it, wrk would copy each response,
+ * which takes 1 µs for 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. A wrong response shows by its missing bytes instead.
  */
 const LARGE = 64 * KIB;
 

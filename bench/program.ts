@@ -13,8 +13,8 @@ import { type Command, hasCommand } from "./commands.ts";
 const cores = availableParallelism();
 
 /**
- * The cores of each part: the proxy has its own core, and the load generator and the upstream share the others. The
- * operating system schedules a part on all cores as it likes.
+ * The cores of each part: the proxy has its own core, and the load generator and the upstream share the others. With `all`,
+ * the operating system may use any core.
  */
 const PINS: Readonly<Record<"proxy" | "others" | "all", string>> = {
   all: `0-${cores - 1}`,
@@ -59,7 +59,7 @@ export class Program {
         PORT: `${port}`,
         ...env,
       },
-      // The program exits when its stdin closes, so it ends with the benchmark.
+      // A contestant exits when its stdin closes, so it ends with the benchmark.
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child.on("error", (error) => (this.#output += String(error)));
@@ -123,7 +123,7 @@ export class Program {
   }
 }
 
-/** Starts a script on Node on a free port: an upstream. */
+/** Starts a script on Node, such as an upstream, on a free port. */
 export async function startScript(
   script: URL,
   {

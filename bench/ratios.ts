@@ -43,7 +43,7 @@ export function valuesOf({ samples }: Measurement, what: keyof Sample): number[]
   return samples.map((sample) => sample[what]);
 }
 
-/** Returns the successful measurements of the same workload and number of connections. */
+/** Returns the successful measurements with the same workload and number of connections as `one`. */
 export function besides<T extends Compared>(all: readonly T[], one: Compared): T[] {
   return all.filter(
     ({ workload, connections, failed }) =>

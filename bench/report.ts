@@ -73,12 +73,12 @@ export function describeRounds(rounds: number, seconds: number): string {
   return `${rounds === 1 ? "one round" : `${rounds} interleaved rounds`} of ${seconds} s`;
 }
 
-/** Formats a spread as a percentage; `?` for the spread of a single round, which is `NaN`. */
+/** Formats a spread as a percentage. The spread of a single round is `NaN`, and is shown as `?`. */
 export function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
-/** Returns a table in Markdown. All columns but the first `texts` have numbers. */
+/** Returns a table in Markdown. The first `texts` columns have text; all others have numbers. */
 export function toTable(
   head: readonly string[],
   rows: readonly (readonly string[])[],

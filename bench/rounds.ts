@@ -24,7 +24,7 @@ export interface Sample {
   readonly rps: number;
   /** Received bytes per second, including header sections. */
   readonly bps: number;
-  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
+  /** The mean latency in ms. `p50` and `p99` are percentiles of the latency, also in ms. */
   readonly mean: number;
   readonly p50: number;
   readonly p99: number;
@@ -48,9 +48,9 @@ interface RoundOptions {
   readonly connections: readonly number[];
   readonly rounds: number;
   readonly seconds: number;
-  /** The script of the upstream, if not the usual one. */
+  /** The script of the upstream, if it is not `target.ts`. */
   readonly upstream?: URL;
-  /** TLS on either side. */
+  /** The TLS settings; undefined if neither the proxies nor the upstream use TLS. */
   readonly tls?: Tls & { readonly isUpstreamSecure: boolean };
   /**
    * Whether a second of load precedes each round, so that connections to the upstream that were closed since the last round
@@ -66,7 +66,7 @@ interface Cell extends RoundOptions {
   readonly place: Omit<Place, "port">;
 }
 
-/** The seconds of load before the first round, during which the engine compiles the code. */
+/** The seconds of load before the first round, during which the engine optimizes the code. */
 const WARM_UP = 2;
 
 /** Returns the length of a round of a workload in seconds. */

@@ -1,8 +1,8 @@
 /**
  * The upstream of every contestant. It uses as little CPU time as Node allows, so that it does not limit the proxies.
  *
- * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse header
- * fields.
+ * It implements only the part of HTTP/1.1 that the workloads need, on sockets instead of `node:http`. It builds each response
+ * only once, and reads only the header fields that it needs.
  */
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
@@ -26,7 +26,7 @@ function respond(type: string, body: Buffer): Buffer {
   return Buffer.concat([Buffer.from(headOf(type, `Content-Length: ${body.length}`)), body]);
 }
 
-/** The responses by path, which are built only once. */
+/** The responses by path. Each response is built only once. */
 const answers = new Map(
   workloads
     .filter(({ method, path }) => method === "GET" && path !== "/events")
@@ -55,7 +55,7 @@ setInterval(() => {
   }
 }, EVENT_INTERVAL);
 
-/** A connection, which reads one request after the other. */
+/** A connection. It reads and answers one request after the other. */
 class Connection {
   readonly #socket: Socket;
   #rest: Buffer = EMPTY;
@@ -107,7 +107,7 @@ class Connection {
     return input.subarray(piece.length);
   }
 
-  /** Takes one complete chunk. An incomplete chunk is kept until its other bytes arrive. */
+  /** Takes one complete chunk from the input. An incomplete chunk is kept until its other bytes arrive. */
   #takeChunk(input: Buffer): Buffer {
     const line = input.indexOf("\r\n");
     if (line < 0) return input;

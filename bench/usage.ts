@@ -24,7 +24,7 @@ const pageSize = read("PAGESIZE");
 export function usageOf(pid: number): Usage {
   const all = linux ? readProc() : readPs();
   const tree = new Set([pid]);
-  // Repeat until no process is added, because process ids wrap around: a child may be listed before its parent.
+  // Process ids wrap around, so a child may be listed before its parent. Repeat until no process is added.
   for (let size = 0; size < tree.size;) {
     size = tree.size;
     for (const each of all) if (tree.has(each.parent)) tree.add(each.pid);

@@ -41,7 +41,7 @@ export const MIB: number = 1024 * KIB;
 export const EVENT: Buffer = Buffer.from(`data: ${JSON.stringify({ tick: "x".repeat(80) })}\n\n`);
 export const EVENTS = 10;
 
-/** Returns the upstream's response to an upload, which has only the length and a checksum of the body. */
+/** Returns the body of the upstream's response to an upload: only the length and a checksum of the uploaded body. */
 export function receiptOf(length: number, checksum: number): string {
   return `${length} ${checksum.toString(16)}`;
 }

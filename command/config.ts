@@ -19,7 +19,10 @@ export type {
 } from "./flags/commandoptions.ts";
 export type { LogForm } from "./log/requestlog.ts";
 
-/** A part of the requests, and where they go. Its options take precedence over those of the config. */
+/**
+ * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
+ * config.
+ */
 export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
@@ -43,21 +46,16 @@ export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
   server?: ServerOptions;
   /** The target of all requests that no route matches: short for a route with the match `"/"`. */
   target?: CreateProxyOptions["target"] | TargetList;
-  /** The options of several upstreams that are the defaults of all routes. */
+  /** The options of `balance` that are the defaults of all routes. */
   balance?: BalanceOptions;
-  /** Where the requests go, by host and path. */
+  /** The routes, which say where to send requests by their host and path. */
   routes?: readonly ConfigRoute[];
 }
 
 /**
- * Returns a config unchanged: an editor then knows its types.
- * @example
- * ```ts
- * export default defineConfig({
- *   server: { port: 8080 },
- *   routes: [{ match: "/api", target: "http://127.0.0.1:4001", stripPrefix: "/api" }],
- * });
- * ```
+ * Returns a config unchanged. With it, an editor knows the types of the config.
+ * @example ```ts export default defineConfig({ server: { port: 8080 }, routes: [{ match: "/api", target:
+ * "http://127.0.0.1:4001", stripPrefix: "/api" }], }); ```
  */
 export function defineConfig(config: Config): Config {
   return config;

@@ -30,8 +30,8 @@ export async function start<Kind extends ServerKind>(
 }
 
 /**
- * Answers with 502 if the upstream has failed, so that the load generator counts the failure and no client waits. A
- * response that has begun, or a tunnel, is aborted.
+ * Answers with 502 if the upstream has failed, so that the load generator counts the failure and no client waits. If the
+ * response has begun, or if it is a tunnel, its connection is aborted.
  */
 export function answerFailure(answer: ServerResponse | Socket): void {
   if (answer instanceof ServerResponse && !answer.headersSent) answer.writeHead(502).end();

@@ -1,6 +1,7 @@
 /**
- * The control: `node:http`, and undici's `dispatch`, which writes directly to `res`, without the tasks of a proxy.
- * It neither removes nor adds header fields, ignores disconnects, and has no deadlines.
+ * The control: a `node:http` server that forwards each request by undici's `dispatch`, and writes the response directly to
+ * `res`. It does none of the other work of a proxy. It neither removes nor adds header fields, ignores disconnects, and has
+ * no deadlines.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
@@ -27,7 +28,7 @@ class Handler implements Dispatcher.DispatchHandler {
     parsed: Record<string, string | string[]>,
     statusText?: string,
   ): void {
-    // HTTP/2 has no list of raw fields.
+    // With HTTP/2, undici provides no list of raw fields.
     if (isHttp2) return void this.#res.writeHead(status, parsed);
     const raw = controller.rawHeaders as Buffer[];
     const headers: string[] = [];
@@ -75,7 +76,7 @@ function dispatch(
 await start("node", (req, res) => {
   if (req.method === "GET") dispatch(req, res, null);
   else if (Number(req.headers["content-length"]) <= ROOM) {
-    // A body in the same packet as the header section has arrived one tick later, and needs no stream.
+    // One turn of the event loop later, a body in the same packet as the header section has arrived, and needs no stream.
     setImmediate(() => dispatch(req, res, req.complete ? (req.read() as Buffer) : req));
   } else dispatch(req, res, req);
 });

@@ -1,7 +1,7 @@
 /**
- * The floor on workerd: only the runtime's own calls that a proxy with these rules cannot avoid. Both
- * lists of header fields are read, the forwarding fields are added, a timer can abort the request, and the response is the
- * proxy's own, so that its fields can be changed.
+ * The control on workerd: it makes only the calls of the runtime that no proxy with Fetchway's rules can avoid. It reads the
+ * header fields of the request and of the response, adds the forwarding fields, starts a timer that can abort the request,
+ * and creates a response whose fields could be changed.
  */
 const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Response> } = {
   async fetch(request, env) {
@@ -27,7 +27,7 @@ const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Respon
   },
 };
 
-/** Reads all fields, as a proxy must to find those that it drops. */
+/** Reads all fields, as each proxy must do to find the fields that it drops. */
 function countFields(headers: Headers): number {
   let count = 0;
   for (const [name, value] of headers) if (name.length + value.length > 0) count += 1;

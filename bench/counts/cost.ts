@@ -15,7 +15,10 @@ const BATCH = 200;
 const SMALLEST_BATCH = 20;
 const BATCHES = 9;
 
-/** V8's flags for a single thread: then the number of requests decides when code is optimized and garbage collected, not the clock. */
+/**
+ * The flags that make V8 use a single thread. Then the number of requests decides when V8 optimizes code and collects
+ * garbage, not the clock.
+ */
 const FLAGS = [
   "--single-threaded",
   "--expose-gc",
@@ -26,8 +29,8 @@ const FLAGS = [
 const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
 
 /**
- * The load under which bytes are counted again. By then, V8 has fully optimized the code, which keeps short-lived objects
- * in registers.
+ * The load under which bytes are counted again. Under this load, V8 fully optimizes the code. Optimized code allocates less,
+ * because it keeps short-lived objects in registers.
  */
 const LOAD = { connections: 64, seconds: 4, warmUp: 20_000 };
 
@@ -66,8 +69,8 @@ export async function measureCost(
     await validate(workload, port);
     await send(WARM_UP);
     const bytes: number[] = [];
-    // Large bodies make V8 collect garbage early, by the size of their memory outside of the heap: count again, with fewer
-    // requests.
+    // Large bodies make V8 collect garbage early, because their memory outside of the heap counts as well. Count again with
+    // fewer requests.
     let size = BATCH;
     for (let i = 0; bytes.length < BATCHES && i < 4 * BATCHES; i++) {
       const before = await work("/collect");
@@ -96,7 +99,7 @@ export async function measureCost(
   }
 }
 
-/** Returns the bytes that one request allocates under load, while V8 itself decides when to optimize and to collect garbage. */
+/** Returns the bytes that one request allocates under load. V8 itself decides when to optimize code and to collect garbage. */
 export async function measureUnderLoad(
   script: readonly string[],
   workload: Workload,

@@ -16,7 +16,10 @@ export interface Work {
   readonly heap: number;
   /** The number of garbage collections. Only if there was none, the growth of the heap equals the allocated bytes. */
   readonly collections: number;
-  /** Calls of `read` and its variants, `write` and its variants (Linux only). */
+  /**
+   * The number of system calls that read. `writes` is the number of those that write. Both are `NaN` on systems other than
+   * Linux.
+   */
   readonly reads: number;
   readonly writes: number;
   readonly promises: number;
@@ -39,7 +42,7 @@ function watch(): void {
   heapBefore = process.memoryUsage().heapUsed;
 }
 
-/** Returns the bytes allocated since `watch`: the growth of the heap, plus the bytes that collections have freed meanwhile. */
+/** Returns the bytes allocated since `watch`: the growth of the heap, plus the bytes that collections have freed since then. */
 function stopWatching(): number {
   const grown = process.memoryUsage().heapUsed - heapBefore;
   const freed = profiler

@@ -15,7 +15,7 @@ import { type Cost, measureCost, measureUnderLoad } from "./cost.ts";
 const WORKLOADS = workloadsOf("get-1k", "post-1k", "get-64k");
 /** The workload that is counted under load as well. */
 const LOADED = "get-1k";
-/** The goals for kilobytes that a GET of 1 KB allocates under load. */
+/** The goals: the highest number of kilobytes that a GET of 1 KB may allocate under load. */
 const GOALS: Readonly<Record<string, number>> = { node: 12, srvx: 13, h3: 14, hono: 16 };
 
 /** The cost of a request. Only the workload of the goals is also counted under load. */
@@ -67,7 +67,7 @@ function toMarkdown(costs: Costs): string {
   ].join("\n\n");
 }
 
-/** Returns the bytes under load. Contestants without that figure sort last, by their other bytes. */
+/** Returns the bytes under load. Contestants without that figure sort last, by their bytes without load. */
 function sortKey(own: Record<string, Counted>): number {
   return loadedBytes(own) || 1e6 + (own[LOADED]?.bytes ?? 0);
 }

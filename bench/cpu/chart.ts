@@ -22,7 +22,10 @@ const KIND_OF: Readonly<Record<Role, Kind>> = {
   reference: "reference",
 };
 
-/** The subject of a chart: proxies on Node and those that are not in JavaScript, or proxies on other runtimes. */
+/**
+ * Which proxies a chart shows: `node` for those on Node and those that are not written in JavaScript, `runtimes` for those on
+ * other runtimes.
+ */
 export type Field = "node" | "runtimes";
 
 const TITLES: Readonly<Record<Field, string>> = {

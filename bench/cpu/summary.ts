@@ -1,4 +1,4 @@
-/** The summary of a run, which results.json stores and which bench/README.md and its charts show. */
+/** Summarizes a run. results.json stores the summary, and bench/README.md and its charts show it. */
 import { hashOfCode, toStamp } from "../code.ts";
 import { contestantOf } from "../contestants.ts";
 import {
@@ -35,7 +35,7 @@ export interface Report extends Machine {
   readonly results: readonly Measurement[];
 }
 
-/** The median of the rounds, and half the distance between their quartiles, which is null after one round. */
+/** The median of the rounds, and their spread: half the distance between the quartiles, or null after a single round. */
 export type Figure = readonly [median: number, spread: number | null];
 
 /** Figures by contestant. */
@@ -46,7 +46,10 @@ export interface Summary extends Machine {
   readonly seconds: number;
   /** The numbers of connections. */
   readonly connections: readonly number[];
-  /** CPU time per request in µs by workload (and connections, if there are several numbers of them), or the reason why there is no figure. */
+  /**
+   * CPU time per request in µs, or the reason why there is no figure, by workload. If a run has several numbers of
+   * connections, the key also has the number.
+   */
   readonly cpuTimes: Readonly<Record<string, ByContestant<Figure | string>>>;
   /**
    * The CPU time of Fetchway's contestants as ratios to that of other contestants, by workload. It has only the ratios

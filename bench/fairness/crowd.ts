@@ -1,6 +1,6 @@
 /**
- * A process with the clients that hold connections. Its arguments: the kind of clients, the port, and their number. It
- * reports how many have begun, and how many have ended since.
+ * A process with many clients that hold connections. Its arguments are the kind of the clients, the port, and the number of
+ * clients. It reports how many clients have begun, and how many have ended.
  */
 import { get } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
@@ -23,7 +23,7 @@ const [port = 0, count = 0] = numbers.map(Number);
 let begun = 0;
 let ended = 0;
 
-/** Opens a connection that sends a request, and then acts only about once a second. */
+/** Opens a connection, sends a request on it, and then calls `act` about once a second. */
 function openSlow(request: string, act: (socket: Socket) => void, next: () => void): void {
   const socket = connect(port, "127.0.0.1");
   socket.on("connect", () => {

@@ -20,13 +20,13 @@ import { usageOf } from "../usage.ts";
 import { MIB } from "../workloads.ts";
 import type { Crowd } from "./crowd.ts";
 
-/** A script: clients of one kind hold connections, while 20 other clients send requests. */
+/** A script, in which clients of one kind hold connections, while 20 other clients send requests. */
 interface Script {
   readonly name: string;
   readonly crowd: Crowd;
-  /** The number of clients if the limit is 16 384 file descriptors or more. */
+  /** The number of clients if the limit of file descriptors is 16 384 or more. */
   readonly many: number;
-  /** The number of clients with fewer file descriptors. */
+  /** The number of clients if the limit of file descriptors is lower. */
   readonly few: number;
   /** The number of clients for each upstream connection that `--max-sockets` allows; undefined to skip the script with that flag. */
   readonly perSocket?: number;
@@ -41,18 +41,18 @@ const SCRIPTS: readonly Script[] = [
 
 /** The number of the other clients. */
 const OTHERS = 20;
-/** The address of the other clients, which no slow client has. */
+/** The address of the other clients. No slow client has this address. */
 const OTHER_ADDRESS = "127.0.0.2";
 /** The milliseconds after which one of the other clients gives up. */
 const PATIENCE = 20_000;
 /** The milliseconds within which the slow clients must have begun. */
 const BEGINNING = 15_000;
-/** The milliseconds between their beginning and the first request of the others. */
+/** The milliseconds between the beginning of the slow clients and the first request of the other clients. */
 const SETTLING = 3000;
-/** The limit of file descriptors from which on the larger crowds are used. */
+/** If the limit of file descriptors is at least this, the larger crowds (`many`) are used. */
 const MANY_DESCRIPTORS = 16_384;
 
-/** The measurements of one contestant in one script. */
+/** The results of one contestant in one script. */
 interface Seen {
   readonly begun: number;
   readonly ended: number;

@@ -12,9 +12,9 @@ import { median, ratios, spread } from "../statistics.ts";
 import { type Workload, workloadsOf } from "../workloads.ts";
 import { type Row, ROWS } from "./rows.ts";
 
-/** The goals: the highest cost of a request with one option, as a ratio to one with the defaults. */
+/** The goals: the highest cost of a request with one option, as a ratio to the cost with the defaults. */
 const GOALS = { cpu: 1.1, bytes: 1.15 };
-/** The rows to which the goals do not apply: each of these requests needs a second one, or a new connection. */
+/** The rows to which the goals do not apply, because each request needs a second request or a new connection. */
 const WITHOUT_GOAL: ReadonlySet<string> = new Set(["mirror", "no-keep-alive"]);
 
 const SCRIPT = fileURLToPath(new URL("../contestants/option.ts", import.meta.url));

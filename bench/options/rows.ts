@@ -28,7 +28,7 @@ function toRows(
   }));
 }
 
-/** On Linux, each address in 127.0.0.0/8 is an address of this machine. */
+/** Returns several origins of the same upstream: on Linux, each address in 127.0.0.0/8 is an address of this machine. */
 function originsOf(target: string, count: number): string[] {
   const { port } = new URL(target);
   return Array.from(

@@ -42,7 +42,7 @@ interface Theme {
   readonly text: string;
   readonly contestants: readonly Contestant[];
   readonly workloads: readonly Workload[];
-  /** The goals of the first contestant. */
+  /** The goals of the first contestant: its highest ratio to each base. */
   readonly goals: Readonly<Partial<Record<Base, number>>>;
   /** The sides that use TLS. */
   readonly tls?: "clients" | "upstream";

@@ -42,7 +42,7 @@ export function withNodeFlags(
   });
 }
 
-/** Where a row of the report sends its requests. */
+/** The proxy to which the requests of a row are sent, or the upstream itself. */
 export interface Runner {
   readonly name: string;
   readonly port: number;
@@ -90,7 +90,7 @@ export async function measureRound(
   const settings = { port, path: workload.path, connections: CONNECTIONS, ...times };
   const pace = await runPace(directory, settings, pins);
   if (program !== undefined) checkAlive(program);
-  // The proxy has also used CPU time during the lead.
+  // The measured CPU time includes the lead, so take the share of the measured seconds.
   const cpu = ((readCpu() - before) * seconds) / (LEAD + seconds);
   return toRound(pace, rate, cpu);
 }

@@ -19,9 +19,9 @@ export interface PaceSettings {
 export interface Pace {
   /** The time from when each request was due until its response was complete, or until the end of the run. */
   readonly latencies: readonly number[];
-  /** How much later than possible the generator sent each request: from when it was due and a connection was idle. */
+  /** The time from when each request could be sent (it was due, and a connection was idle) until the generator sent it. */
   readonly lateness: readonly number[];
-  /** How late each timer of 1 ms fired, in a thread that does nothing else. */
+  /** The delay with which each timer of 1 ms fired, in a thread of the generator that does nothing else. */
   readonly hiccups: readonly number[];
   /** The number of requests without a response at the end of the run. */
   readonly unanswered: number;
@@ -41,9 +41,9 @@ export interface PacedRound {
   readonly longest: number;
   /** The 99th percentile of the generator's own lateness. */
   readonly late: number;
-  /** The longest lateness of the meter's timer. */
+  /** The maximum of `Pace.hiccups`: how late the timer of 1 ms was at most. */
   readonly hiccup: number;
-  /** CPU time of the proxy in seconds, for `requests` requests. */
+  /** CPU time of the proxy in seconds, for all `requests` together. */
   readonly cpu: number;
   readonly requests: number;
 }
@@ -95,7 +95,7 @@ function sumOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** A median over rounds, and half the distance between the quartiles, which is null after one round. */
+/** The median of the rounds, and their spread: half the distance between the quartiles, or null after a single round. */
 export type Middle = readonly [median: number, spread: number | null];
 
 /** The figures of a contestant at a rate: medians over its rounds, in ms. */
@@ -122,7 +122,7 @@ function toShort(value: number): number {
   return Number(value.toPrecision(3));
 }
 
-/** Combines rounds. @returns the reason if the contestant did not keep the rate in most of them */
+/** Combines rounds. Returns a reason instead if the contestant did not keep the rate in most of them. */
 export function combineRounds(rounds: readonly PacedRound[]): Latency | string {
   const of = (what: keyof PacedRound): number[] => rounds.map((round) => round[what]);
   const kept = median(of("answered"));
@@ -139,7 +139,10 @@ export function combineRounds(rounds: readonly PacedRound[]): Latency | string {
   };
 }
 
-/** Returns the ratio of a percentile in rounds that ran one after the other, with its spread. */
+/**
+ * Returns the ratio of a percentile to that of another contestant, and the spread of the ratio. The compared rounds ran one
+ * after the other.
+ */
 export function compareRounds(
   rounds: readonly PacedRound[],
   base: readonly PacedRound[],

@@ -30,7 +30,10 @@ const QUICK = "node,h3,httpxy-server,fastify,go";
 
 interface TailOptions {
   readonly contestants: readonly Contestant[];
-  /** Requests per second. Undefined: the two fixed rates, and half of the slowest contestant's highest rate. */
+  /**
+   * The rates in requests per second. If undefined, the rates are the two fixed ones, and half of the slowest contestant's
+   * highest rate.
+   */
   readonly rates: readonly number[] | undefined;
   readonly rounds: number;
   readonly seconds: number;
@@ -56,7 +59,8 @@ async function measureTail(options: TailOptions, directory: string): Promise<Tai
   };
   try {
     const { port } = upstream;
-    // Without a proxy, the generator runs on the proxy's core, so that its meter shows the delays of the machine there.
+    // Without a proxy, the generator runs on the proxy's core, so that its `hiccups` show the delays of the machine on that
+    // core.
     runners.push({ name: DIRECT, port, program: undefined, pins: "proxy", capacity: Number.NaN });
     for (const contestant of options.contestants) {
       await attempt(contestant.name, async () => {

@@ -21,15 +21,15 @@ import {
   type PacedRound,
 } from "./latency.ts";
 
-/** The rounds of a run. */
+/** The rates and the rounds of a run. */
 export interface TailRows {
   /** Requests per second. */
   readonly rates: readonly number[];
   /** The highest rate of the slowest contestant, in requests per second. */
   readonly slowest: number;
-  /** By rate, then by contestant. */
+  /** The rounds, by rate and then by contestant. */
   readonly samples: Readonly<Record<string, Readonly<Record<string, readonly PacedRound[]>>>>;
-  /** Why contestants could not be measured. */
+  /** The reasons why contestants could not be measured, by contestant. */
   readonly failures: Readonly<Record<string, string>>;
 }
 
@@ -60,9 +60,9 @@ type Ratios = Partial<Record<TailBase, Readonly<Record<"p50" | "p99", Middle>>>>
 export interface TailSummary extends TailSettings {
   readonly rates: readonly number[];
   readonly slowest: number;
-  /** By rate, then by contestant: its latencies, or the reason why it has none. */
+  /** The latencies of a contestant, or the reason why it has none, by rate and then by contestant. */
   readonly latencies: Readonly<Record<string, Readonly<Record<string, Latency | string>>>>;
-  /** By rate, then by contestant of Fetchway. */
+  /** The ratios of Fetchway's contestants, by rate and then by contestant. */
   readonly ratios: Readonly<Record<string, Readonly<Record<string, Ratios>>>>;
 }
 

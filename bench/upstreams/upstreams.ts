@@ -15,7 +15,7 @@ import { type Fault, FAULTS } from "./faulty.ts";
 
 const UPSTREAMS = 3;
 const CLIENTS = 16;
-/** The numbers of requests before the fault, after it, and at the end, when the proxy has detected the fault. */
+/** The numbers of requests before the fault, after the fault, and at the end, when the proxy has detected the fault. */
 const BEFORE = 1_000;
 const AFTER = 5_000;
 const LAST = 2_000;
@@ -28,7 +28,7 @@ interface Figures {
   readonly recovery: number;
 }
 
-/** Sends a request. @returns the status; 0 if there is no complete response */
+/** Sends a request, and returns the status; 0 if there is no complete response. */
 function ask(url: string, agent: Agent): Promise<number> {
   return new Promise((resolve) => {
     get(url, { agent }, (response) => {

@@ -1,4 +1,4 @@
-/** Finds the mistakes in a config, and describes them by the names that the file uses. */
+/** Finds the mistakes in a config, and names the options as the config file does. */
 import {
   cutCredentials,
   quoteInput,
@@ -20,7 +20,7 @@ import { toSettings } from "./settings.ts";
 export interface ConfigFault {
   /** The place and the fix, such as `route "/api": timeout: use whole milliseconds`. */
   readonly text: string;
-  /** The name of the property, to find its line. */
+  /** The name of the property, by which its line is found. */
   readonly key?: string | undefined;
   /** The index of the route, and the number of routes. */
   readonly route?: number | undefined;
@@ -129,7 +129,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
 }
 
-/** Checks each option of `balance` alone, with a valid target, so that only mistakes in `balance` are found. */
+/** Checks each option of `balance` alone, together with a valid target, so that only mistakes in `balance` are found. */
 function checkBalance(
   given: unknown,
   target: unknown,
@@ -183,7 +183,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
   });
 }
 
-/** Checks the options of each route together, because some are refused only in combination with others. */
+/** Checks all options of each route together, because some options are refused only in combination with others. */
 function checkWhole(config: object): ConfigFault[] {
   const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
   const own = (config as Config).routes ?? [];
@@ -214,10 +214,10 @@ function explainInRoute(name: string): string | undefined {
 }
 
 function explainUnknownName(name: string, others: readonly string[]): string | undefined {
-  // `createProxy` explains the options of a pool, and those of other libraries.
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;
   const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
+  // `createProxy` refuses a name that resembles none, and explains the options of other libraries.
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 

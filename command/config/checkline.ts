@@ -55,7 +55,10 @@ function labelOf({ labels }: CommandLine, option: string): string {
   return option;
 }
 
-/** Suggests a command line. A config file is not read unless it is named, but it is suggested where there is one. */
+/**
+ * Suggests a command line. If the current directory has a config file, the suggestion names it, because the command reads
+ * only a config file that `--config` names.
+ */
 function suggestTarget(): string {
   const found = readdirSync(".").find((name) =>
     /^fetchway\.config\.(?:[mc]?[jt]s|json)$/.test(name),

@@ -20,7 +20,9 @@ export class ConfigError extends Error {
   }
 }
 
-/** A number in each import, because a module is evaluated once for each URL. */
+/**
+ * The number of imports so far. Each import has this number in its URL, because a module is evaluated only once for each URL.
+ */
 let imports = 0;
 
 /**
@@ -91,9 +93,9 @@ interface ImportFailure {
   readonly message?: string;
   readonly stack?: string;
   readonly code?: string;
-  /** Bun: the place of a syntax error. */
+  /** On Bun, the place of a syntax error. */
   readonly position?: { readonly line: number } | null;
-  /** Bun: several syntax errors. */
+  /** On Bun, the syntax errors if there are several. */
   readonly errors?: readonly ImportFailure[];
 }
 
@@ -124,7 +126,10 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
   return new ConfigError([`${at(path, line)}: ${first.replace(/^SyntaxError: /, "")}`]);
 }
 
-/** Finds the line of a failure in its stack or message: the first place in the file. */
+/**
+ * Returns the line of the first place in the config file that the message or the stack of a failure names. For a syntax error
+ * without such a place, it asks `node --check`.
+ */
 function findLine(
   path: string,
   { stack = "", name }: ImportFailure,
@@ -140,8 +145,8 @@ function findLine(
 }
 
 /**
- * Returns the output of `node --check` about a syntax error. Node's errors lack the position, which those of other runtimes
- * have.
+ * Returns the output of `node --check` about a syntax error. The error that Node throws lacks the position, unlike those of
+ * other runtimes.
  */
 function checkSyntax(file: string): string {
   try {
@@ -180,7 +185,7 @@ function lineMatching(source: string, pattern: RegExp): number | undefined {
 
 /**
  * Finds the line of a wrong option. Code may compute a config, so a line is returned only if the name of the option occurs
- * exactly once in the file, or once within the route.
+ * exactly once in the file, or if the file has one `match` for each route.
  */
 function findFaultLine(source: string, { key, route, routes }: ConfigFault): number | undefined {
   const keys = key === undefined ? [] : indexesOf(source, key);
@@ -192,7 +197,7 @@ function findFaultLine(source: string, { key, route, routes }: ConfigFault): num
     matches[route],
     matches[route + 1],
   ];
-  // Most files begin a route with `match`. In the other files, the option is before `match`.
+  // Most files begin a route with `match`. If the option is not found after `match`, it may be before it.
   const after = keys.filter((index) => index >= own && index < end);
   const before = keys.filter((index) => index > begin && index < own);
   const [found = own] = after.length > 0 ? after : before;

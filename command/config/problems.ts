@@ -47,7 +47,8 @@ function tryCreate(options: RouteOptions): string | undefined {
 /**
  * Returns the message with which `createProxy` refuses options; undefined for good ones.
  *
- * To check one option alone, pass `followRedirects: false` as well, because `redirectTargets` is refused without it.
+ * To check one option alone, pass `followRedirects: false` as well, because `createProxy` refuses `redirectTargets` without
+ * `followRedirects`.
  */
 export function findRefusal(options: RouteOptions): string | undefined {
   let proxy: Proxy;
@@ -77,7 +78,7 @@ export function explain(error: unknown): string {
   throw error;
 }
 
-/** Renders a message about options with the names of their flags. */
+/** Replaces the names of options in a message by the names of their flags. */
 function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")

@@ -39,7 +39,7 @@ export function reloadConfig(
         `fetchway: ${name}: server.${option} has changed: restart the command for that`,
       );
     }
-    // The server keeps the options that it was started with: compare with those also next time.
+    // The server keeps the options with which it was started, so the next reload is compared with those as well.
     current = { server: current.server, routes: next.routes };
   }
 
@@ -56,14 +56,14 @@ export function reloadConfig(
 }
 
 /**
- * Makes sure that there is a route.
- * @throws UsageError that names the file
+ * Makes sure that the settings have a route.
+ * @throws UsageError that names the file if they have none
  */
 export function assertRouted(name: string, { routes }: Settings): void {
   if (routes.length === 0) throw new UsageError(`${name}: there is no route: add target or routes`);
 }
 
-/** Returns what is wrong, one line each. */
+/** Returns the messages of an error, one line each. A `ConfigError` may have several. */
 export function explainAll(error: unknown): readonly string[] {
   return error instanceof ConfigError ? error.problems : [explain(error)];
 }

@@ -1,4 +1,4 @@
-/** The settings of the command: those of its server and its routes, from flags and a config file. */
+/** Combines flags and config file to the settings of the command: those of its server, and those of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
@@ -6,7 +6,7 @@ import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
 
-/** A route with its options, over the defaults. */
+/** A route with its options, in which the defaults are included. */
 export interface RouteSettings {
   /** Hosts and path prefixes, such as `"shop.example/api"`. */
   readonly match: readonly string[];
@@ -21,10 +21,10 @@ export interface Settings {
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 
-/** The settings that are given by flags. */
+/** The settings that flags have given. */
 export interface GivenFlags {
   readonly server: Partial<ServerSettings>;
-  /** The options of the proxies, also those of their pools. */
+  /** The options of the proxies and of their pools. */
   readonly proxy: ProxyDefaults;
   readonly routes: readonly GivenRoute[];
   readonly target: RouteOptions["target"] | undefined;
@@ -73,8 +73,8 @@ export function toSettings(
 }
 
 /**
- * Merges options; later ones take precedence. The options of the pool, of several upstreams and of their cookie are merged one
- * by one, all others as a whole.
+ * Merges layers of options; later layers take precedence. The members of `pool`, `balance` and `balance.cookie` are merged
+ * one by one. Every other option is replaced as a whole.
  * @param base the defaults of the command for pools
  */
 function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): RouteOptions {
@@ -84,7 +84,7 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   if (Object.keys(cookie).length > 0) spread.cookie = cookie;
   if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
-  // A transport has its own connections, so `createProxy` refuses the options of a pool together with it.
+  // A transport has its own connections, so `createProxy` refuses a pool together with a transport.
   const isOwn = merged.transport === undefined && merged.fetch === undefined;
   const all = isOwn ? { ...base, ...pool } : pool;
   if (Object.keys(all).length > 0) merged.pool = all;
@@ -92,14 +92,14 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   return merged;
 }
 
-/** Whether a value is a plain object or an array, whose parts can be compared. */
+/** Whether a value is a plain object or an array, so that its members can be compared. */
 function isPlain(value: unknown): value is Record<string, unknown> {
   if (typeof value !== "object" || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || prototype === Object.prototype || prototype === Array.prototype;
 }
 
-/** Whether two options are the same: plain objects and arrays by their parts, everything else by identity. */
+/** Whether two options are the same. The members of plain objects and arrays are compared, everything else by identity. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (Object.is(one, other)) return true;
   if (!isPlain(one) || !isPlain(other) || Array.isArray(one) !== Array.isArray(other)) return false;

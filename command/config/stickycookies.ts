@@ -3,14 +3,14 @@ import { createHash, randomBytes } from "node:crypto";
 import { policyKeepsClients } from "../flags/severalupstreams.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
 
-/** Makes the secret of all routes that have none. */
+/** Generates the secret for all sticky routes that configure none. */
 export function makeSecret(): string {
   return randomBytes(32).toString("base64url");
 }
 
 /**
- * Gives the cookie of each sticky route a secret, and a separate name. With one name, the cookie of a route would replace the
- * cookie of another route.
+ * Gives the cookie of each sticky route a secret, and a separate name. With the same name, the cookie of one route would
+ * replace the cookie of another.
  * @param secret the same for all workers, and after a reload of the config file
  */
 export function fillCookies({ server, routes }: Settings, secret: string): Settings {
@@ -29,7 +29,7 @@ function fillCookie(route: RouteSettings, secret: string): RouteSettings {
   };
 }
 
-/** Hashes the patterns of a route, so that its cookie does not reveal them. */
+/** Returns a hash of the patterns of a route for the name of its cookie, so that the name does not reveal them. */
 function hashOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 8);
 }

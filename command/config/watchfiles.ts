@@ -3,17 +3,17 @@ import { readFileSync, stat, type Stats, statSync, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { isSame } from "./settings.ts";
 
-/** Milliseconds between two polls of a file, which find changes without an event of the system. */
+/** Milliseconds between two polls of a file. Polls find the changes for which the system reports no event. */
 const POLL_INTERVAL = 2000;
-/** Milliseconds for which the contents must stay the same, because editors write a file in several steps. */
+/** Milliseconds for which the contents must not change before they count, because editors write a file in several steps. */
 const SETTLE_TIME = 50;
 
 /**
  * Calls a function when the text of one of the files has changed. A file that is missing or empty is about to be replaced, so
  * the call waits for its text.
  *
- * Events of the folder report most changes immediately. They miss those of a file that is mounted alone, of the target of a
- * symbolic link and of network file systems, so the state of each file is read every few seconds as well.
+ * Events of the folder report most changes immediately. They miss changes of a single mounted file, of the target of a
+ * symbolic link, and on network file systems, so each file is polled every two seconds as well.
  * @returns a function that ends the watch
  */
 export function watchFiles(
@@ -50,20 +50,21 @@ export function watchFiles(
 }
 
 /**
- * Polls the state of a file. Each call of `stat` waits for the previous one: on a network file system that hangs, they would
- * otherwise block one thread after another.
+ * Polls the state of a file. Each call of `stat` waits for the previous one. On a network file system that hangs, overlapping
+ * calls would block one thread after another.
  */
 function poll(path: string, interval: number, onChange: () => void): () => void {
   let before = statSync(path, { throwIfNoEntry: false });
   let isEnded = false;
   let timer = setTimeout(check, interval).unref();
   function check(): void {
-    // If there is no file, the second argument is missing.
+    // If there is no file, `now` is undefined.
     stat(path, (_, now?: Stats) => {
       if (isEnded) return;
       timer = setTimeout(check, interval).unref();
       if (isSame(toStamp(now), toStamp(before))) return;
-      // If a mounted file is replaced outside of its mount, the mount still shows the old file, which then has no links.
+      // If a mounted file is replaced outside of its mount, the mount still shows the old file. Then the old file has no
+      // links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
         console.error(
           `fetchway: ${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
@@ -83,7 +84,7 @@ function toStamp(state: Stats | undefined): readonly unknown[] {
   return [state?.dev, state?.ino, state?.size, state?.mtimeMs, state?.ctimeMs, state?.nlink];
 }
 
-/** Watches a folder. Where that fails, changes are noticed at the next poll. */
+/** Watches a folder. If the system cannot watch it, changes are noticed at the next poll. */
 function watchFolder(folder: string, onChange: () => void): () => void {
   try {
     const watcher = watch(folder, onChange).unref();

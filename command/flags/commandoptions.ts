@@ -36,9 +36,9 @@ export interface ListenOptions {
    */
   host?: string;
   /**
-   * The permissions of the file of the socket that `host` names, in octal digits: a user who may write to the file may
-   * connect. By default, the permissions follow from the umask of the process, which usually allows only its own user. It has
-   * no effect on a port, nor on Windows.
+   * The permissions of the file of the socket that `host` names, in octal digits. A user who may write to the file may
+   * connect to the socket. By default, the permissions follow from the umask of the process, which usually allows only its
+   * own user. This option has no effect with a port, nor on Windows.
    * @example "660"
    */
   socketMode?: string;
@@ -50,8 +50,8 @@ export interface ListenOptions {
   stopTimeout?: number;
   /**
    * The number of worker processes that share the port; `"auto"` for one for each core. With `1`, this process serves by
-   * itself. Only Node can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the
-   * workers one after another, and so does a change of the config file or of the certificate.
+   * itself. Only Node can have several: Bun and Deno refuse a number above 1, and treat `"auto"` as 1. On SIGHUP, and when
+   * the config file or the certificate changes, the workers are replaced one after another.
    *
    * Each worker has its own connections, caches and upstream states: limits of the pool, such as `maxSockets`, apply to each
    * worker. `maxConnections` and `maxPerAddress` are divided among them.
@@ -60,9 +60,10 @@ export interface ListenOptions {
   workers?: number | "auto";
   /**
    * Milliseconds without a heartbeat after which a worker counts as hung: another worker takes its place, and the hung one is
-   * killed if it does not recover within `stopTimeout` and 3 seconds. `0` never replaces a worker, which a debugger needs.
+   * killed if it does not recover within `stopTimeout` plus 3 seconds. With `0`, no worker is replaced for this reason, so
+   * that a debugger can pause it.
    *
-   * A hook that computes for longer than this without a pause blocks all requests of its worker, and the worker is replaced.
+   * A hook that computes for longer than this without a pause blocks all requests of its worker, so the worker is replaced.
    * @default 10000
    */
   workerTimeout?: number;
@@ -111,8 +112,8 @@ export const listenFlags: Flags<ListenOptions> = {
 /** The options about TLS, on both sides, and about browsers. */
 export interface SecurityOptions {
   /**
-   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. It is
-   * reloaded when it changes, and on SIGHUP, where the runtime can. It needs `key`.
+   * The file of the certificate in PEM, with its chain. With it, the server speaks HTTPS, and HTTP/2 if the runtime can. The
+   * file is reloaded when it changes, and on SIGHUP, if the runtime can. It needs `key`.
    */
   cert?: string;
   /** The file of the private key of `cert`, in PEM and not encrypted. */
@@ -138,7 +139,8 @@ export interface SecurityOptions {
    */
   cors?: boolean;
   /**
-   * The origins whose pages may read responses (CORS), with cookies, instead of all without cookies. It needs no `cors`.
+   * The origins whose pages may read responses (CORS), with cookies. Without this option, `cors` allows all origins, without
+   * cookies. With it, `cors` is not needed.
    * @example ["http://localhost:5173"]
    */
   corsOrigin?: readonly string[];
@@ -169,7 +171,7 @@ export const securityFlags: Flags<SecurityOptions> = {
 
 /**
  * The limits for clients, which only Node's server has. They are named as in Node where Node has them, else as in nginx
- * without the prefix `client_`. None ends a request that makes progress, or that waits for its upstream.
+ * without the prefix `client_`. None of them ends a request that makes progress or that waits for its upstream.
  */
 export interface ClientLimits {
   /**
@@ -197,18 +199,19 @@ export interface ClientLimits {
    */
   keepAliveTimeout?: number;
   /**
-   * Bytes of a request's header section; a larger one gets 431.
+   * The maximum size of a request's header section, in bytes. A request with a larger one gets 431.
    * @default 16384
    */
   maxHeaderSize?: number;
   /**
-   * Fields of a request's header section; with more, it gets 431.
+   * The maximum number of fields in a request's header section. A request with more fields gets 431.
    * @default 256
    */
   maxHeadersCount?: number;
   /**
-   * Connections of clients at the same time. Beyond it, the connection that has been idle longest is closed for a new one; if
-   * none is idle, the first request of the new one gets 503 with `Retry-After`. `Infinity` for no limit.
+   * The maximum number of client connections at the same time. Beyond it, the connection that has been idle longest is closed
+   * for a new one; if none is idle, the first request of the new connection gets 503 with `Retry-After`. `Infinity` for no
+   * limit.
    *
    * `"auto"` is 16384, or about two thirds of the limit of open files (`ulimit -n`), if that is less: a quarter is for
    * upstreams, and the rest for the process itself and for the connections that get 503.
@@ -216,7 +219,8 @@ export interface ClientLimits {
    */
   maxConnections?: number | "auto";
   /**
-   * Connections of one client address at the same time, by the same rule. The IPv6 addresses of one /64 network count as one
+   * The maximum number of connections of one client address at the same time. Beyond it, an idle connection of the address is
+   * closed for a new one; if none is idle, the new connection is reset. The IPv6 addresses of one /64 network count as one
    * address. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
    * @default 2048
    */
@@ -269,8 +273,8 @@ export interface ReportOptions {
    */
   log?: LogForm | "auto";
   /**
-   * The port, or host and port, of the status page; without a host, on the loopback interface. Whoever can connect to it can
-   * read the last requests without their queries, so give it no address that others can reach.
+   * The port, or host and port, of the status page; without a host, on the loopback interface. Anyone who can connect to the
+   * page can read the last requests, without their queries, so use no address that others can reach.
    */
   admin?: number | string;
 }
@@ -335,7 +339,7 @@ interface LineOptions {
   version?: boolean;
 }
 
-/** Texts, one for each use of the flag. */
+/** A list of texts, one for each use of the flag. */
 const list: Kind<readonly string[]> = {
   name: "list",
   check: (value) =>

@@ -39,7 +39,7 @@ export interface Flag extends Form {
   readonly short?: string;
   readonly help: string;
   readonly check: Check;
-  /** The words that count as the flag's value if one of them follows. The flag needs no value. */
+  /** The words that may follow a flag that needs no value. Any other word after the flag is not its value. */
   readonly choices: readonly string[];
   /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;
@@ -95,7 +95,7 @@ function toFlag(
   };
 }
 
-/** Returns a default as the help shows it: a list as it is typed, and `true` for another object, which means on. */
+/** Returns a default as the help shows it: a list as it is typed, and `true` (which means on) for any other object. */
 function toFallback(preset: unknown): Flag["fallback"] {
   if (Array.isArray(preset)) return preset.join(",");
   return typeof preset === "object" ? true : (preset as Flag["fallback"]);

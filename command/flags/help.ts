@@ -1,6 +1,8 @@
 import { type Flag, flags } from "./flags.ts";
 
-/** What `--help` shows: the usual flags, on a screen of 24 lines of 80 characters with a line for the prompt. */
+/**
+ * The text of `--help`: the usual flags. It fits on a screen of 24 lines of 80 characters, with one line left for the prompt.
+ */
 const USUAL = `fetchway <target> [flags]    forwards every HTTP request to the target, which is
                              4000, localhost:4000, http(s)://… or unix:/path
 

@@ -9,9 +9,9 @@ import { expandTarget } from "./shorttarget.ts";
 
 /** The parts of a command line. */
 export interface CommandLine {
-  /** The first target, written out. */
+  /** The first target, with a short form expanded (see `expandTarget`). */
   readonly target: string | undefined;
-  /** All targets; if there are several, they are the upstreams among which the requests are distributed. */
+  /** All targets. Several targets are the upstreams among which requests are distributed. */
   readonly targets: readonly string[];
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
   readonly given: Readonly<Record<FlagGroup, Record<string, unknown>>> & {
@@ -19,7 +19,7 @@ export interface CommandLine {
     readonly balance: BalanceFlags;
     readonly server: Partial<ServerSettings>;
   };
-  /** The flags that were given, each with the text by which messages name it. */
+  /** The flags that were given, each with the text that messages use for it. */
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
   readonly problems: readonly string[];
@@ -42,8 +42,8 @@ for (const flag of flags) {
 const longNames = Array.from(spellings.keys()).filter((each) => each.startsWith("--"));
 
 /**
- * The flags as options of `parseArgs`. A flag with an optional value is a boolean there, so its value arrives as a separate
- * word.
+ * The flags as options of `parseArgs`. A flag with an optional value is a boolean for `parseArgs`, so its value is parsed as
+ * a separate word.
  */
 const options = Object.fromEntries(
   flags.map(({ name, short, value }) => [
@@ -52,7 +52,7 @@ const options = Object.fromEntries(
   ]),
 ) as NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>["options"]>;
 
-/** A part of a command line: a flag, or a word that is none. */
+/** A part of a command line: a flag, or a word that is not a flag. */
 interface Part {
   /** The flag as it is spelled; undefined for a word. */
   readonly flag?: string;
@@ -74,11 +74,11 @@ function splitArgs(args: readonly string[]): Part[] {
     if (token.kind === "positional") parts.push({ value: token.value });
     if (token.kind !== "option") continue;
     const { rawName, value, inlineValue, index } = token;
-    // With a single dash, the name as typed is in `args` only.
+    // `toTwoDashes` may have added a dash, so read the name as it was typed from `args`.
     const typed = /^-\w[\w-]+/.exec(args[index] ?? "")?.[0];
     const flag = rawName.startsWith("--") ? (typed ?? rawName) : rawName;
     if (inlineValue === false && value !== undefined && isFlag(value)) {
-      // `parseArgs` takes any word as the value, even the next flag.
+      // `parseArgs` takes any word as the value, even the next flag. Parse that flag again.
       return [...parts, { flag, value: "" }, ...splitArgs(args.slice(index + 1))];
     }
     const isShort = !rawName.startsWith("--");
@@ -145,14 +145,14 @@ export function parse(args: readonly string[]): CommandLine {
     }
     const { flag } = spelling;
     const text = takeText(spelling, inline, rest);
-    // The value of a misspelt flag has been taken from the arguments, so that it does not count as the target.
+    // The value of a misspelt flag has been taken from the arguments, so that the value does not count as a target.
     if (known === undefined) continue;
     const label = renderLabel(spelled, spelling, text);
     try {
       if (text === undefined) throw new UsageError("it takes no value; leave the value out");
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       const value = flag.read(text, given[flag.scope][flag.option]);
-      // `createProxy` checks the options of a proxy, but does not know those of the command.
+      // Check only the options of the command here, because `createProxy` checks those of a proxy and its pool.
       const isOwn = flag.scope !== "proxy" && flag.scope !== "pool";
       const wrong = isOwn ? flag.check(value) : undefined;
       if (wrong !== undefined) throw new UsageError(wrong);
@@ -168,7 +168,7 @@ export function parse(args: readonly string[]): CommandLine {
   return { target: known[0], targets: known, given, labels, problems, unsure: sure === 0 };
 }
 
-/** Returns the flag of another command, even if it is spelled with one dash. */
+/** Returns the advice for a flag of another command, even if it is spelled with one dash. */
 function findPeer(spelled: string): PeerFlag | undefined {
   return peerFlags.get(spelled) ?? peerFlags.get(`-${spelled}`);
 }
@@ -182,8 +182,8 @@ function findMeant(spelled: string): string | undefined {
 }
 
 /**
- * Takes the value of a flag from the arguments. Returns `""` if the value is missing, and undefined if the flag has a value
- * but takes none.
+ * Takes the value of a flag from the arguments. Returns `""` if a value is missing, and undefined if a value is given to a
+ * flag that takes none.
  */
 function takeText(
   { flag, negated }: Spelling,

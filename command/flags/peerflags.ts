@@ -1,7 +1,7 @@
 /** The flags of other commands that do what a flag of this command does, and what to write instead. */
 import { isTargetText } from "./shorttarget.ts";
 
-/** What to write instead of a flag of another command. */
+/** The advice what to write instead of a flag of another command. */
 export interface PeerFlag {
   /** The advice, after "there is no --name: ". */
   readonly advice: string;
@@ -16,8 +16,9 @@ const ROUTE = "use --route /path=http://127.0.0.1:4000";
 const AUTHORIZATION = 'use --header "authorization: …"';
 
 /**
- * The names by advice: those of http-server, local-cors-proxy, Caddy's `reverse-proxy`, vite, ngrok, mitmproxy, http-proxy,
- * http-proxy-middleware, nginx and curl. An advice that is only the name of a flag means "use" that flag.
+ * The advice for flags that take a value, by the flags' names: those of http-server, local-cors-proxy, Caddy's
+ * `reverse-proxy`, vite, ngrok, mitmproxy, http-proxy, http-proxy-middleware, nginx and curl. An advice that is only the name
+ * of a flag means to use that flag.
  */
 const WITH_VALUE: Readonly<Record<string, string>> = {
   "--listen -l --listen-port --local-port --http-port --from": "--port",
@@ -92,7 +93,7 @@ for (const [table, takesValue] of [
   }
 }
 
-/** The flags of other commands, by their spelling. */
+/** The advice for the flags of other commands, by the spelling of the flag. */
 export const peerFlags: ReadonlyMap<string, PeerFlag> = advices;
 
 /** Matches the advice for a flag that says where to listen. */

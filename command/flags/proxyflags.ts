@@ -75,7 +75,7 @@ export const pathFlags: Flags<PathOptions> = {
   },
 };
 
-/** The proxy and its pool both have an option `connectTimeout`. The only flag is that of the proxy. */
+/** The proxy and its pool both have an option `connectTimeout`. Only the option of the proxy has a flag. */
 export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
   heading: "Connections",
   flags: {

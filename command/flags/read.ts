@@ -1,4 +1,4 @@
-/** How a flag's text is read, by the kind of its option. */
+/** Reads the text of a flag by the kind of the option that the flag sets. */
 import type { Kind, KindName } from "#fetchway/options";
 
 /** A mistake in the command line. The message says how to correct it. */
@@ -56,7 +56,10 @@ function readerOf({ name, choices }: Kind<never>): Reader | undefined {
   return choices && { value: `<${choices.join("|")}>`, read: readChoice(choices) };
 }
 
-/** Combines the readers of alternatives. If one of these accepts a boolean, `true` and `false` are read as booleans. */
+/**
+ * Combines the readers of an option's alternatives. If one of the alternatives accepts a boolean, `true` and `false` are read
+ * as booleans.
+ */
 function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
   const accepts = (value: boolean): boolean =>
     parts.some(({ check }) => check(value) === undefined);

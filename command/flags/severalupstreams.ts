@@ -18,11 +18,12 @@ import { UsageError } from "./read.ts";
 /** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
-/** The options of a route: those of a proxy, whose target may be several upstreams. */
+/** The options of a route: the options of a proxy, except that the target may be several upstreams. */
 export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
   target: CreateProxyOptions["target"] | TargetList;
   /**
-   * How requests are spread over several upstreams. With a single URL, the options apply to its failures and health checks.
+   * How requests are spread over several upstreams. With a single URL, the options for failures and health checks apply to
+   * it.
    */
   balance?: BalanceOptions;
 }
@@ -98,7 +99,7 @@ export function isTargetList(target: RouteOptions["target"]): target is TargetLi
   return Array.isArray(target);
 }
 
-/** Whether `balance` can apply to a target: to several upstreams, and to one that has an address. */
+/** Whether `balance` can apply to a target. It applies to several upstreams, and to a single one that has an address. */
 export function isBalanceable(
   target: RouteOptions["target"],
 ): target is TargetList | TargetAddress {

@@ -1,7 +1,8 @@
 /**
  * Shows what a request would become, without sending it: `fetchway … --inspect "GET http://shop.example/api/x"`.
  *
- * The request passes the server and the routes like any other, and the proxy of its route explains it.
+ * The request passes through the server and the routes like any other. The proxy of its route explains it instead of sending
+ * it.
  */
 import { connect } from "node:net";
 import type { ExplainedField, Explanation } from "#fetchway";
@@ -16,7 +17,7 @@ import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
 /** The outcome of an inspection. */
 export interface InspectedOutcome {
-  /** The route, and the explanation of its proxy; undefined if the server answers by itself. */
+  /** The route, and the explanation of its proxy; undefined if the server itself responds. */
   readonly explained: [RouteSettings, Explanation] | undefined;
   /** The response that the server sent. If the request would not be forwarded, the client would get this response. */
   readonly answer: string;
@@ -24,7 +25,7 @@ export interface InspectedOutcome {
   readonly error: unknown;
 }
 
-/** The client's address. */
+/** The address of the client that sends the inspected request, and of the server. */
 const CLIENT = "127.0.0.1";
 
 /** Gives a request to the routes, and lets the proxy that it reaches explain it. */
@@ -98,7 +99,7 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
   const [route, explanation] = explained ?? [];
   if (route === undefined || explanation?.request === undefined) {
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
-    // A short body without a length is one chunk.
+    // A short body without Content-Length is sent as one chunk.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
     const cause = error === undefined ? undefined : diagnoseFailure(error, undefined).cause;
     const reason = cause ?? (text === "" ? "the server refuses it before it has a route" : text);
@@ -142,10 +143,10 @@ function explainChoice({ target, balance = {} }: RouteOptions): string {
   return `, chosen by ${by} of ${names}`;
 }
 
-/** Segments that web servers resolve when they make a web `Request`. */
+/** Matches dot segments, which servers resolve when they create a web `Request`. */
 const DOTS = /[/\\](?:\.|%2e){1,2}(?:[/\\?#]|$)/i;
 
-/** Whether the server has resolved dot segments of the path. It passes upgrades to the proxy unchanged. */
+/** Whether the server has resolved dot segments of the path. It does not do so for an upgrade request. */
 function isResolved(path: string, upgrade: string | undefined): boolean {
   return (
     upgrade === undefined &&
@@ -154,7 +155,7 @@ function isResolved(path: string, upgrade: string | undefined): boolean {
   );
 }
 
-/** Names of fields whose value may be a secret of the operator. */
+/** Matches the names of fields whose values may be secrets of the operator. */
 const SECRET = /authorization|cookie|token|secret|password|key/i;
 
 function toRow({ name, value, reason, option }: ExplainedField): [string, string] {

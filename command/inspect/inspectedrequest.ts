@@ -1,4 +1,4 @@
-/** The request of `--inspect`, as it is typed and as it is sent to the server. */
+/** Reads the request of `--inspect` from the command line, and writes its bytes for the server. */
 import { quoteInput } from "#fetchway/options";
 import { TOKEN, isAuthority, authorityOf, pathOf } from "#fetchway/requests";
 import type { HeaderList } from "#fetchway/transport";

@@ -13,21 +13,30 @@ export interface ClientConnection {
   readonly raw: Socket;
   /** The session, if the client speaks HTTP/2. */
   session: ServerHttp2Session | undefined;
-  /** The key by which the limit for each address counts; undefined without an address, and for an exempt address. */
+  /**
+   * The key under which `maxPerAddress` counts the connection (see `groupOf`); undefined if the client has no address, or an
+   * exempt one.
+   */
   readonly group: string | undefined;
-  /** When it was accepted, on the clock of `performance.now()`. */
+  /** When the connection was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
-  /** Whether it is beyond the limits: its first request gets 503, and then it is closed. */
+  /** Whether the connection is beyond the limits. Its first request gets 503, and then the connection is closed. */
   isTurnedAway: boolean;
-  /** Whether it was idle when it was turned away: it counts as evicted, and as refused only if a request comes. */
+  /**
+   * Whether the connection was idle when it was turned away. It then counts as evicted, and as refused only if a request
+   * arrives.
+   */
   wasIdle: boolean;
-  /** The number of requests that are not answered. */
+  /** The number of requests whose responses are not complete. */
   requests: number;
-  /** The number of requests so far. */
+  /** The number of all requests so far. */
   total: number;
   /** Whether the connection has been, or is being, switched to another protocol. */
   isTunnel: boolean;
-  /** When the last request ended, on the clock of `performance.now()`. It is set only while the server stops. */
+  /**
+   * When the last request ended, or when the server began to stop if that was later, on the clock of `performance.now()`. It
+   * is 0 until the server stops.
+   */
   idleSince: number;
 }
 
@@ -38,7 +47,7 @@ type Message = IncomingMessage | Http2ServerRequest;
 export interface ConnectionLimits {
   readonly maxConnections: number;
   readonly maxPerAddress: number;
-  /** The limit of open files, if `maxConnections` follows from it. */
+  /** The limit of open files, if `maxConnections` was computed from it. */
   readonly openFiles?: number | undefined;
 }
 
@@ -51,13 +60,13 @@ export interface ClientStats {
   readonly refused: number;
   /** Idle connections that were closed at a limit. */
   readonly evicted: number;
-  /** Requests that ended because their bodies stopped. */
+  /** Requests that were ended because no more of their bodies arrived (`bodyTimeout`). */
   readonly slowBodies: number;
-  /** Connections and HTTP/2 streams that ended because the client did not read. */
+  /** Connections and HTTP/2 streams that were ended because the client did not read (`sendTimeout`). */
   readonly slowReaders: number;
 }
 
-/** How many connections were closed at the limits. */
+/** The numbers of connections that were closed at the limits. */
 export interface ConnectionCounts {
   /** New connections that were refused because all others were in use. */
   refused: number;
@@ -68,9 +77,10 @@ export interface ConnectionCounts {
 /**
  * Counts the connections of a server, and keeps them below the limits.
  *
- * At a limit, the connection that has been idle longest is closed, as in nginx: so that clients which open connections and
- * send nothing cannot keep others out. If none is idle, the new connection is refused. At the limit for all clients, its first
- * request gets 503; at the limit for its address, the connection is reset.
+ * At a limit, an idle connection is closed, as in nginx, so that clients that open connections and send nothing cannot keep
+ * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
+ * is the oldest connection of the idle ones. If none is idle, the new connection is refused. At the limit for all clients,
+ * its first request gets 503; at the limit for its address, the connection is reset.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
@@ -93,12 +103,12 @@ export class ClientConnections {
   readonly #turnedAway: Set<ClientConnection> = new Set();
   readonly #groups: Map<string, Set<ClientConnection>> = new Map();
   readonly #bySocket: WeakMap<object, ClientConnection> = new WeakMap();
-  /** The connections of a TLS server by the client's address and port, until their handshakes end. */
+  /** The connections of a TLS server whose handshakes have not ended, by the client's address and port. */
   readonly #handshaking: Map<string, ClientConnection> = new Map();
 
   /**
    * @param report is called when connections are refused, at most once a minute
-   * @param isExempt returns whether an address has no limit of its own, such as that of a proxy
+   * @param isExempt returns whether the limit for each address does not apply to an address, such as that of a trusted proxy
    */
   constructor(
     server: Server,
@@ -114,7 +124,7 @@ export class ClientConnections {
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
     server.on("session", (session: ServerHttp2Session) => {
-      // The proxy itself watches a session from its first request on, but a client may disconnect before that.
+      // The proxy watches a session only from its first request on, and a client may disconnect before that.
       endWhenLost(session);
       const connection = this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
@@ -132,8 +142,8 @@ export class ClientConnections {
   }
 
   /**
-   * Notes that a request may be switched to another protocol: its connection is not idle then. If it is not switched, an
-   * ordinary request follows with the same message.
+   * Notes that a request asks to switch its connection to another protocol. From then on, the connection does not count as
+   * idle. If the request is not upgraded, the server emits `request` with the same message.
    */
   noteUpgrade({ headers, socket }: IncomingMessage): void {
     const connection = headers.upgrade === undefined ? undefined : this.#bySocket.get(socket);
@@ -143,7 +153,8 @@ export class ClientConnections {
   }
 
   /**
-   * Whether a request came on a connection beyond the limits. It must get 503, and its connection accepts no further request.
+   * Returns whether a request arrived on a connection beyond the limits. Such a request must get 503, and its connection
+   * accepts no further request.
    */
   isTurnedAway(message: Message): boolean {
     const owner = "stream" in message ? message.stream.session : message.socket;
@@ -169,9 +180,10 @@ export class ClientConnections {
    * with `Connection: close`. Resolves when the close has been announced.
    */
   async stopAccepting(): Promise<void> {
-    // The system has accepted connections that Node has not seen yet, and resets them when the listening socket closes. After
-    // two turns of the event loop, Node has accepted all that came before. `close` of the HTTP server is not called, because
-    // it closes idle connections immediately. The announcement is last, because clients then open new connections.
+    // The system may have connections in its queue that Node has not accepted yet. It would reset these when the listening
+    // socket closes. After two turns of the event loop, Node has accepted all of them. `close` of the HTTP server is not
+    // called, because it closes idle connections immediately. The announcement comes last, because it makes clients open new
+    // connections.
     await new Promise(setImmediate);
     await new Promise(setImmediate);
     for (const listener of this.listeners) NetServer.prototype.close.call(listener);
@@ -181,18 +193,22 @@ export class ClientConnections {
   #announceStop(): void {
     const now = performance.now();
     this.#stoppedAt = now;
-    // This listener must run before that of the app, which may send the head of the response synchronously.
+    // This listener must run before the listener of the app, because that may send the head of the response synchronously.
     this.#server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;
-      // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
-      // `goaway` throws if the session is destroyed, whose socket may still be open for a while.
+      // This first GOAWAY refuses no request. The second one, which `session.close` sends later, refuses the requests after
+      // the last received one (RFC 9113 §6.8). `goaway` throws if the session has been destroyed, and the socket of a
+      // destroyed session may still be open.
       if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
     }
   }
 
-  /** Closes the connections that have been idle for these milliseconds since the server began to stop. */
+  /**
+   * Closes the connections that have been idle for `grace` milliseconds. The time before the server began to stop does not
+   * count.
+   */
   closeIdle(grace: number): void {
     if (this.#stoppedAt === undefined) return;
     const latest = performance.now() - grace;
@@ -206,7 +222,7 @@ export class ClientConnections {
 
   #onConnection(socket: Socket, isSecure: boolean): void {
     const address = unmapAddress(socket.remoteAddress ?? "");
-    // The clients of a Unix domain socket have no address, and do not count as one client.
+    // The clients of a Unix domain socket have no address, and must not be counted as a single client.
     const group = address === "" || this.#isExempt(address) ? undefined : groupOf(address);
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxConnections, maxPerAddress } = this.#limits;
@@ -269,7 +285,10 @@ export class ClientConnections {
     this.#report(reason);
   }
 
-  /** Lets a connection wait for its first request, which gets 503. Few may wait, and not for long. */
+  /**
+   * Lets a connection wait for its first request, which gets 503. Only `maxTurnedAway` connections may wait, each for
+   * `TURNED_AWAY_TIME`.
+   */
   #turnAway(connection: ClientConnection): void {
     connection.isTurnedAway = true;
     this.#turnedAway.add(connection);
@@ -288,12 +307,15 @@ export class ClientConnections {
     });
   }
 
-  /** Closes the connection that has been idle longest. Returns false if none is idle. */
+  /**
+   * Evicts the first idle connection among `among`: closes it, or turns it away if it is new. Returns false if no connection
+   * is idle.
+   */
   #evict(among: Iterable<ClientConnection> = []): boolean {
     for (const connection of among) {
       if (!this.#idle.has(connection)) continue;
       this.counts.evicted++;
-      // The connection no longer counts, although its socket closes later.
+      // From now on, the connection does not count, although its socket closes later.
       this.#remove(connection);
       // The first request of a new connection may be on its way, and would be lost if the connection were closed.
       const isNew = connection.total === 0 && performance.now() - connection.openedAt < NEW_TIME;
@@ -323,30 +345,33 @@ export class ClientConnections {
   }
 }
 
-/** Milliseconds for which a connection counts as new: a busy event loop may read its first request this late. */
+/**
+ * Milliseconds for which a connection without a request counts as new. A busy event loop may read the first request this
+ * late.
+ */
 const NEW_TIME = 1000;
 /** Milliseconds for which a connection beyond the limits waits for its first request. */
 const TURNED_AWAY_TIME = 5000;
 
 /**
- * Returns how many connections beyond a limit may wait for their first request at the same time. If many clients connect
- * together, each one waits while its request is on its way.
+ * Returns how many connections beyond a limit may wait for their first request at the same time. Many may have to wait: if
+ * many clients connect at the same time, each connection waits until its request arrives.
  */
 export function maxTurnedAway(maxConnections: number): number {
   return Math.max(32, Math.min(1024, Math.floor(maxConnections / 8)));
 }
 
-/** The minimum number of milliseconds between two reports. */
+/** The minimum number of milliseconds between two reports of refused connections. */
 const QUIET = 60_000;
 
-/** Returns what the operator can do when all connections are in use. */
+/** Describes that all connections are in use, and what the operator can do. */
 function describeFull({ maxConnections, openFiles }: ConnectionLimits): string {
   return openFiles === undefined
     ? `all ${maxConnections} are in use; raise --max-connections, and ulimit -n to twice as many`
     : `all ${maxConnections} are in use, which ${openFiles} open files allow; raise ulimit -n`;
 }
 
-/** The highest number of a stream (RFC 9113 §5.1.1). */
+/** The highest identifier of an HTTP/2 stream (RFC 9113 §5.1.1). */
 const LAST_STREAM = 2 ** 31 - 1;
 
 /** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
@@ -365,8 +390,8 @@ function addTo<Member>(sets: Map<string, Set<Member>>, key: string, member: Memb
 }
 
 /**
- * Returns the range from which one client can choose its address: an IPv4 address alone, or an IPv6 network of 64 bits, the
- * least that a subscriber has (RFC 6177).
+ * Returns a text for all addresses that count as one client: an IPv4 address itself, or the /64 network of an IPv6 address. A
+ * client can choose any address in such a network, which is the smallest one that a subscriber gets (RFC 6177).
  */
 export function groupOf(address: string): string {
   if (!address.includes(":")) return address;

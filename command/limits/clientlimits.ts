@@ -13,34 +13,37 @@ export type ClientLimitSettings = Required<ClientLimits>;
 /** The limits as numbers, as they apply to this process. */
 export interface ResolvedClientLimits extends ClientLimitSettings {
   readonly maxConnections: number;
-  /** The limit of open files, if `maxConnections` follows from it. */
+  /** The limit of open files, if `maxConnections` was computed from it. */
   readonly openFiles?: number | undefined;
 }
 
 /** The highest default of `maxConnections`. */
 const MAX_CONNECTIONS = 16_384;
 /**
- * The part of the limit of open files that is reserved for upstreams: a quarter, as in the default of `maxSockets`, up to a
- * maximum.
+ * The limit of open files divided by this number is reserved for connections to upstreams, as in the default of `maxSockets`,
+ * but at most `MAX_UPSTREAM`.
  */
 const UPSTREAM_SHARE = 4;
 const MAX_UPSTREAM = 4096;
-/** The descriptors of the process itself, without its listening sockets. */
+/** The number of open files that are reserved for the process itself, without its listening sockets. */
 const OWN_FILES = 48;
 /** The minimum and the maximum number of listening sockets. */
 const MIN_LISTENERS = 4;
 const MAX_LISTENERS = 128;
-/** The number of open files in the limit for each listening socket: there is one socket for every 64. */
+/** A process has one listening socket for this many open files in its limit. */
 const LISTENER_SHARE = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */
 const MAX_STREAMS = 128;
-/** The pseudo-header fields of an HTTP/2 request (RFC 9113 §8.3.1), with `:protocol`. */
+/** The maximum number of pseudo-header fields in an HTTP/2 request: those of RFC 9113 §8.3.1, and `:protocol`. */
 const PSEUDO_FIELDS = 5;
-/** TCP probes a client after a minute of silence: without probes, a vanished client's WebSocket stays for ever. */
+/**
+ * Makes TCP probe a client after a minute of silence. Without probes, the WebSocket of a client that vanished would stay open
+ * for ever.
+ */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
-/** Returns the HTTP/1.1 limits of a Node server, which are both options and properties of the server. */
+/** Returns the HTTP/1.1 limits of a Node server. Each of these limits is both an option and a property of the server. */
 function http1Limits(limits: ResolvedClientLimits): object {
   const { headersTimeout, keepAliveTimeout, maxHeaderSize } = limits;
   return {
@@ -51,7 +54,7 @@ function http1Limits(limits: ResolvedClientLimits): object {
     connectionsCheckingInterval: intervalOf(limits),
     keepAliveTimeout,
     maxHeaderSize,
-    // The handler of `listen` refuses a request without Host, and reports it.
+    // `listen` itself refuses a request without Host, so that the refusal is reported.
     requireHostHeader: false,
   };
 }
@@ -69,8 +72,8 @@ export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOpti
 }
 
 /**
- * Returns the limits of one worker. New connections go to the workers in turn, so the workers' shares of the limits for
- * connections add up to about the configured limits. The limit of open files applies to each worker alone.
+ * Returns the limits of one worker. New connections go to the workers in turn, so each worker gets an equal share of
+ * `maxConnections` and `maxPerAddress`. The limit of open files applies to each worker separately.
  */
 export function shareLimits(
   limits: ClientLimitSettings,
@@ -89,12 +92,12 @@ export function shareLimits(
   };
 }
 
-/** Returns how many sockets may listen on one port: a 64th of the limit of open files. */
+/** Returns how many sockets may listen on one port: a 64th of the limit of open files, within a minimum and a maximum. */
 export function countListeners(openFiles: number = limitOfOpenFiles() ?? Infinity): number {
   return Math.max(MIN_LISTENERS, Math.min(MAX_LISTENERS, Math.floor(openFiles / LISTENER_SHARE)));
 }
 
-/** Returns how many connections of clients a limit of open files leaves room for. */
+/** Returns how many client connections are possible with a limit of open files. */
 function connectionsFor(openFiles: number): number {
   const upstreams = Math.min(MAX_UPSTREAM, Math.floor(openFiles / UPSTREAM_SHARE));
   const left = openFiles - upstreams - countListeners(openFiles) - OWN_FILES;
@@ -104,21 +107,23 @@ function connectionsFor(openFiles: number): number {
 /**
  * Sets the limits that a Node server does not take from its options. Call it before the server listens.
  *
- * - A server for HTTP/2 of Node 22.12 and 24.0 ignores its options for HTTP/1.1: with TLS, Node's default limits would apply.
- * - The server silently drops fields beyond its own limit, which is therefore one higher, so that `isTooLarge` notices.
+ * - In Node 22.12 and 24.0, an HTTP/2 server ignores its options for HTTP/1.1. With TLS, Node's default limits would apply.
+ * - The server silently drops fields beyond its own limit. That limit is therefore set to one more than `maxHeadersCount`, so
+ *   that `isTooLarge` notices a surplus field.
  */
 export function setNodeLimits(server: object, limits: ResolvedClientLimits): void {
   Object.assign(server, http1Limits(limits), { maxHeadersCount: limits.maxHeadersCount + 1 });
 }
 
-/** Whether a request's header section is too large, by the limits that Node's server does not check itself. */
+/** Whether a request's header section exceeds one of the limits that Node's server does not enforce itself. */
 export function isTooLarge(
   req: { readonly rawHeaders: readonly string[]; readonly stream?: unknown },
   { maxHeadersCount, maxHeaderSize }: ResolvedClientLimits,
 ): boolean {
   const { rawHeaders } = req;
   if (req.stream === undefined) return rawHeaders.length > 2 * maxHeadersCount;
-  // Node limits the number of HTTP/2 fields, but limits their size only after the client has acknowledged the settings.
+  // Node itself limits the number of HTTP/2 fields, but it limits their size only after the client has acknowledged the
+  // settings.
   let size = 0;
   for (const text of rawHeaders) size += text.length;
   return size > maxHeaderSize;
@@ -133,14 +138,14 @@ export function lacksHost(req: {
 }
 
 /**
- * Returns the addresses without a limit of their own: those of trusted proxies, whose connections carry the requests of many
- * clients.
+ * Returns the addresses to which `maxPerAddress` does not apply: those of trusted proxies, whose connections carry the
+ * requests of many clients.
  */
 export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);
 }
 
-/** The limits that only Node's server has. */
+/** The names of the limits that only Node's server has. */
 export const NODE_ONLY: readonly string[] = Object.keys(clientLimitSchema);
 
 /**

@@ -11,7 +11,10 @@ import {
 import { noteEnd } from "./ownanswers.ts";
 import { countUnsent } from "./writequeue.ts";
 
-/** The timeouts, in milliseconds; 0 for no limit. Node itself watches the header section, and idle HTTP/1.1 connections. */
+/**
+ * The timeouts, in milliseconds; 0 for no limit. Node itself enforces `headersTimeout`, and `keepAliveTimeout` on HTTP/1.1
+ * connections.
+ */
 export interface ClientTimeouts {
   readonly headersTimeout: number;
   readonly bodyTimeout: number;
@@ -41,8 +44,8 @@ interface Seen {
   /** A second value that changes with progress. */
   more: number;
   /**
-   * Milliseconds without progress, added up by the checks, because the client can make no progress while the event loop is
-   * blocked.
+   * Milliseconds without progress: the number of checks without progress times the interval. The clock is not used, because
+   * the client can make no progress while the event loop is blocked.
    */
   stalled: number;
 }
@@ -52,21 +55,21 @@ function hasEnded(req: RunningResponse["req"]): boolean {
   return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
 }
 
-/** How many clients were too slow to send a body, or to read. */
+/** The numbers of clients that were too slow to send a body, or to read. */
 export interface SlowCounts {
   body: number;
   read: number;
 }
 
 const TIMED_OUT = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-/** Half of the window that Node gives an HTTP/2 stream, in bytes. */
+/** Half of the receive window of an HTTP/2 stream on Node, in bytes. */
 const HALF_WINDOW = 32_768;
 /** The HTTP/2 error code for a stream that is no longer needed (RFC 9113 §7). */
 const CANCEL = 8;
 
 /**
- * Checks all connections at an interval, instead of with a timer for each: a check costs little for each connection, and a
- * request that ends before the next check costs nothing.
+ * Checks all connections at an interval. One timer for all is cheaper than one for each connection: a check costs little, and
+ * a request that ends before the next check costs nothing.
  */
 export class ClientWatch {
   readonly counts: SlowCounts = { body: 0, read: 0 };
@@ -113,7 +116,10 @@ export class ClientWatch {
     }
   }
 
-  /** Closes an HTTP/2 connection without requests. Frames that begin no request do not count as activity. */
+  /**
+   * Closes an HTTP/2 connection that has had no request for `timeout` milliseconds. Frames that begin no request do not count
+   * as activity.
+   */
   #checkSession(connection: ClientConnection, timeout: number): void {
     const { session, requests, total } = connection;
     if (session === undefined || requests > 0) return;
@@ -131,20 +137,21 @@ export class ClientWatch {
     const req = res.req;
     const mayPause =
       hasEnded(req) ||
-      // The request waits behind another one of its connection, and its body is not read yet.
+      // The request waits behind another one on its connection, and its body is not read yet.
       (!("stream" in res) && res.socket === null) ||
-      // Bytes that have arrived wait for the upstream.
+      // The upstream has not read all bytes that have arrived.
       req.readableLength > 0 ||
       // The upstream has not asked for the body yet.
       isAwaitingContinue(req) ||
-      // The upstream answers while it reads: either side may wait for the other, as in gRPC.
+      // The upstream has begun to respond before the request has ended. Either side may then wait for the other, as in gRPC.
       (res.headersSent && !res.writableEnded);
     if (mayPause) return void this.#bodies.delete(res);
     let progress = req.socket?.bytesRead ?? 0;
     let more = 0;
     if ("stream" in req) {
-      // The window of an HTTP/2 stream shrinks with each byte that arrives, and grows again after half of it: it may have the
-      // same size after that many bytes. Other frames of the connection, such as pings, are smaller.
+      // The window of an HTTP/2 stream shrinks with each byte that arrives, and Node enlarges it again after half of it has
+      // been used. After that many bytes, the window may have the same size as at the last check, so `more` counts the bytes
+      // of the connection in half windows. Frames without a body, such as pings, are too small to change `more` often.
       progress = req.stream.state.localWindowSize ?? 0;
       more = Math.floor((connection?.raw.bytesRead ?? 0) / HALF_WINDOW);
     }
@@ -164,7 +171,7 @@ export class ClientWatch {
     const { stream } = res as Extract<RunningResponse, { stream: unknown }>;
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
     if (unsent === 0) return void this.#writes.delete(res);
-    // Between two checks, the buffer may drain and be filled again to the same size.
+    // Between two checks, the buffer may drain and be filled to the same size again, so count how often it drains.
     let drains = this.#drains.get(stream);
     if (drains === undefined) {
       const counted = { count: 0 };
@@ -191,7 +198,7 @@ export class ClientWatch {
     raw.destroy();
   }
 
-  /** Returns whether there has been no progress for the milliseconds of `timeout`. */
+  /** Returns whether `progress` and `more` have not changed for `timeout` milliseconds. */
   #isStalled(
     seen: WeakMap<object, Seen>,
     of: object,

@@ -1,6 +1,6 @@
 /**
- * The answers that Node's server and the command give by themselves, before a proxy or instead of it: they are logged and
- * counted like all others.
+ * The responses that Node's server or the command sends itself, to requests that no proxy sees. They are logged and counted
+ * like all others.
  *
  * - Rests on: `socket._httpMessage` is the response that is being sent on a connection, as in Node's own listener for errors.
  * - Check: a value without `headersSent` counts as no response.
@@ -21,7 +21,7 @@ export type Report = (end: RequestEnd) => void;
 /** A placeholder for the web `Request`, which a refused request does not have. */
 const UNKNOWN = new Request("http://unknown.invalid/");
 
-/** What is known of a request that is not answered by a proxy. */
+/** The known facts about a request that no proxy has answered. */
 interface Known {
   readonly method?: string | undefined;
   readonly path?: string | undefined;
@@ -37,7 +37,7 @@ interface ParserError extends Error {
   readonly bytesParsed?: number;
 }
 
-/** The errors with which running requests were ended, by the socket of HTTP/1.1 or the stream of HTTP/2. */
+/** The reasons for which the command has ended running requests, by the socket of HTTP/1.1 or the stream of HTTP/2. */
 const ended: WeakMap<object, ProxyError> = new WeakMap();
 
 /**
@@ -49,8 +49,8 @@ export function noteEnd(carrier: object, status: number, cause: string): void {
 }
 
 /**
- * Returns the end of a request. If the command has ended the request, the error is the reason for that, not a disconnect of
- * the client.
+ * Returns the end of a request as it must be reported. If the command itself has ended the request, the error says why,
+ * instead of that the client disconnected.
  */
 export function correctEnd(end: RequestEnd): RequestEnd {
   if (!isBrokenOff(end.error)) return end;
@@ -97,7 +97,7 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
   server.on("clientError", (error: ParserError, socket: Socket) => {
     const { code = "" } = error;
     const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";
-    // Other errors concern the connection, such as a reset: no client can receive an answer.
+    // Other errors concern the connection, such as a reset. The client cannot receive an answer then.
     if (!isTimeout && !code.startsWith("HPE_")) return socket.destroy(error);
     const status = isTimeout ? 408 : (STATUSES[code] ?? 400);
     const cause = isTimeout
@@ -107,7 +107,8 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
     if (running === undefined) {
       report(toEnd({ ...readRequestLine(error), address: socket.remoteAddress }, status, cause));
     } else if (code !== "HPE_INVALID_EOF_STATE") {
-      // With that code, the client has disconnected in the middle of its body.
+      // `HPE_INVALID_EOF_STATE` means that the client has disconnected in the middle of its body, and is reported as a
+      // disconnect.
       noteEnd(socket, status, cause);
     }
     if (socket.writable && running?.headersSent !== true) {
@@ -120,7 +121,7 @@ export function answerParserErrors(server: Server, headersTimeout: number, repor
     addresses.set(session, session.socket.remoteAddress);
   });
   server.on("sessionError", (error: ParserError, session: ServerHttp2Session) => {
-    // Report only errors of nghttp2, not an error that the client has sent, nor one of the connection.
+    // Only errors that nghttp2 has found are reported, neither errors that the client has sent nor those of the connection.
     if (error.code !== "ERR_HTTP2_ERROR") return;
     const cause = `the connection is not valid HTTP/2: ${error.message}`;
     report(toEnd({ address: addresses.get(session) }, 400, cause));
@@ -141,10 +142,13 @@ function findRunning(socket: Socket): { headersSent: boolean } | undefined {
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
-/** The number of bytes in which the request line of a refused request is searched. */
+/** The request line of a refused request is searched in this many bytes of the packet. */
 const MAX_REQUEST_LINE = 16_384;
 
-/** Finds the last request line before the place where the parser stopped, if it is in the same packet. */
+/**
+ * Finds the last request line before the place where the parser stopped, if that line is in the packet that the parser
+ * refused.
+ */
 function readRequestLine({ rawPacket, bytesParsed = 0 }: ParserError): Partial<Known> {
   const text = rawPacket?.toString("latin1", 0, MAX_REQUEST_LINE) ?? "";
   let found: Partial<Known> = {};

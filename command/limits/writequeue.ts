@@ -1,5 +1,5 @@
 /**
- * The progress of a write to a client that reads slowly.
+ * Measures the progress of a write to a client that reads slowly.
  *
  * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that the system has not taken yet. Node documents only
  *   `writableLength`, which changes when the system has taken a whole chunk.

@@ -4,7 +4,7 @@ import { escapeControls } from "./escape.ts";
 
 /** A failure as the log and the status page show it. No text in it contains a control character. */
 export interface Failure {
-  /** The error type of RFC 9209, or `client_too_slow`, for which it has none. */
+  /** The error type of RFC 9209, or `client_too_slow`, which RFC 9209 does not define. */
   readonly code: ProxyErrorCode | "client_too_slow";
   /** What happened, with the address of the upstream. */
   readonly cause: string;
@@ -18,9 +18,9 @@ interface FailureFacts {
   readonly at: string;
   /** The host name of the upstream, without the port. */
   readonly host: string;
-  /** The message of the `ProxyError`, if it is more than its code. */
+  /** The message of the `ProxyError`; undefined if it is only the error's code. */
   readonly message: string | undefined;
-  /** The exception behind the error. */
+  /** The exception that caused the error. */
   readonly thrown: Thrown;
   /** The status of the response for this error. */
   readonly status: number;
@@ -40,7 +40,7 @@ interface Thrown {
 
 type Text = (facts: FailureFacts) => readonly [cause: string, fix?: string | undefined];
 
-/** The limits that refuse requests, by status. */
+/** The advice about the limits for requests, by the status with which a limit refuses a request. */
 const LIMITS: Readonly<Record<number, string>> = {
   408: "is the client stuck? see --headers-timeout and --body-timeout",
   413: "raise --body-limit to let it pass",
@@ -231,7 +231,8 @@ export function diagnoseFailure(error: unknown, upstream: string | undefined): F
   const causes = code === "proxy_internal_error" ? BY_INTERNAL_CAUSE : BY_CAUSE;
   const text = causes[String(thrown.code)] ?? BY_ERROR_TYPE[code];
   const [cause, fix] = text(facts);
-  // An error does not name the upstream, because the app may show its message to the client.
+  // The message of an error does not name the upstream, because the app may show it to the client. The log does name the
+  // upstream.
   const named = cause.replace(/^the upstream\b/, facts.at);
   return { code, cause: escapeControls(named), fix };
 }
@@ -241,18 +242,21 @@ export function renderFailure({ code, cause, fix }: Failure): string {
   return `${code}: ${cause}${fix === undefined ? "" : ` (${fix})`}`;
 }
 
-/** Whether an error says that the client disconnected before its response was complete, which is no failure of the proxy. */
+/** Whether an error says that the client disconnected before its response was complete. This is no failure of the proxy. */
 export function isClientGone(error: unknown): boolean {
   return error instanceof ProxyError && error.status === 499;
 }
 
-/** Whether an error says that the client was slower than `minRate` while others waited, which is no failure either. */
+/**
+ * Whether an error says that the client was slower than `minRate` while other requests waited. This is no failure of the
+ * proxy either.
+ */
 export function isClientSlow(error: unknown): boolean {
-  // The server's own 408, for a head or body that takes too long, does not name this option.
+  // Only this 408 names the option: the server's own 408, for a header section or a body that takes too long, does not.
   return error instanceof ProxyError && error.status === 408 && error.message.includes("(minRate)");
 }
 
-/** Returns the name of an upstream without `http://`, which most of them have in common. */
+/** Returns the name of an upstream without `http://`, because most upstreams have it. */
 export function nameUpstream(upstream: string): string {
   return upstream.replace(/^http:\/\//, "");
 }
@@ -263,7 +267,7 @@ function locateUpstream(
 ): { at: string; host: string } {
   const { hostname } = thrown;
   const errors: readonly unknown[] = thrown instanceof AggregateError ? thrown.errors : [thrown];
-  // A hook may throw an error with anything in it.
+  // The members may be of any type, because a hook may have thrown the error.
   const failed = errors
     .map((each) => Object(each) as Thrown)
     .filter(({ address }) => address !== undefined);
@@ -272,7 +276,7 @@ function locateUpstream(
   const named = upstream?.replace(/^(?:https?:\/\/|unix:)/, "");
   const at = named ?? dialed[0] ?? hostname ?? "the upstream";
   const host = hostname ?? at.replace(/:\d+$/, "");
-  // A name may have several addresses, of which only one fails: `localhost` may also be `::1`.
+  // A host name may have several addresses, such as 127.0.0.1 and `::1` for `localhost`, so name those that failed.
   const isOther = dialed.length > 0 && !dialed.includes(at) && !at.startsWith("/");
   return { at: isOther ? `${at} at ${addresses.join(" and ")}` : at, host };
 }
@@ -286,7 +290,10 @@ function toClause(detail: string | undefined): string {
   return detail === undefined ? "" : `: ${detail.trim()}`;
 }
 
-/** Renders an exception, mostly of a hook, with the place in its code: the first line of the stack. */
+/**
+ * Renders an exception, which is usually thrown by a hook, with the place in the code where it was thrown: the first line of
+ * the stack.
+ */
 function explainException({ message, thrown }: FailureFacts): readonly [string] {
   if (!(thrown instanceof Error)) return [message ?? "something other than an Error was thrown"];
   const [, place] = /^\s+at (.*)$/m.exec(thrown.stack ?? "") ?? [];

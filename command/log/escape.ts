@@ -16,10 +16,10 @@ function escapeCharacter(character: string): string {
   return `\\u{${(character.codePointAt(0) as number).toString(16)}}`;
 }
 
-/** The characters that `JSON.stringify` leaves as they are, although a terminal may obey them. */
+/** The control and format characters that `JSON.stringify` does not escape, although a terminal may obey them. */
 const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** Renders a value as one line of JSON without a character that is not printable. */
+/** Renders a value as one line of JSON that has only printable characters. */
 export function renderJson(value: unknown): string {
   return JSON.stringify(value).replace(
     UNPRINTABLE_IN_JSON,

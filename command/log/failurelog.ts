@@ -1,12 +1,12 @@
 import type { Failure } from "./causes.ts";
 
-/** Milliseconds until the first summary of equal failures; each further summary comes after twice as long. */
+/** Milliseconds until the first summary of equal failures. Each further summary comes after twice as long, up to a maximum. */
 const FIRST_WAIT = 1000;
 const MAX_WAIT = 60_000;
-/** The number of different failures that are counted apart; the others are counted together. */
+/** The number of kinds of failures that are counted separately. Further kinds are counted together. */
 const MAX_KINDS = 64;
 
-/** A failure of a request, before it is a line. */
+/** A failure of a request, as it is passed to the log. */
 export interface FailedRequest {
   readonly method: string;
   readonly path: string;
@@ -23,14 +23,14 @@ export function kindOfFailure({ status, failure }: FailedRequest): string {
   return `${status} ${failure.code} ${failure.cause}`;
 }
 
-/** Further failures that are equal to one that was shown. */
+/** The failures of a kind since one of that kind, or a summary of them, was shown. */
 export interface Repetition<T> {
   /** The last of them. */
   readonly last: T;
   readonly count: number;
-  /** The milliseconds in which they happened. */
+  /** The milliseconds since the failure or the summary that was shown before. */
   readonly span: number;
-  /** Whether they differ in their causes, because there are too many causes. */
+  /** Whether they are of different kinds, which are counted together beyond `MAX_KINDS`. */
   readonly isMixed: boolean;
 }
 
@@ -65,7 +65,7 @@ export class FailureLog<T> {
     this.#sum = sum;
   }
 
-  /** @param now the time on the clock of `performance.now()`, which does not jump as that of the system may */
+  /** @param now the time on the clock of `performance.now()`, because the clock of the system may jump */
   add(failed: T, now: number = performance.now()): void {
     const key = this.#keyOf(failed);
     const isKnown = this.#kinds.has(key) || this.#kinds.size < MAX_KINDS;

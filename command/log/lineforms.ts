@@ -1,4 +1,7 @@
-/** The forms of a line of the log. Each is a function of the end of a request, and its lines contain no control character. */
+/**
+ * The forms of the log's lines. Each form is a function that renders the end of a request. No line contains a control
+ * character.
+ */
 import process from "node:process";
 import { styleText } from "node:util";
 import type { RequestEnd } from "#fetchway";
@@ -37,7 +40,7 @@ function padTwo(number: number): string {
   return number < 10 ? `0${number}` : String(number);
 }
 
-/** Makes a function that renders a time, and that keeps its last text: many lines have the same second. */
+/** Returns a function that renders a time. It caches the last text, because many lines have the same second. */
 function everySecond(render: (date: Date) => string): (time: number) => string {
   let last = NaN;
   let text = "";
@@ -80,7 +83,7 @@ function findStyleCodes(format: Format, stream: NodeJS.WritableStream): string[]
   }
 }
 
-/** Whether a stream takes colours: `util.styleText` of Node 22.12 and older does not check that. */
+/** Whether a stream shows colours. `util.styleText` of Node 22.12 and older does not check that. */
 function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean }): boolean {
   const { FORCE_COLOR, NO_COLOR } = process.env;
   return FORCE_COLOR !== undefined || (isTTY && NO_COLOR === undefined);
@@ -124,7 +127,7 @@ export function createPrettyForm(palette: Palette): LineForm {
   };
 }
 
-/** Renders the outcome beyond the status: how long the request took, how much was sent, and whether it ended early. */
+/** Renders the outcome of a request beside its status: how long it took, how much was sent, and whether it ended early. */
 export function renderOutcome(end: RequestEnd): string {
   const { bytesIn, bytesOut, protocol, error, attempts, timings } = end;
   const duration = renderDuration(timings.total);

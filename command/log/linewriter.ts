@@ -13,11 +13,13 @@ const MAX_PENDING = 1024 * 1024;
 const CLOSE_TIMEOUT = 1000;
 
 /**
- * Writes lines to a stream, those of one turn of the event loop together, and one write at a time. If the reader of a pipe is
- * too slow, the writer keeps up to 1 MB of lines, then drops lines, and reports how many: a slow reader neither holds up
- * requests nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of a pipe does hold up requests there.)
+ * Writes lines to a stream. The lines of one turn of the event loop are written together, and each write waits for the
+ * previous one. If the reader of a pipe is too slow, the writer keeps up to 1 MB of lines, then drops lines, and reports how
+ * many: a slow reader neither holds up requests nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of
+ * a pipe does hold up requests there.)
  *
- * Lines that cannot be written, because a disk is full, are dropped and counted as well, until there is room again.
+ * Lines that cannot be written, for example because a disk is full, are dropped and counted as well. Writing is tried again
+ * with each further line.
  */
 export class LineWriter {
   readonly #output: Output;
@@ -29,16 +31,16 @@ export class LineWriter {
   #isBroken = false;
   /** Whether lines are written directly to the file descriptor, because Node destroys the stream at its first error. */
   #isDirect = false;
-  /** The number of lines that were lost since a write has failed; undefined while writes succeed. */
+  /** The number of lines that were lost since a write failed; undefined while writes succeed. */
   #lost: number | undefined;
-  /** Whether the last write has ended inside a line. */
+  /** Whether the last write ended inside a line. */
   #isCut = false;
   #whenIdle: (() => void) | undefined;
   readonly #report: (text: string) => void;
 
   /**
    * @param renderDropped renders the line that says how many lines were dropped
-   * @param report is called when lines are lost because they cannot be written, and when they can be written again
+   * @param report receives a message when lines cannot be written, and another one when they can be written again
    */
   constructor(
     output: Output,
@@ -56,7 +58,7 @@ export class LineWriter {
       this.#isDirect = true;
       return;
     }
-    // The reader of a pipe may end first, as `head` does. The server continues without a log.
+    // The reader of a pipe may end before this process, as `head` does. The server then continues without a log.
     this.#isBroken = true;
     this.#pending = "";
     this.#whenIdle?.();
@@ -84,7 +86,7 @@ export class LineWriter {
     clearTimeout(timer);
   }
 
-  /** Writes the remaining lines when the process exits, after which no callback runs. */
+  /** Writes the remaining lines synchronously, because no callback runs after the process's `exit`. */
   flushNow(): void {
     const lines = this.#takeLines();
     if (lines === "") return;
@@ -95,7 +97,8 @@ export class LineWriter {
       try {
         bytes = bytes.subarray(writeSync(this.#output.fd, bytes));
       } catch (error) {
-        // A pipe that does not block is full; try again until the reader has read.
+        // The pipe is full, and writes to it do not block. Try again, until the reader has read or `CLOSE_TIMEOUT` has
+        // passed.
         if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
       }

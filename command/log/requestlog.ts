@@ -27,17 +27,17 @@ type TimedChange = StateChange & { readonly time: number };
 
 type Stream = Output & Writable & { readonly isTTY?: boolean };
 
-/** Chooses the form of the log if `--log` is not given: for people on a terminal, for programs elsewhere. */
+/** Chooses the form of the log for `--log auto`: `pretty` on a terminal, `common` elsewhere. */
 export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
   return stream.isTTY === true ? "pretty" : "common";
 }
 
 /**
  * The log of the command: lines of requests on stdout, and failures with cause and fix on stderr. In the form `pretty`, a
- * request that failed is only on stderr, because people read both.
+ * request that failed has a line only on stderr, because people read stdout and stderr together.
  *
- * srvx has a log as well (`srvx/log`). It is a middleware, which knows neither the upstream nor the size of a body, takes
- * the head of a response for its end, and does not see upgrades and failures, so that it is not used here.
+ * srvx has a log as well (`srvx/log`). It is not used here, because it is a middleware: it knows neither the upstream nor the
+ * size of a body, takes the head of a response for its end, and does not see upgrades and failures.
  */
 export class RequestLog {
   readonly #form: LogForm;
@@ -45,8 +45,8 @@ export class RequestLog {
   readonly #errors: LineWriter;
   readonly #failures: FailureLog<FailedRequest>;
   /**
-   * The upstreams that are ejected, down or up again. They are summed up like failures, because an upstream may change its
-   * state all the time.
+   * The changes of upstreams that are ejected, down or up again. Equal changes are summed up as failures are, because the
+   * state of an upstream may change all the time.
    */
   readonly #changes: FailureLog<TimedChange>;
 
@@ -77,14 +77,14 @@ export class RequestLog {
   }
 
   /**
-   * Reports the failure of a request in the form `off`, in which no request is observed to its end. A response that breaks off
-   * after its head is therefore not reported.
+   * Reports the failure of a request in the form `off`. In that form, `onRequestEnd` is undefined, so a response that breaks
+   * off after its head is not reported.
    */
   readonly onError = (error: unknown, request: Request, upstream?: string): void => {
     if (isClientGone(error)) return;
     const failure = diagnoseFailure(error, upstream);
     const { method, url } = request;
-    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const path = pathOf(url);
     const status = error instanceof ProxyError ? error.status : 500;
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
@@ -108,7 +108,7 @@ export class RequestLog {
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
 
-  /** Writes the remaining lines, in a listener of the process's `exit`. */
+  /** Writes the remaining lines synchronously, for a listener of the process's `exit`. */
   flushNow(): void {
     this.#failures.flush();
     this.#changes.flush();
@@ -173,7 +173,7 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
   };
 }
 
-/** Makes the form of a line about a change of an upstream, or about `count` equal changes. */
+/** Returns a function that renders a change of an upstream, or `count` equal changes, as a line. */
 function createChangeForm(
   form: LogForm,
   stderr: Stream,

@@ -17,7 +17,7 @@ export function renderBanner(
   const [first] = routes as [RouteSettings];
   const isOne = routes.length === 1 && first.match.join() === "/";
   const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
-  // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
+  // If the server listens on all addresses, show the address of the loopback interface, because a user can open that one.
   const near = address
     .replace("//0.0.0.0:", "//127.0.0.1:")
     .replace("//[::]:", "//[::1]:")
@@ -32,12 +32,10 @@ export function renderBanner(
   return lines.join("\n");
 }
 
-/** If the limit of open files is lower than this, the banner shows the limit of clients that follows from it. */
+/** If the limit of open files is lower than this, the banner shows how many clients it allows. */
 const FEW_FILES = 4096;
 
-/**
- * Renders the limit of clients that follows from a low limit of open files; undefined if the limit of open files is not low.
- */
+/** Renders how many clients a low limit of open files allows; undefined if the limit is not low. */
 export function renderFewFiles(server: ServerSettings, workers = 1): string | undefined {
   const { openFiles = Infinity, maxConnections } = shareLimits(server, workers);
   if (openFiles >= FEW_FILES) return undefined;

@@ -9,7 +9,10 @@ import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { printNotice } from "./printnotice.ts";
 
-/** Milliseconds to wait for the second of the two files, certificate and key, after the first one has changed. */
+/**
+ * Milliseconds for which a certificate and its key may be inconsistent, because the two files are written one after the
+ * other.
+ */
 const PAIR_TIME = 5000;
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
@@ -64,7 +67,7 @@ function readAuthorities(path: string): string[] {
   const pem = readPem("--ca", path, "CERTIFICATE");
   const certificate = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs;
   return Array.from(pem.matchAll(certificate), ([block]) => {
-    // The TLS option `ca` ignores a certificate that cannot be parsed.
+    // Each certificate is parsed here, because the TLS option `ca` ignores one that cannot be parsed.
     try {
       return new X509Certificate(block).toString().trim();
     } catch (error) {

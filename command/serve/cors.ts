@@ -32,10 +32,10 @@ function readOrigin(text: string): string | undefined {
 /** Seconds for which a browser keeps the answer to a preflight. It is short, because options change in development. */
 const MAX_AGE = "60";
 
-/** Which pages may read responses. */
+/** The options that decide which pages may read responses. */
 export interface CorsOptions {
   readonly cors: boolean;
-  /** The origins that may, with credentials; undefined for all, without credentials. */
+  /** The origins whose pages may read responses, with credentials; undefined for all origins, without credentials. */
   readonly corsOrigin?: readonly string[] | undefined;
 }
 
@@ -73,12 +73,13 @@ export function addCors<RequestType extends Request>(
     if (response.status === 101) return response;
     const { headers } = response;
     if (headers.has("access-control-allow-origin")) return response;
-    // The response depends on `Origin` even if that origin is not allowed: a cache must not reuse it for an allowed origin.
+    // The response varies by `Origin` even if the origin is not allowed: a cache must not reuse that response for an allowed
+    // origin.
     if (allowed !== undefined) headers.append("vary", "Origin");
     if (origin === undefined) return response;
     headers.set("access-control-allow-origin", origin);
     if (!headers.has("access-control-expose-headers")) {
-      // A browser takes "*" literally in a response to a request with credentials.
+      // A browser takes "*" literally in a response to a request with credentials, so the fields are named.
       const names = allowed === undefined ? "*" : exposedNames(headers);
       if (names !== "") headers.set("access-control-expose-headers", names);
     }
@@ -94,8 +95,8 @@ function isPreflight({ method, headers }: Request): boolean {
 }
 
 /**
- * Returns the fields that allow the request which the preflight announces. Access to private networks is not allowed, because
- * every page on the internet would have it.
+ * Returns the fields that allow the request which the preflight announces. Access to private networks
+ * (`Access-Control-Allow-Private-Network`) is not allowed, because every page on the internet would have it.
  */
 function preflightFields({ headers }: Request, origin: string): Headers {
   const fields = new Headers({

@@ -31,24 +31,24 @@ import {
   toSocketOptions,
 } from "./socketfile.ts";
 
-/** How a server listens. */
+/** Where and how a server listens. */
 export interface ListenSettings {
-  /** 0 for a free one. */
+  /** The port; 0 for a free one. */
   readonly port: number;
   /** An address, a host name, or `unix:/path`. */
   readonly host: string;
-  /** The permissions of the socket's file, in octal digits; undefined for those that follow from the umask. */
+  /** The permissions of the socket's file, in octal digits; if undefined, the umask decides. */
   readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
   readonly limits?: ClientLimitSettings;
   /** Returns whether an address is exempt from the limit of connections for each address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
-  /** The handlers of WebSockets, which only Bun's server needs. */
+  /** The handlers of WebSockets for Bun's server. The servers of other runtimes need none. */
   readonly websocket?: unknown;
   /** Receives the requests that no proxy sees, because the server answers them itself. */
   readonly report?: Report;
-  /** Set only in a worker. */
+  /** Facts about the workers; undefined in a process that is no worker. */
   readonly worker?: WorkerPart | undefined;
 }
 
@@ -70,7 +70,7 @@ export interface Front {
   readonly server: Server;
   /** The origin on which it listens, or `unix:/path`. */
   readonly address: string;
-  /** The connections of clients, which only Node's server shows. */
+  /** The connections of clients; undefined on Bun and Deno, whose servers do not show them. */
   readonly connections: ClientConnections | undefined;
   readonly slow: ClientWatch | undefined;
   /** Counts the running requests and tunnels. */
@@ -78,13 +78,13 @@ export interface Front {
   /** Stops accepting connections, and asks clients to send no further requests on open ones. */
   stopAccepting(): Promise<void>;
   /**
-   * Notes a request that asks for an upgrade.
-   * @returns false if it must not be upgraded
+   * Notes that a request asks for an upgrade.
+   * @returns false if the request must not be upgraded
    */
   readonly admitUpgrade: (message: IncomingMessage) => boolean;
   /**
-   * Returns whether all requests, tunnels and connections have ended. Each call closes idle connections, so call it
-   * repeatedly.
+   * Closes idle connections, and returns whether all requests, tunnels and connections have ended. Call it repeatedly while
+   * the server stops.
    * @param grace milliseconds for which idle connections are kept
    */
   isFinished(proxy: Pick<Proxy, "stats">, grace: number): boolean;
@@ -152,7 +152,8 @@ async function openFront(
     return response;
   }
 
-  // No further sockets for a worker, whose parent has the listening socket, nor for the demo upstream, which has few clients.
+  // Only the command's own server on Node opens several listening sockets. A worker does not, because its parent has the
+  // listening socket; the demo upstream does not, because it has few clients.
   const isShared =
     isOnNode &&
     canSharePort &&
@@ -174,21 +175,22 @@ async function openFront(
       hostname: host,
       silent: true,
       gracefulShutdown: false,
-      // The texts are passed to Node's server itself: srvx takes a text that does not begin with the certificate for a path.
+      // The certificate is passed to Node's server itself, because srvx takes a PEM text that does not begin with
+      // `-----BEGIN` for a path.
       node: {
         ...nodeLimits(limits),
         ...certificate,
         backlog: BACKLOG,
         ...(isShared && { reusePort: true }),
-        // The parent has the listening socket, and hands over connections. Node then also shares the keys of TLS session
-        // tickets, so that a client may resume its session with another worker.
+        // With `exclusive: false`, the parent has the listening socket, and hands over connections. The workers then also
+        // share the keys of TLS session tickets, so that a client may resume its session with another worker.
         ...(worker && { exclusive: false }),
         ...socket?.node,
       },
       bun: {
-        // Turn off the server's limits, which would end even a body whose chunks still arrive.
+        // Turn off Bun's idle timeout, which would end even a body whose chunks still arrive.
         idleTimeout: 0,
-        // Otherwise the client gets the stack and the source of an exception.
+        // In development mode, Bun would send the stack and the source of an exception to the client.
         development: false,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
         ...(certificate && { tls: certificate }),
@@ -207,7 +209,7 @@ async function openFront(
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
-      // The defaults of a Node HTTP server.
+      // The further sockets set up connections as the server's own socket does.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
@@ -233,7 +235,7 @@ async function openFront(
       else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
-      // A request with too many fields is not upgraded, and is refused as an ordinary request.
+      // A request that is not upgraded becomes an ordinary request, which `answerOnNode` refuses for the same reason.
       if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
       connections?.noteUpgrade(message);
       return true;
@@ -241,8 +243,8 @@ async function openFront(
     isFinished(proxy, grace) {
       connections?.closeIdle(grace);
       const { requests, tunnels } = front.countRunning(proxy);
-      // Closing Deno's server would immediately close all WebSockets, so it is closed after them. Until then, it accepts
-      // connections, and closes each after one response.
+      // Deno's server is closed only after all WebSockets have ended, because closing it would end them immediately. Until
+      // then, it accepts connections, and closes each after one response.
       if (server.deno !== undefined && tunnels === 0 && !isClosed) {
         isClosed = true;
         void server.close().catch(() => {});
@@ -268,8 +270,9 @@ function countTunnels(proxy: Pick<Proxy, "stats">): number {
 }
 
 /**
- * Answers for an exception on Deno, whose server calls this also when the body of a response breaks off. By default, Deno
- * prints the stack trace of each exception, but the log has already reported the errors of proxies, with cause and fix.
+ * Answers a request whose handler throws on Deno. Deno's server calls this function also when the body of a response breaks
+ * off. By default, Deno would print the stack trace of each exception, but the log has already reported the errors of
+ * proxies, with cause and fix.
  */
 function answerException(error: unknown): Response {
   if (!(error instanceof ProxyError)) console.error(error);
@@ -277,8 +280,8 @@ function answerException(error: unknown): Response {
 }
 
 /**
- * Refuses a request on a connection beyond the limits. `Connection: close` makes it the last one; HTTP/2 has no field for
- * that.
+ * Refuses a request on a connection beyond the limits. `Connection: close` makes it the last request of the connection;
+ * HTTP/2 has no such field.
  */
 function turnAway(message: object): Response {
   const headers = new Headers({ "content-type": "text/plain", "retry-after": "1" });

@@ -3,7 +3,7 @@
  *
  * Node accepts one connection from a listening socket in each turn of its event loop (libuv). If running requests make the
  * turns long, new clients wait: beside 1000 busy connections, none of 300 new ones was accepted within 5 s. With 128 sockets,
- * a turn takes up to 128, and the system spreads the clients over them (`SO_REUSEPORT`).
+ * a turn accepts up to 128 connections, and the system spreads the clients over the sockets (`SO_REUSEPORT`).
  */
 import { once } from "node:events";
 import { createServer, type Server, type ServerOpts } from "node:net";
@@ -11,11 +11,12 @@ import process from "node:process";
 import { endPollingFor } from "./pollend.ts";
 
 /**
- * The number of connections that the system keeps until they are accepted: Linux takes at most its `net.core.somaxconn`, which
- * is 4096. Node's own default, 511, overflows when thousands of clients connect at the same time.
+ * The number of new connections that the system queues until this process accepts them. Linux limits it to its
+ * `net.core.somaxconn`, which is 4096. The queue of Node's own default length, 511, overflows when thousands of clients
+ * connect at the same time.
  */
 export const BACKLOG = 4096;
-/** Milliseconds between two attempts to claim a name, and the maximum for all attempts. */
+/** Milliseconds between two attempts to claim a name, and the maximum duration of all attempts together. */
 const CLAIM_RETRY_INTERVAL = 20;
 const CLAIM_TIMEOUT = 2000;
 
@@ -31,11 +32,13 @@ function hasReusePort(): boolean {
 }
 
 /**
- * Makes sure that no other process listens on a port, before sockets that would share it are opened: the system lets a second
- * command of the same user share them, and the two would take each other's clients.
+ * Makes sure that no other process listens on a port, before shared sockets (`reusePort`) are opened on it. Without this
+ * check, the system would let a second command of the same user share the port, and each command would take clients of the
+ * other.
  *
- * A probe, which is a socket without `reusePort`, finds out. It must be closed before the shared sockets are opened. Until
- * they are open, this process holds a claim, so that two commands that start at the same time do not both find the port free.
+ * The check listens on the port with a probe, which is a socket without `reusePort`. The probe must be closed before the
+ * shared sockets are opened. Until these are open, this process holds a claim, so that two commands that start at the same
+ * time do not both find the port free.
  * @returns a function that releases the claim; call it when the sockets are open
  * @throws the error of the system, such as EADDRINUSE
  */
@@ -54,8 +57,9 @@ export async function claimPort(port: number, host: string): Promise<() => void>
 }
 
 /**
- * Claims a name: another process that claims it waits until it is released, for up to `CLAIM_TIMEOUT`. Only Linux has such
- * names, in its abstract namespace, which belongs to the same network namespace as ports. A claim ends with its process.
+ * Claims a name. Another process that claims the same name waits until the claim is released, but at most `CLAIM_TIMEOUT`;
+ * then it continues without a claim. Only Linux has such names: those of abstract sockets, which belong to the same network
+ * namespace as ports. A claim ends with its process. On other systems, this function does nothing.
  * @returns a function that releases the claim
  */
 export async function claimName(name: string): Promise<() => void> {
@@ -67,7 +71,10 @@ export async function claimName(name: string): Promise<() => void> {
   return () => void claim?.close();
 }
 
-/** Listens as soon as no other process does. Returns undefined after the deadline: then another program keeps the name. */
+/**
+ * Listens as soon as no other process listens on the same name. Returns undefined if another process still does at the
+ * deadline.
+ */
 async function listenUntil(options: object, deadline: number): Promise<Server | undefined> {
   for (;;) {
     const server = createServer((socket) => socket.destroy()).unref();
@@ -84,8 +91,8 @@ async function listenUntil(options: object, deadline: number): Promise<Server | 
 
 /**
  * Opens further listening sockets on the port of a server. They hand their connections to the server.
- * @param count the number of sockets with the server's own
- * @param options how the server's own socket sets up connections
+ * @param count the number of listening sockets, including the server's own
+ * @param options the options with which the server's own socket sets up connections
  */
 export async function listenAlso(
   server: Server,
@@ -101,7 +108,7 @@ export async function listenAlso(
   const opening = more.map(async (each) => {
     each.listen({ port, host, reusePort: true, backlog: BACKLOG });
     await once(each, "listening");
-    // A connection that cannot be accepted is no reason to end the process.
+    // Without a listener, a connection that cannot be accepted would end the process.
     each.on("error", () => {});
   });
   try {

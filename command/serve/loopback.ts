@@ -1,6 +1,6 @@
 /** The loopback interface, on machines with and without IPv4. */
 
-/** Where servers listen by default. */
+/** The host on which servers listen by default. */
 export const LOOPBACK = "127.0.0.1";
 
 /**

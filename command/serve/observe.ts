@@ -39,8 +39,8 @@ export class Observers {
   }
 
   /**
-   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds only a hook for failures,
-   * so that other requests cost nothing.
+   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds no `onRequestEnd`, so that
+   * requests without a failure cost nothing.
    */
   readonly prepare = (options: RouteOptions): RouteOptions => {
     const { onRequestEnd, onError, target, balance } = options;
@@ -66,16 +66,16 @@ export class Observers {
     prepared.onError = async (error, request) => {
       if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
       const response = await onError?.(error, request);
-      // Without a response, an exception of a hook would reach the server: those of Bun and Deno print it, and Bun's also
-      // shows the source to the client.
+      // Without a response, an exception of a hook would reach the server. The servers of Bun and Deno print it, and Bun's
+      // also shows the source code to the client.
       return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
     };
     return prepared;
   };
 
   /**
-   * Answers a request whose proxy throws. Without this answer, the server would print each exception with its stack on Bun and
-   * Deno, and none on Node. Unless the log is off, the end of the request is reported, too.
+   * Answers a request whose proxy throws. Without this answer, the server would print each exception with its stack on Bun
+   * and Deno, and none on Node. With `--log off`, it also reports the failure.
    */
   readonly rescue = (error: unknown, request: Request): Response => {
     if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
@@ -89,7 +89,8 @@ export class Observers {
   };
 
   /**
-   * Starts the server of the status page, if there is one, and returns its origin. It is not ready until `setListening`.
+   * Starts the server of the status page, if there is one, and returns its origin. The page reports the command as not ready
+   * until `setListening` is called.
    * @throws UsageError if it cannot listen
    */
   async listen(poolStats: () => PoolStats | undefined): Promise<string | undefined> {
@@ -100,7 +101,7 @@ export class Observers {
     return openStatus(admin, { metrics, isReady });
   }
 
-  /** Returns the counts since the last call, which a worker reports to its parent; undefined if there were no requests. */
+  /** Returns the counts since the last call, for the report of a worker to its parent; undefined if there were no requests. */
   takeReport(): MetricsReport | undefined {
     const counted = this.#metrics;
     if (counted === undefined || counted.requests === 0) return undefined;
@@ -109,7 +110,7 @@ export class Observers {
   }
 
   /**
-   * Called when the command's own server listens: the status page reports it as ready.
+   * Called when the command's own server listens. From then on, the status page reports it as ready.
    * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
@@ -117,7 +118,7 @@ export class Observers {
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
-  /** Called when the command's own server stops: the status page no longer reports it as ready. */
+  /** Called when the command's own server stops. From then on, the status page reports it as not ready. */
   setStopping(): void {
     this.#isStopping = true;
   }
@@ -128,7 +129,7 @@ export class Observers {
   }
 }
 
-/** Makes the counters of the status page. */
+/** Creates the counters of the status page. */
 export function createMetrics(poolStats: () => PoolStats | undefined): Metrics {
   return new Metrics({ version: VERSION, runtime: nameRuntime() }, poolStats);
 }
@@ -158,12 +159,12 @@ function toInternalError(): Response {
   });
 }
 
-/** The upstream at which an attempt has failed, by its error. */
+/** The upstream of each failed attempt, by the error of the attempt. */
 const failedAt: WeakMap<object, string> = new WeakMap();
 
 /**
- * Notes the upstream of each failed attempt: with `--log off`, no request is observed, and if the target picks the upstream,
- * only the attempt knows it.
+ * Notes the upstream of each failed attempt. With `--log off`, `onRequestEnd` does not report the upstream, and if the target
+ * is a function or a list, only the attempt knows it.
  */
 const nameFailures: Interceptor = (next) => (request, scope) => {
   const sent = next(request, scope);

@@ -2,7 +2,7 @@
 import { quoteInput } from "#fetchway/options";
 import { decodeLayers } from "#fetchway/requests";
 
-/** A pattern, parsed. */
+/** A parsed pattern. */
 export interface Pattern {
   /** The host in lower case without a port; `"*.example.com"` for its subdomains, undefined for any host. */
   readonly host: string | undefined;
@@ -40,8 +40,8 @@ export function checkPattern(text: unknown): string | undefined {
 }
 
 /**
- * Returns what is wrong with the path of a pattern. A path that can be written in a simpler way is refused: clients send the
- * simpler one, which the pattern would not match, or the router would find all its requests ambiguous.
+ * Returns what is wrong with the path of a pattern. A path that can be written in a simpler way is refused. Clients send the
+ * simpler path, which the pattern would not match; and for a path as written, the router would find each request ambiguous.
  */
 function checkPath(host: string, path: string): string | undefined {
   if (/[?#]/.test(path)) return "write the path without a query";
@@ -72,15 +72,15 @@ export function parsePattern(text: string): Pattern {
   };
 }
 
-/** Renders a pattern, so that two patterns of the same meaning are the same text. */
+/** Renders a pattern in its normal form: patterns that match the same requests have the same text. */
 export function normalizePattern(text: string): string {
   const { host = "", prefix } = parsePattern(text);
   return `${host}${prefix === "" ? "/" : prefix}`;
 }
 
 /**
- * Returns the pattern with its prefix decoded, in each way that an upstream might read it. The router compares the readings of
- * a path with these patterns. A prefix without escapes has none.
+ * Returns a pattern for each other way in which an upstream might read the prefix of a pattern (see `readingsOf`). The router
+ * compares the readings of a request's path with these patterns. There are none for an ordinary prefix.
  */
 export function decodePattern({ host, prefix }: Pattern): Pattern[] {
   return (readingsOf(prefix) ?? []).flatMap((each) =>
@@ -94,7 +94,7 @@ export function hostOf(authority: string): string {
   return host.toLowerCase();
 }
 
-/** Values by pattern. */
+/** A map of patterns to values. */
 export class PatternMap<T> {
   readonly #exact: Map<string, PrefixList<T>> = new Map();
   /** The wildcards by their suffix, such as `.example.com`, the longest first. */
@@ -106,7 +106,8 @@ export class PatternMap<T> {
   }
 
   /**
-   * Returns the value of the pattern that a request matches. The host decides first, then the path.
+   * Returns the value of the pattern that a request matches. Patterns for the exact host are tried first, then wildcards,
+   * then patterns for any host; among these, the longest prefix takes precedence.
    * @param path the path, with or without a query
    */
   find(host: string | undefined, path: string): T | undefined {
@@ -138,7 +139,7 @@ export class PatternMap<T> {
   }
 }
 
-/** Values by path prefix, the longest prefix first. */
+/** A list of path prefixes with their values, the longest prefix first. */
 class PrefixList<T> {
   readonly #entries: { readonly prefix: string; readonly value: T }[] = [];
 
@@ -167,8 +168,9 @@ const PATH_END = /[?#\u0000]/;
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns the paths that an upstream could read a path as: decoded any number of times, with dot segments resolved, without
- * empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
+ * Returns the other paths as which an upstream could read a path: decoded any number of times, with dot segments resolved,
+ * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. Returns an empty list for an ordinary
+ * path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

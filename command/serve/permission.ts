@@ -1,9 +1,9 @@
-/** What the runtime does not permit this process to do: Node with `--permission`, and Deno. */
+/** Explains what the runtime does not permit this process to do. Node with `--permission` and Deno restrict processes. */
 import process from "node:process";
 import type { serve } from "srvx";
 import { UsageError } from "../flags/read.ts";
 
-/** The members of the errors that the runtimes throw. */
+/** The members of the errors that the runtimes throw if they do not permit something. */
 interface Refusal {
   /** Deno: `NotCapable`. */
   readonly name?: string;

@@ -2,10 +2,10 @@
  * Ends libuv's polling after a connection was accepted, so that new clients are served beside very many busy ones.
  *
  * - Rests on: in one turn of the event loop, libuv polls up to 48 times while each poll finds 1024 events, and it begins to
- *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, one that was accepted is
- *   then not read for up to 5 s. A signal that arrives ends the polling of its turn. SIGURG has no other effect: by default,
- *   the system ignores it.
- * - Check: whether the signal arrives. Before it has, no other one is sent.
+ *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, a connection that was
+ *   just accepted is therefore not read for up to 5 s. A signal that arrives ends the polling of the current turn. SIGURG has
+ *   no other effect: by default, the system ignores it.
+ * - Check: whether the signal arrives. Until it has arrived, no other signal is sent.
  * - Otherwise: new clients wait until a poll finds fewer events.
  * - Test: test/command/pollend.node.test.ts, "while a signal has not arrived, no other is sent".
  */
@@ -16,15 +16,15 @@ import process from "node:process";
 export type Signals = Pick<typeof process, "pid" | "kill" | "on" | "off">;
 
 const SIGNAL = "SIGURG";
-/** If a signal takes more than these milliseconds to arrive, the turns of the event loop are long. */
+/** If a signal takes more than these milliseconds to arrive, the turns of the event loop count as long. */
 const LONG_TURN = 20;
 /**
- * Milliseconds after a new connection in which polling is ended: its request may need a new connection to the upstream as
- * well.
+ * Milliseconds after a new connection for which polling is ended in each turn. They are enough for its request, which may
+ * also need a new connection to the upstream.
  */
 const DURATION = 1000;
 
-/** Ends the polling of a turn in which a server gets a connection, and of further turns while turns are long. */
+/** Ends the polling of each turn in which a server accepts a connection, and of the turns after it while turns are long. */
 export function endPollingFor(server: EventEmitter, signals: Signals = process): void {
   let isOnItsWay = false;
   let sentAt = 0;

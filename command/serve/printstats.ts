@@ -17,7 +17,7 @@ export function renderStats(stats: PoolStats): string {
 
 /**
  * Prints the counters to stderr on SIGUSR1, which would otherwise start Node's inspector.
- * @param proxy has `refresh` if its counters come from other processes
+ * @param proxy provides the counters; if they come from other processes, `refresh` updates them
  * @param atExit whether to print the counters also when the process exits
  */
 export function printStats(

@@ -19,17 +19,17 @@ import {
   readingsOf,
 } from "./pattern.ts";
 
-/** A route that serves requests: its settings, and the proxy made of them. */
+/** A route that serves requests: its settings, and the proxy that was created from them. */
 interface LiveRoute {
   readonly settings: RouteSettings;
   readonly proxy: ReturnType<typeof createProxy>;
   /** The number of requests whose response has not begun. */
   running: number;
-  /** Takes the server's upgrades away from the route; undefined where the route has none. */
+  /** Stops passing the server's upgrade requests to the route; undefined if none are passed to it. */
   detach?: () => void;
 }
 
-/** The table by which requests find their route. */
+/** The routes, and the patterns by which a request finds its route. */
 interface RouteTable {
   readonly routes: readonly LiveRoute[];
   readonly patterns: PatternMap<LiveRoute>;
@@ -57,13 +57,13 @@ export class Router {
   #admit: (message: IncomingMessage) => boolean = () => true;
   readonly #prepare: (options: RouteOptions) => RouteOptions;
   readonly #rescue: (error: unknown, request: Request) => Response;
-  /** Answers requests without a route. */
+  /** Answers requests that no route matches. */
   readonly #none: LiveRoute;
-  /** Answers requests that could belong to two routes. */
+  /** Answers requests whose paths an upstream might read as a path of another route. */
   readonly #ambiguous: LiveRoute;
 
   /**
-   * @param prepare adds to the options of each proxy, such as a listener
+   * @param prepare returns the options of a proxy with additions, such as a listener
    * @param rescue answers a request whose proxy throws, because a function in its options has returned a wrong value
    */
   constructor(
@@ -125,7 +125,7 @@ export class Router {
     );
   };
 
-  /** Explains what would become of a request, and which route takes it. */
+  /** Returns the route of a request, and the explanation of what its proxy would do with the request. */
   async explain(request: ServerRequest): Promise<[RouteSettings, Explanation]> {
     const { settings, proxy } = this.#routeOf(request);
     return [settings, await proxy.explain(request, contextOf(request))];
@@ -133,8 +133,7 @@ export class Router {
 
   /**
    * Passes the upgrade requests of a Node server to the routes. On Bun and Deno, `answer` receives them.
-   * @param admit is called first with each request that asks for an upgrade; if it returns false, the request is an ordinary
-   * one
+   * @param admit is called first with each request that asks for an upgrade; if it returns false, the request is not upgraded
    */
   attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;
@@ -142,7 +141,7 @@ export class Router {
     for (const route of [...this.#table.routes, this.#none, this.#ambiguous]) this.#attach(route);
   }
 
-  /** The handlers of WebSockets, which Bun's server needs; undefined on other runtimes. */
+  /** The handlers of WebSockets that Bun's server needs; undefined on other runtimes. */
   get websocket(): unknown {
     return (this.#none.proxy as { websocket?: unknown }).websocket;
   }
@@ -195,7 +194,7 @@ export class Router {
     return this.#table.only ?? this.#findFor(request);
   }
 
-  /** Finds the route by the URL of the web request, whose path the proxy forwards. */
+  /** Finds the route by `Host` and the URL of the web request. The proxy forwards the path of the same URL. */
   #findFor({ url, headers }: ServerRequest): LiveRoute {
     return this.#find(headers.get("host") ?? authorityOf(url), url);
   }
@@ -226,7 +225,10 @@ export class Router {
     route.detach = route.proxy.attach(this.#server, { match });
   }
 
-  /** Takes a route out of service. Its connections are closed when its requests and tunnels have ended. */
+  /**
+   * Takes a route out of service. Its proxy is closed when its requests and tunnels have ended, but not before
+   * `RETIRED_TIME`.
+   */
   #retire(route: LiveRoute): void {
     route.detach?.();
     this.#retired.set(route, performance.now() + RETIRED_TIME);
@@ -247,7 +249,7 @@ export class Router {
   }
 }
 
-/** Returns the object of the runtime from which the proxy reads the client's address. */
+/** Returns the runtime's object from which the proxy reads the client's address. */
 function contextOf({ runtime }: ServerRequest): unknown {
   return runtime?.deno?.info ?? runtime?.bun?.server;
 }
@@ -262,7 +264,7 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
       parsed.push(pattern);
     }
   }
-  // Add these last, because the first of two equal patterns takes precedence.
+  // The decoded patterns are added last, because the first of two equal patterns takes precedence.
   for (const route of routes) {
     for (const text of route.settings.match) {
       for (const pattern of decodePattern(parsePattern(text))) patterns.add(pattern, route);
@@ -273,7 +275,7 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
   return { routes, patterns, only: takesAll ? routes[0] : undefined };
 }
 
-/** Whether a proxy has requests or tunnels; false on a runtime that does not count them. */
+/** Whether a proxy has running or waiting requests or tunnels; false on a runtime that does not count them. */
 function isBusy(proxy: Proxy): boolean {
   const origins = Object.values(proxy.stats()?.origins ?? {});
   return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
@@ -285,7 +287,10 @@ type State = UpstreamStats[number]["state"];
 /** The states of an upstream, the worst one last. */
 const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
 
-/** Adds up the upstreams of several routes. Each route has its own state of an upstream, of which the worst is returned. */
+/**
+ * Adds up the counters of the upstreams of several routes. Each route has its own state of an upstream; the result has the
+ * worst of these states.
+ */
 function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" | "waiting"> {
   const merged = new Map<string, UpstreamStats[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
@@ -312,7 +317,7 @@ function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" 
   return { upstreams: [...merged.values()], waiting };
 }
 
-/** Returns the final counters of a process that has ended. Of its upstreams, only the sums remain, with the weight 0. */
+/** Returns the final counters of a process that has ended. The counters of its upstreams remain, with the weight 0. */
 export function endStats(stats: PoolStats): PoolStats {
   const upstreams = stats.upstreams?.map((each): UpstreamStats[number] => ({
     ...each,
@@ -325,7 +330,7 @@ export function endStats(stats: PoolStats): PoolStats {
   return { ...stats, closed: stats.created, origins: {}, ...sums };
 }
 
-/** Returns the maximum of the proxy that may have the most connections to one origin. */
+/** Returns the highest `maxSockets` of several proxies, if any has one. */
 function mergeMaxSockets(all: readonly PoolStats[]): { maxSockets?: number } {
   const known = all.flatMap(({ maxSockets }) => maxSockets ?? []);
   return known.length === 0 ? {} : { maxSockets: Math.max(...known) };

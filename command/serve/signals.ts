@@ -10,24 +10,30 @@ const SAME_SIGNAL = 250;
  */
 const CLOSE_TIME = 1000;
 
-/** The actions of the command on signals. */
+/** What the command does on signals. */
 export interface SignalActions {
   /** Finishes running requests and tunnels, and ends the process. It is called once. */
   readonly stop: () => void;
-  /** Ends the process immediately, because of a second signal, with the milliseconds since the first. */
+  /**
+   * Ends the process immediately, on a second signal. `after` is the number of milliseconds since the first signal, and
+   * `code` the exit code.
+   */
   readonly end: (after: number, code: number) => void;
   /** Reloads the files of the command. */
   readonly reload: () => void;
 }
 
-/** The signals that stop the command, with the exit codes of a second one. */
+/** The signals that stop the command. The number is the exit code if a second signal ends the process. */
 const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
-/** The same on Windows, with Ctrl+Break and the closed console, whose processes Windows ends a few seconds later. */
+/**
+ * The same on Windows, with the signals for Ctrl+Break and for a closed console. A few seconds after its console is closed,
+ * Windows ends a process.
+ */
 const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
 
 /**
  * Installs the signal handlers. SIGHUP has two meanings: the terminal has closed, which stops the command, or the operator
- * requests a reload of the files. Without a terminal, it is always the latter.
+ * requests a reload of the files. Without a terminal, SIGHUP always requests a reload.
  */
 export function handleSignals(
   { stop, end, reload }: SignalActions,

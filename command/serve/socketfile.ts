@@ -19,7 +19,7 @@ export function readSocketPath(host: string): string | undefined {
   return host.startsWith("unix:") ? host.slice("unix:".length) : undefined;
 }
 
-/** Returns how the server of each runtime listens on a socket. */
+/** Returns the options with which the server of each runtime listens on a socket. */
 export function toSocketOptions(
   path: string,
 ): Record<"node" | "bun" | "deno", object> & Pick<ServerOptions, "port"> {
@@ -28,16 +28,16 @@ export function toSocketOptions(
 }
 
 /**
- * Makes sure that a server can listen on a socket: removes the file that a killed process has left behind, if no process
+ * Makes sure that a server can listen on a socket: removes a socket file that a killed process has left behind, if no process
  * listens on it.
  *
- * Until the socket listens, this process holds a claim. Without it, the second of two commands that start at the same time
- * could remove the file of the first.
+ * While it replaces such a file, this process holds a claim until the new socket listens. Without the claim, the second of
+ * two commands that start at the same time could remove the new file of the first. If there is no file, no claim is needed.
  * @returns a function that releases the claim; call it when the socket listens
- * @throws UsageError if another process answers, if the file is no socket, or if the path is too long
+ * @throws UsageError if another process listens on the socket, if the file is no socket, or if the path is too long
  */
 export async function claimSocket(path: string): Promise<() => void> {
-  // A path to listen on has the same limits as that of a target.
+  // The path of a socket to listen on has the same limits as the path of a socket that is a target.
   const wrong = findRefusal({ target: `unix:${path}` });
   if (wrong !== undefined) throw refuseSocket(path, wrong.replace(/^.*": /s, ""));
   const file = readStats(path);
@@ -56,14 +56,14 @@ export async function claimSocket(path: string): Promise<() => void> {
 }
 
 /**
- * Gives the clients of a socket the address of the loopback interface: like the clients of that interface, they are on this
- * machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to either.
+ * Sets the client address of requests that arrive on a socket to 127.0.0.1: like the clients of the loopback interface, the
+ * clients of a socket are on this machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to the socket.
  */
 export function nameSocketClients(options: RouteOptions): RouteOptions {
   return { clientAddress: () => "127.0.0.1", ...options };
 }
 
-/** Sets the permissions of the socket's file: a user who may write to it may connect. */
+/** Sets the permissions of the socket's file. A user who may write to the file may connect to the socket. */
 export function setSocketMode(path: string, mode: string | undefined): void {
   if (mode !== undefined && hasFile) chmodSync(path, Number.parseInt(mode, 8));
 }

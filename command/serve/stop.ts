@@ -7,23 +7,26 @@ import type { Front, Running } from "./listen.ts";
 import type { SignalActions } from "./signals.ts";
 import { printNotice } from "./printnotice.ts";
 
-/** The exit code if requests or tunnels had to be cut. */
+/** The exit code if requests or tunnels were cut off. */
 const CUT = 1;
 /** Milliseconds between two checks whether everything has ended. */
 const POLL = 20;
-/** The same for a replaced worker, whose WebSockets may last for hours. */
+/** Milliseconds between two such checks in a replaced worker, whose WebSockets may last for hours. */
 const SLOW_POLL = 100;
 /** Milliseconds for which an idle connection stays open after the server has stopped accepting connections. */
 const GRACE = 500;
-/** The same for a replaced worker: the longer a connection has been idle, the less likely is a request on its way. */
+/**
+ * The same for a replaced worker, which has time: the longer a connection has been idle, the less likely a request is on its
+ * way.
+ */
 const LONG_GRACE = 10_000;
-/** Milliseconds at the deadline in which clients are sent 503, or the close frame of their WebSocket. */
+/** Milliseconds after the deadline for sending clients their 503, or the close frame of their WebSocket. */
 const LAST_ANSWERS = 250;
 
-/** The members of a proxy, or of several, that are used here. */
+/** The members of a proxy or of a router that are used here. */
 export type Stoppable = Pick<Proxy, "destroy" | "stats">;
 
-/** A function that is called with the running requests and tunnels when a server stops. */
+/** Receives the numbers of running requests and tunnels when a server stops. */
 export type OnRunning = (running: Running) => void;
 
 /** Waits until the requests and tunnels of a server have ended, or until a deadline that may be set while it waits. */
@@ -44,8 +47,8 @@ export class Drain {
 
   /**
    * Stops the server. Without a deadline, idle connections are kept for longer, because HTTP/1.1 cannot announce their close.
-   * @param onRunning is called with the running requests and tunnels when the server has stopped accepting connections
-   * @param afterClose is awaited when the server has stopped accepting connections
+   * @param onRunning is called with the running requests and tunnels after `afterClose`
+   * @param afterClose is called when the server has stopped accepting connections, and awaited
    * @returns the requests and tunnels that were cut off at the deadline
    */
   async run(onRunning: OnRunning, afterClose?: () => Promise<void>): Promise<Running> {
@@ -70,8 +73,8 @@ export class Drain {
 }
 
 /**
- * Returns two functions: `stop` ends the process when all requests and tunnels have ended or `stopTimeout` is over, and `end`
- * ends it immediately.
+ * Returns two functions. `stop` ends the process when all requests and tunnels have ended, or after `stopTimeout`; `end` ends
+ * it immediately.
  * @param finish writes the remaining lines of the log before the process exits
  */
 export function createStop(

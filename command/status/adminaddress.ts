@@ -1,12 +1,12 @@
 import { LOOPBACK } from "../serve/loopback.ts";
 
-/** Where the status page is: the value of `--admin`. */
+/** The address of the status page: the value of `--admin`. */
 export interface AdminAddress {
   readonly host: string;
   readonly port: number;
 }
 
-/** Parses `9100`, `host:9100` or `[::1]:9100`; without a host, it is the loopback interface. */
+/** Parses `9100`, `host:9100` or `[::1]:9100`. Without a host, the address is that of the loopback interface. */
 export function parseAdminAddress(text: string | number): AdminAddress | undefined {
   const [, host = LOOPBACK, digits] =
     /^(?:(\[[\da-f:.]+\]|[^:/[\]\s]+):)?(\d{1,5})$/i.exec(String(text)) ?? [];

@@ -22,7 +22,7 @@ const MAX_RECENT = 30;
 const MAX_PROTOCOLS = 10;
 export const OTHER = "other";
 
-/** The bounds of the histogram for Prometheus in seconds: those that OpenTelemetry recommends for HTTP. */
+/** The bounds of the histogram for Prometheus, in seconds, as OpenTelemetry recommends them for HTTP. */
 export const BOUNDS: readonly number[] = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
 ];
@@ -30,14 +30,14 @@ export const BOUNDS: readonly number[] = [
 /** The methods that have their own label, as in OpenTelemetry; the others are `_OTHER`. */
 const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
 
-/** The requests with the same labels, since the start. */
+/** The counts of the requests with the same labels, since the start. */
 export interface Series {
   readonly method: string;
   readonly status: number;
   readonly errorType: string | undefined;
-  /** Whether this series counts the requests for which no other series is left. */
+  /** Whether this series counts all requests that have no separate series, because there are already `MAX_SERIES`. */
   readonly isOverflow: boolean;
-  /** The number of requests in each bucket of `BOUNDS`, and in the one above all. */
+  /** The number of requests in each bucket of `BOUNDS`, and in the bucket above the last bound. */
   readonly buckets: Float64Array;
   /** The total duration in seconds. */
   sum: number;
@@ -51,17 +51,17 @@ const REQUESTS = 0;
 const FAILED = 1;
 /** The sum of the times until the response headers, in tenths of a millisecond. */
 const TIME = 2;
-/** The number of requests in `TIME`: all but tunnels. */
+/** The number of requests whose times are in `TIME`: all but tunnels. */
 const TIMED = 3;
 
 /** The error type of a client that disconnected before its response was complete. */
 const CLIENT_LEFT = "client_left";
 
-/** The counters of one of several upstreams, as they were when the target was last read. */
+/** The counters of one of several upstreams, as they were when the statistics were last read. */
 interface AttemptCounters {
   requests: number;
   failures: number;
-  /** `REQUESTS` and `FAILED`. */
+  /** The counters `REQUESTS` and `FAILED` of the last minute. */
   readonly recent: Recent;
 }
 
@@ -78,7 +78,7 @@ export interface SeenFailure {
   readonly fix: string | undefined;
   readonly status: number;
   count: number;
-  /** When it last occurred, by `readClock`. */
+  /** When a failure of this kind last occurred, by `readClock`. */
   at: number;
 }
 
@@ -87,7 +87,7 @@ export interface SeenRequest {
   readonly id: number;
   /** When it ended, in milliseconds since 1970. */
   readonly time: number;
-  /** The same by `readClock`, which orders the requests of several workers. */
+  /** When the request ended, by `readClock`. The requests of several workers are sorted by it. */
   readonly at: number;
   readonly client: string | undefined;
   readonly method: string;
@@ -106,11 +106,11 @@ export interface Snapshot {
   readonly runtime: string;
   /** When the counting began, in milliseconds since 1970. */
   readonly startedAt: number;
-  /** For how many milliseconds the counting has lasted. */
+  /** Milliseconds since the counting began. */
   readonly uptime: number;
   readonly memory: number;
   readonly workers: WorkersState | undefined;
-  /** The connections of clients, which only Node's server shows. */
+  /** The connections of clients; undefined on Bun and Deno, whose servers do not show them. */
   readonly clients: ClientStats | undefined;
   readonly total: {
     requests: number;
@@ -126,19 +126,22 @@ export interface Snapshot {
     readonly failed: readonly number[];
     /** Milliseconds until the response headers; undefined if there was no request. */
     readonly percentiles: Percentiles | undefined;
-    /** Buckets of doubling bounds: `[milliseconds, requests]`. */
+    /** Buckets of half an octave each: `[upper bound in milliseconds, requests]`. */
     readonly latencies: readonly (readonly [below: number, requests: number])[];
     readonly statuses: Readonly<Record<string, number>>;
   };
   readonly errors: Readonly<Record<string, number>>;
-  /** `ago` is the time since the last of its kind, in milliseconds. */
+  /** The kinds of failures. `ago` is the time since the last failure of the kind, in milliseconds. */
   readonly failures: readonly (Omit<SeenFailure, "at"> & { readonly ago: number })[];
   readonly upstreams: readonly UpstreamRow[];
-  /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
+  /**
+   * The counters of the connections to upstreams, and the number of connections in each state now. `open` is the number of
+   * open tunnels.
+   */
   readonly connections:
     | (Omit<PoolStats, "origins" | "version" | "upstreams" | "waiting"> &
         Record<"inUse" | "free" | "waiting" | "open", number> & {
-          /** How many of the waiting requests wait for a place at any of several upstreams. */
+          /** The number of waiting requests that are not assigned to one of several upstreams yet. */
           readonly waitingForAny: number | undefined;
         })
     | undefined;
@@ -148,18 +151,18 @@ export interface Snapshot {
 /** The state of one upstream. */
 export interface UpstreamRow {
   readonly name: string;
-  /** Requests, counted at their last upstream; for one of several upstreams, all attempts. */
+  /** The number of requests that had this upstream as their last one; for one of several upstreams, the number of attempts. */
   readonly requests: number;
   readonly failed: number;
   readonly recent: readonly number[];
   readonly recentFailed: number;
-  /** The average time of the last minute until the response headers, in milliseconds. */
+  /** The average time until the response headers in the last minute, in milliseconds. */
   readonly average: number | undefined;
   readonly inUse: number;
   readonly free: number;
   readonly waiting: number;
   readonly tunnels: number;
-  /** Whether it gets requests, where it is one of several upstreams: `up`, `ejected`, `down` and so on. */
+  /** The state of one of several upstreams: `up`, `ejected`, `down` and so on; undefined for a single upstream. */
   readonly health: string | undefined;
 }
 
@@ -169,7 +172,7 @@ export interface WorkersState {
   readonly running: number;
   /** The number of replaced workers that still finish their requests and tunnels. */
   readonly retired: number;
-  /** How often a process was started in place of one that had died. */
+  /** The number of processes that were started in place of one that had died or was hung. */
   readonly restarts: number;
   readonly pids: readonly number[];
 }
@@ -272,10 +275,11 @@ export class Metrics {
     }
     const code = error === undefined ? undefined : this.#countError(end);
     if (protocol !== undefined && status === 101) {
-      // A tunnel lasts for hours, which says nothing about how fast responses are.
+      // The duration of a tunnel says nothing about how fast responses are.
       increase(this.tunnels, protocol, MAX_PROTOCOLS);
     } else {
-      // The time of the body depends on the client, and that of an event stream says nothing.
+      // Only the time until the response headers counts. The time of a body depends on the client, and an event stream may
+      // last for hours.
       this.#latencies.add(second, timings.firstByte ?? timings.total);
       this.#countSeries(end, code);
     }
@@ -322,7 +326,7 @@ export class Metrics {
     };
   }
 
-  /** Returns all counts, for the process that adds up those of several processes. */
+  /** Returns all counts, for a process that adds up the counts of several processes. */
   report(): MetricsReport {
     return {
       total: Object.fromEntries(TOTALS.map((name) => [name, this[name]])) as MetricsReport["total"],
@@ -346,7 +350,7 @@ export class Metrics {
     };
   }
 
-  /** Adds the counts of another process in the last second. */
+  /** Adds the counts of another process, as counts of `second`. */
   add(report: MetricsReport, second: number = monotonicSecond()): void {
     const { total, statuses, latencies } = report;
     if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
@@ -396,9 +400,9 @@ export class Metrics {
     const key = `${failure.status} ${failure.code} ${failure.cause}`;
     const { count: before, at } = this.#failures.get(key) ?? { count: 0, at: failure.at };
     const count = before + failure.count;
-    // The map keeps the order of the last occurrences, so that the kind that has not occurred for longest is dropped.
+    // The map is ordered by the last occurrence, so that the kind that has not occurred for longest is dropped.
     this.#failures.delete(key);
-    // The reports of workers come in any order.
+    // The reports of workers arrive in any order, so `at` may be older than the last occurrence.
     this.#failures.set(key, { ...failure, count, at: Math.max(at, failure.at) });
     if (this.#failures.size > MAX_FAILURES) {
       this.#failures.delete(this.#failures.keys().next().value as string);
@@ -450,8 +454,8 @@ export class Metrics {
   }
 
   /**
-   * Reads the counters of targets with several upstreams, and adds their growth since the last call to the second of that
-   * call. The counters are read because the end of a request reports only its last attempt.
+   * Reads the counters of targets with several upstreams. Their growth since the previous call counts for the second of the
+   * previous call. The counters are read because the end of a request reports only its last attempt.
    */
   #countAttempts(second: number, pool: PoolStats | undefined): void {
     const since = this.#attemptsSecond;
@@ -521,7 +525,7 @@ export class Metrics {
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
       const counted = attempts?.recent ?? recent;
       const history = counted?.history(second, REQUESTS) ?? [];
-      // The times are those of ended requests, also where the attempts are counted elsewhere.
+      // The average time is that of ended requests, even if `requests` counts attempts.
       recent?.advance(second);
       const count = recent?.sum[TIMED] ?? 0;
       const time = recent?.sum[TIME] ?? 0;
@@ -560,7 +564,7 @@ function monotonicSecond(): number {
   return Math.floor(performance.now() / 1000);
 }
 
-/** Increases a counter. With `max` names, any further name is counted as `OTHER`. */
+/** Increases a counter. If there are `max` names already, a new name is counted as `OTHER`. */
 function increase(counters: Map<string, number>, name: string, max: number, by = 1): void {
   const key = counters.has(name) || counters.size < max ? name : OTHER;
   counters.set(key, (counters.get(key) ?? 0) + by);

@@ -145,7 +145,10 @@ export function renderMetrics(metrics: Metrics): string {
   return families.join("");
 }
 
-/** Renders a limit, unless there is none, or it is not known. Workers report theirs as JSON, which has null for Infinity. */
+/**
+ * Renders a limit. Returns no lines if the limit is infinite or not known. Workers report their limits as JSON, in which
+ * Infinity is null.
+ */
 function renderLimit(name: string, help: string, limit: number | null | undefined): string[] {
   const isLimited = limit !== null && limit !== undefined && limit !== Infinity;
   return isLimited ? [renderFamily(name, "gauge", help, [[{}, limit]])] : [];

@@ -3,7 +3,7 @@
 /** The number of seconds that are counted. */
 export const RECENT_SECONDS = 60;
 
-/** Sixteen buckets to an octave from 1/16 ms: their width is 4 % of the value. */
+/** The number of buckets in an octave. The lowest bucket is at 1/16 ms, and the width of a bucket is about 4 % of its value. */
 const STEPS = 16;
 const LOWEST = -4;
 const OCTAVES = 24;
@@ -21,7 +21,7 @@ function boundOf(bucket: number): number {
 
 /** Counters of the last minute, one set for each second. */
 export class Recent {
-  // Doubles count beyond the 2^32 at which integers of 32 bits wrap.
+  // Doubles are used because integers of 32 bits wrap at 2^32.
   readonly #slots: readonly Float64Array[];
   #second = 0;
   readonly sum: Float64Array;
@@ -38,7 +38,7 @@ export class Recent {
     this.sum[index] = (this.sum[index] as number) + amount;
   }
 
-  /** Drops the seconds that are older than a minute. */
+  /** Drops the counts of the seconds that are more than a minute before `second`. */
   advance(second: number): void {
     const from = Math.max(this.#second + 1, second - RECENT_SECONDS + 1);
     for (let each = from; each <= second; each++) {
@@ -50,7 +50,7 @@ export class Recent {
     if (second > this.#second) this.#second = second;
   }
 
-  /** Returns one counter, for each second of the last minute up to this one, oldest first. */
+  /** Returns the values of one counter in each second of the minute up to `second`, oldest first. */
   history(second: number, index: number): number[] {
     this.advance(second);
     return Array.from(
@@ -74,7 +74,7 @@ export class Latencies {
     this.addLongest(second, milliseconds);
   }
 
-  /** Adds to one bucket, as `counts` of another process gives it. */
+  /** Adds `count` latencies to a bucket, which another process returned from `counts`. */
   addTo(second: number, bucket: number, count: number): void {
     this.#recent.add(second, bucket, count);
   }
@@ -107,7 +107,7 @@ export class Latencies {
     const total = sumOf(sum);
     if (total === 0) return undefined;
     const max = this.longest(second);
-    // The requests of a bucket count as evenly distributed between its bounds.
+    // The latencies in a bucket are treated as evenly distributed between its bounds.
     const at = (share: number): number => {
       let left = Math.ceil(total * share);
       let bucket = 0;
@@ -119,7 +119,10 @@ export class Latencies {
     return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: roundToThree(max) };
   }
 
-  /** Returns the buckets of half an octave, from the first that is not empty to the last: `[milliseconds, requests]`. */
+  /**
+   * Returns buckets of half an octave, from the first to the last one that is not empty: `[upper bound in milliseconds,
+   * requests]`.
+   */
   bars(second: number): [below: number, requests: number][] {
     this.#recent.advance(second);
     const { sum } = this.#recent;

@@ -50,7 +50,7 @@ export class StatusPages {
 
   /** Answers a request. */
   readonly answer = (request: Request): Response => {
-    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const pathname = pathOf(request.url).replace(/\?.*/s, "");
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
@@ -125,7 +125,7 @@ export class StatusPages {
   #sendEvents(): void {
     const event = this.#renderEvent();
     for (const page of this.#pages) {
-      // A page that has not read the last event yet skips this one.
+      // A page that has not yet read the previous event does not get this one.
       if ((page.desiredSize ?? 0) <= 0) continue;
       try {
         page.enqueue(event);
@@ -158,8 +158,8 @@ function toEventResponse(body: ReadableStream<Uint8Array> | null): Response {
 }
 
 /**
- * Whether `Host` names this server by an address, by `localhost`, or by the configured name. The page of another site can
- * send requests here under its own name, if it lets its name resolve to this address ("DNS rebinding"), and would be
+ * Whether `Host` names this server by an address, by `localhost`, or by the configured name. If the name of another site
+ * resolves to this address ("DNS rebinding"), a page of that site can send requests here under its own name, and would be
  * allowed to read the responses.
  */
 export function isOwnAuthority(authority: string | null, name: string): boolean {
@@ -168,7 +168,10 @@ export function isOwnAuthority(authority: string | null, name: string): boolean 
   return isIP(host.replace(/^\[|\]$/g, "")) !== 0;
 }
 
-/** Makes the policy that allows the page its own style and script, and connections to this server, and nothing else. */
+/**
+ * Creates the Content-Security-Policy of the page: it allows the page's own style and script, connections to this server, and
+ * nothing else.
+ */
 function createPolicy(page: string): string {
   const hashOf = (tag: string): string => {
     const [, content = ""] = new RegExp(`<${tag}>([^]*?)</${tag}>`).exec(page) ?? [];

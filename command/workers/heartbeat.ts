@@ -1,17 +1,17 @@
-/** Heartbeats of the workers, by which their parent finds a worker whose event loop is blocked. */
+/** Watches the heartbeats of the workers. A worker whose heartbeats stop has a blocked event loop. */
 
 /** Milliseconds between two heartbeats. */
 export const BEAT_INTERVAL = 1000;
 
 /**
- * Milliseconds by which a check may be late. If it is later, the parent could not run either, because the machine was asleep
- * or overloaded, and missing heartbeats do not count.
+ * Milliseconds by which a check may be late. If a check is later, the parent itself could not run, because the machine was
+ * asleep or overloaded; then missing heartbeats do not count.
  */
 const MAX_DELAY = 500;
 
 /** The state of a worker's heartbeats. */
 interface Pulse {
-  /** The number of successive checks without a heartbeat before them. */
+  /** The number of successive checks before which no heartbeat had arrived. */
   missed: number;
   hasBeaten: boolean;
 }
@@ -19,8 +19,8 @@ interface Pulse {
 /**
  * Checks every second whether each worker has sent a heartbeat.
  *
- * A silence counts only in seconds in which the parent itself ran in time, so that no worker is blamed for a machine that was
- * asleep, or overloaded as a whole.
+ * A missing heartbeat counts only if the check itself runs in time, so that no worker is blamed when the whole machine was
+ * asleep or overloaded.
  */
 export class Heartbeat<Key> {
   readonly #pulses: Map<Key, Pulse> = new Map();
@@ -29,10 +29,7 @@ export class Heartbeat<Key> {
   #timer: ReturnType<typeof setInterval> | undefined;
   #checkedAt = 0;
 
-  /**
-   * @param timeout milliseconds of silence after which a worker is reported, once; 0 for never
-   * @param now the clock in milliseconds
-   */
+  /** @param timeout milliseconds without a heartbeat after which `onSilence` is called, once for each worker; 0 for never */
   constructor(timeout: number, onSilence: (key: Key) => void) {
     this.#limit = timeout === 0 ? Infinity : Math.ceil(timeout / BEAT_INTERVAL);
     this.#onSilence = onSilence;
@@ -59,7 +56,7 @@ export class Heartbeat<Key> {
     this.#timer = undefined;
   }
 
-  /** Checks all workers. */
+  /** Checks all workers. `now` is the time on the clock of `performance.now()`. */
   check(now: number): void {
     const isLate = now - this.#checkedAt > BEAT_INTERVAL + MAX_DELAY;
     this.#checkedAt = now;

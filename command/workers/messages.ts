@@ -10,7 +10,7 @@ import type { LogForm } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import type { MetricsReport } from "../status/metrics.ts";
 
-/** The environment variable by which a process knows that it is a worker. */
+/** The environment variable that marks a process as a worker. */
 export const WORKER_MARK = "FETCHWAY_WORKER";
 
 /** The first message to a worker, after its `hello`: what it must know before it listens. */
@@ -20,11 +20,11 @@ export interface Begin {
   readonly host: string;
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
-  /** The form of the log, which depends on the stdout of the parent. */
+  /** The form of the log. With `--log auto`, it depends on the stdout of the parent. */
   readonly log: LogForm;
-  /** The origin of the demo upstream, which runs in the parent. */
+  /** The origin of the demo upstream, which runs in the parent; undefined without `--demo`. */
   readonly demo: string | undefined;
-  /** The secret of the sticky cookies which have none. */
+  /** The secret for the sticky cookies of routes that configure none. */
   readonly secret: string;
 }
 

@@ -25,14 +25,16 @@ import { countWorkers } from "./countworkers.ts";
 import { Supervisor, type WorkerFailure } from "./supervisor.ts";
 import { toTexts } from "./workerlink.ts";
 
-/** The options that only the parent applies: to replace the workers does not change them. */
+/**
+ * The server options that only the parent applies. A change of one of these takes effect only when the command is restarted.
+ */
 const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "stats"] as const;
 
 /**
  * Starts the workers, and serves the status page for all of them.
  * @param path the config file
  * @param demo the origin of the demo upstream
- * @param secret the secret of the sticky cookies that have none
+ * @param secret the secret for the sticky cookies of routes that configure none
  */
 export async function startWorkers(
   settings: Settings,
@@ -42,7 +44,8 @@ export async function startWorkers(
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
-  // A program that runs this command as its own cluster worker, such as pm2 in its cluster mode, has the listening sockets.
+  // If another program runs this command as its own cluster worker, as pm2 does in its cluster mode, that program has the
+  // listening sockets.
   if (cluster.isWorker) {
     throw new UsageError(
       "--workers: another program runs this command as a worker; use --workers 1",
@@ -73,7 +76,10 @@ export async function startWorkers(
   const before = toTexts(server);
   let certificate: WatchedCertificate | undefined;
   let watched: CertificatePaths = {};
-  /** Watches the files of the workers' certificate. A new config file may name other files. */
+  /**
+   * Watches the files of the workers' certificate. It is called again after a reload, because the config file may then name
+   * other files.
+   */
   function followCertificate({ cert, key }: CertificatePaths): void {
     if (cert === watched.cert && key === watched.key) return;
     watched = { cert, key };
@@ -81,7 +87,7 @@ export async function startWorkers(
     certificate = cert === undefined ? undefined : watchCertificate(watched, replace);
   }
   const replace = runAgain(async () => {
-    // A worker that is starting reads the files anyway.
+    // Workers that are starting read the files anyway.
     if (!isListening) return;
     const next = await supervisor.replace();
     if (next === undefined || path === undefined) return;

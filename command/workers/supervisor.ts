@@ -26,39 +26,44 @@ import {
 import { relayLines } from "./relaylines.ts";
 import { WorkerTotals } from "./workertotals.ts";
 
-/** Milliseconds of service after which the death of a worker does not count as early. */
+/** A worker that ends within these milliseconds after it became ready has died early. */
 const STABLE_TIME = 10_000;
-/** Milliseconds until a worker that died early is started again; twice as long after each further death. */
+/**
+ * Milliseconds until a worker that died early is replaced. The delay doubles with each further early death, up to a maximum.
+ */
 const FIRST_RESTART_DELAY = 100;
 const MAX_RESTART_DELAY = 30_000;
 /** Milliseconds within which a worker must be ready. */
 const START_TIMEOUT = 30_000;
 /** Milliseconds beyond `stopTimeout` after which a worker that does not respond is killed. */
 const KILL_AFTER = 3000;
-/** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
+/** Milliseconds to wait until the replaced workers have closed their servers. Only a busy worker takes longer. */
 const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
-/** The maximum number of retired workers for each place. Within it, their requests and tunnels have no deadline. */
+/** The maximum number of retired workers for each place. The requests and tunnels of these workers have no deadline. */
 const MAX_RETIRED = 2;
 
 /** A worker process, whether it is starting, serving or retired. */
 interface WorkerProcess {
   readonly worker: Worker;
-  /** A forked process is sent nothing until its first message: earlier ones may be lost on some versions of Node. */
+  /**
+   * The state of the process. While it is `forked`, nothing is sent to it, because on some versions of Node, messages that
+   * arrive before it has sent `hello` may be lost.
+   */
   state: "forked" | "starting" | "serving" | "silent" | "retired";
-  /** Whether it is retired, and must end within `stopTimeout`. */
+  /** Whether the process is retired, and must end within `stopTimeout`. */
   isEnding: boolean;
   readyAt: number;
   report: WorkerReport | undefined;
-  /** Resolves with the next report, if it is awaited. */
+  /** Resolved when the next report of the worker arrives; undefined if no caller waits for one. */
   reported: PromiseWithResolvers<void> | undefined;
-  /** Resolves when the worker accepts no new connections. */
+  /** Resolves when the worker no longer accepts connections. */
   readonly closed: Promise<void>;
   readonly close: () => void;
   /** Resolves when the process has ended, and its output has been read. */
   readonly ended: Promise<void>;
-  /** The requests and tunnels that were running when it began to stop. */
+  /** The requests and tunnels that were running when the worker began to stop; undefined until the worker has reported them. */
   running: Running | undefined;
 }
 
@@ -70,7 +75,7 @@ interface Slot {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** The message of a worker that is ready. */
+/** The message by which a worker reports that it is ready. */
 type Ready = Extract<WorkerMessage, { type: "ready" }>;
 
 /** A worker that did not become ready. */
@@ -97,12 +102,15 @@ export class Supervisor {
   readonly #places: readonly Slot[];
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
-  /** Also writes the notices of the parent, so that they follow the lines that caused them. */
+  /**
+   * Writes the workers' lines for stderr, and also the notices of the parent, so that a notice follows the lines that explain
+   * it.
+   */
   readonly #errors: LineWriter;
   #isStopping = false;
-  /** The order that ends all workers. */
+  /** The order that ends all workers; undefined until the command stops. */
   #finalOrder: Order | undefined;
-  /** The last start of a worker. Each start waits for the previous one. */
+  /** Settles when the last replacement or restart of workers has ended. Each of them waits for the previous one. */
   #last: Promise<unknown> = Promise.resolve();
   #restarts = 0;
   #cut: Running = { requests: 0, tunnels: 0 };
@@ -149,10 +157,10 @@ export class Supervisor {
   }
 
   /**
-   * Starts all workers. The first one starts alone, because it shows whether the port or the socket is free and the config
-   * file valid.
+   * Starts all workers. The first one starts alone, because its start shows whether the port or the socket is free, and
+   * whether the config file is valid.
    * @returns the origin on which they listen, or `unix:/path`
-   * @throws WorkerFailure if one of them does not start; what is wrong has been printed
+   * @throws WorkerFailure if a worker does not start
    */
   async start(): Promise<string> {
     const [first, ...others] = this.#places;
@@ -161,13 +169,13 @@ export class Supervisor {
     return address;
   }
 
-  /** The number of workers that serve and answer. */
+  /** The number of workers that accept connections and send heartbeats in time; 0 while the command stops. */
   get serving(): number {
     if (this.#isStopping) return 0;
     return this.#places.filter(({ member }) => member?.state === "serving").length;
   }
 
-  /** Returns the workers as the status page shows them. */
+  /** Returns the state of the workers for the status page. */
   describeWorkers(): WorkersState {
     return {
       running: this.#places.filter(({ member }) => member !== undefined).length,
@@ -178,9 +186,10 @@ export class Supervisor {
   }
 
   /**
-   * Replaces the workers one after another: the old one retires when the new one serves. If a new one does not start, the
-   * others stay as they are.
-   * @returns the options of the server that the new workers have; undefined if one did not start
+   * Replaces the workers one after another: an old worker retires when the new one serves. If a new worker does not start,
+   * the remaining old workers are kept.
+   * @returns the options of the server that the new workers have; undefined if a new worker did not start, or if the command
+   * stops
    */
   replace(): Promise<Readonly<Record<string, string>> | undefined> {
     const replaced = this.#last.then(async () => {
@@ -213,10 +222,10 @@ export class Supervisor {
     return replaced;
   }
 
-  /** Asks all workers for a report, and resolves when they have answered. A busy worker delays it only briefly. */
+  /** Asks all workers for a report, and resolves when they have answered, or after `REPORT_TIMEOUT` if a worker is busy. */
   async refresh(): Promise<void> {
     const reports = [...this.#members].map(async (member) => {
-      // A busy worker gets one request at a time, so that no messages for it accumulate here.
+      // Ask a worker again only after it has reported, so that no messages for a busy worker accumulate in this process.
       if (member.reported === undefined) {
         if (!send(member.worker, { type: "report" })) return;
         member.reported = Promise.withResolvers();
@@ -227,7 +236,7 @@ export class Supervisor {
   }
 
   /**
-   * Stops all workers, which finish their requests and tunnels within `stopTimeout`.
+   * Stops all workers. They may finish their requests and tunnels within `stopTimeout`.
    * @param onRunning is called once with the running requests and tunnels
    * @returns the requests and tunnels that were cut off
    */
@@ -246,7 +255,7 @@ export class Supervisor {
     return this.#cut;
   }
 
-  /** Whether a worker was killed: then the number of cut requests and tunnels is unknown. */
+  /** Whether a worker was killed. If so, the number of cut requests and tunnels is unknown. */
   get wasKilled(): boolean {
     return this.#wasKilled;
   }
@@ -266,7 +275,7 @@ export class Supervisor {
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
 
-  /** Starts a process for a place. The process takes the place when it is ready. */
+  /** Starts a worker process for a place. The process takes the place when it is ready. */
   async #fill(place: Slot): Promise<Ready> {
     const worker = this.#fork();
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
@@ -287,7 +296,7 @@ export class Supervisor {
     const { stdout, stderr } = worker.process;
     if (stdout) relayLines(stdout, (lines) => this.#lines.write(lines));
     if (stderr) relayLines(stderr, (lines) => this.#errors.write(lines));
-    // Sending an order to a process that is ending fails.
+    // An order to a process that is ending may fail, which emits `error`.
     worker.on("error", () => {});
     let how: string | undefined;
     const timer = setTimeout(() => {
@@ -393,7 +402,7 @@ export class Supervisor {
     member.close();
     member.reported?.resolve();
     this.#members.delete(member);
-    // It may have been the last worker whose report was awaited.
+    // This may have been the last worker whose `running` message was awaited.
     this.#reportRunning();
     if (member.report !== undefined) this.totals.keep(member.report);
   }
@@ -414,7 +423,10 @@ export class Supervisor {
     }
   }
 
-  /** Kills a retired process that does not respond in time: its code runs in an endless loop, and serves no connection. */
+  /**
+   * Kills a retired process unless `obeyed` resolves within `stopTimeout` plus `KILL_AFTER`. A process that does not obey in
+   * time has a blocked event loop, and serves no connection.
+   */
   #killUnless({ worker }: WorkerProcess, obeyed: Promise<void>): void {
     const timer = setTimeout(() => {
       const { pid } = worker.process;
@@ -427,8 +439,8 @@ export class Supervisor {
   }
 
   /**
-   * Replaces a worker whose event loop is blocked. It may still finish its requests and tunnels, if its event loop recovers in
-   * time.
+   * Replaces a worker whose event loop is blocked. If its event loop recovers in time, the worker still finishes its requests
+   * and tunnels.
    */
   #onSilence(member: WorkerProcess): void {
     const place = this.#places.find((each) => each.member === member);
@@ -450,7 +462,7 @@ export class Supervisor {
     this.#retire(member);
   }
 
-  /** Starts another process in place of one that died while it served. */
+  /** Starts another process in place of one that ended while it served. */
   #onEnd(member: WorkerProcess, place: Slot, how: string): void {
     if (place.member !== member) return;
     place.member = undefined;
@@ -474,7 +486,7 @@ export class Supervisor {
   }
 
   async #restart(place: Slot): Promise<void> {
-    // A replacement may have filled the place meanwhile.
+    // Meanwhile, `replace` may have filled the place.
     if (place.member !== undefined || this.#isStopping) return;
     try {
       await this.#fill(place);
@@ -491,7 +503,7 @@ export class Supervisor {
   }
 }
 
-/** Resolves when a promise has settled, or after these milliseconds. */
+/** Resolves when a promise has resolved, or after `limit` milliseconds. Rejects if the promise rejects before that. */
 async function within(promise: Promise<unknown>, limit: number): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, limit)));

@@ -1,4 +1,4 @@
-/** The worker's side: it serves, and obeys its parent. */
+/** The worker's side of the connection to its parent: the worker serves requests, and obeys its parent's orders. */
 import process from "node:process";
 import { Worker as Thread } from "node:worker_threads";
 import type { ServerSettings } from "../flags/commandoptions.ts";
@@ -27,7 +27,7 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
   readonly configured: ServerSettings;
-  /** Where the worker listens. */
+  /** The origin on which the worker listens, or `unix:/path`. */
   readonly address: string;
 }
 
@@ -38,9 +38,9 @@ export interface Serving {
 export async function joinParent(): Promise<WorkerLink | undefined> {
   // Without a parent, no environment variable is read, because Deno would require a permission for it.
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
-  // The programs that a config file starts are not workers.
+  // Programs that a config file starts inherit the environment, and must not take themselves for workers.
   delete process.env[WORKER_MARK];
-  // The parent forwards the signals that a terminal sends to all processes.
+  // A terminal sends these signals to all processes. A worker ignores them, because its parent sends orders instead.
   for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});
   const link = new WorkerLink();
   await link.begun;
@@ -48,7 +48,10 @@ export async function joinParent(): Promise<WorkerLink | undefined> {
   return link;
 }
 
-/** Kills this process when its parent is gone: `process.ppid` is then another one, or no process has the parent's id. */
+/**
+ * The code of a thread that kills this process when its parent is gone: then `process.ppid` has changed, or no process has
+ * the parent's id.
+ */
 const WATCH_PARENT = `
   const { ppid } = process;
   let missed = 0;
@@ -60,8 +63,8 @@ const WATCH_PARENT = `
 `;
 
 /**
- * Ends this process within a few seconds after its parent, whatever runs in it. Node ends it when the channel to the parent
- * closes, but a blocked event loop does not notice that, so a thread watches the parent.
+ * Makes sure that this process ends within a few seconds after its parent. Node ends this process when the channel to the
+ * parent closes, but a blocked event loop does not notice that, so a thread watches the parent.
  */
 function endWithParent(): void {
   try {
@@ -71,8 +74,8 @@ function endWithParent(): void {
     });
     watcher.on("error", () => {}).unref();
   } catch {
-    // Node's permission model may forbid threads. Without the thread, a blocked worker outlives its parent, which does no
-    // other harm.
+    // Node's permission model may forbid threads. Then a blocked worker may outlive its parent; nothing else depends on the
+    // thread.
   }
 }
 
@@ -83,7 +86,7 @@ export class WorkerLink {
   /** Resolves when `begin` is set. */
   readonly begun: Promise<void>;
   #serving: Serving | undefined;
-  /** The orders that came before the worker serves. */
+  /** The orders that arrived before `serve` was called. */
   readonly #early: Order[] = [];
   #drain: Drain | undefined;
   #isEnding = false;
@@ -104,7 +107,10 @@ export class WorkerLink {
     void this.#send({ type: "hello" });
   }
 
-  /** The options of the server that the parent decides. They override the config file, which may have changed since. */
+  /**
+   * The server options that the parent decides. They override the config file, which may have changed since the parent read
+   * it.
+   */
   get given(): Pick<ServerSettings, "port" | "host" | "log"> {
     const { port, host, log } = this.begin;
     return { port, host, log };
@@ -150,8 +156,8 @@ export class WorkerLink {
     const { front, router } = serving;
     this.#drain = new Drain(front, router);
     const cut = await this.#drain.run(onRunning, async () => {
-      // The parent may have sent connections before it knew that this server is closed. This process hands them back, so it
-      // must run until the answer of the parent, which follows the last of them.
+      // The parent may have sent connections before it knew that this server is closed. Node hands these back to the parent,
+      // so this process must run until the parent answers with `handed`, which follows the last of these connections.
       const handed = new Promise<void>((resolve) => (this.#whenHanded = resolve));
       await this.#send({ type: "closed" });
       await handed;
@@ -159,9 +165,9 @@ export class WorkerLink {
     await this.#end(serving, cut);
   }
 
-  /** Ends the process after the last lines and counts have been sent. */
+  /** Ends the process after the remaining log lines and the final report have been sent. */
   async #end(serving: Serving, cut: Running): Promise<void> {
-    // The deadline and a second signal may come at the same time.
+    // The deadline may pass at the same time as a second signal arrives.
     if (this.#isEnding) return;
     this.#isEnding = true;
     await serving.observers.close();
@@ -184,7 +190,7 @@ export class WorkerLink {
     });
   }
 
-  /** Resolves when the message has been written, or cannot be. */
+  /** Sends a message to the parent. Resolves when the message has been written, or when it cannot be written. */
   #send(message: WorkerMessage): Promise<void> {
     return new Promise((resolve) => {
       if (process.send === undefined || !process.connected) resolve();
@@ -193,7 +199,7 @@ export class WorkerLink {
   }
 }
 
-/** Renders the options that are set as texts, because JSON has no `Infinity`. */
+/** Converts the values of all options that are set to texts, because JSON has no `Infinity`. */
 export function toTexts(options: object): Record<string, string> {
   const set = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(set.map(([name, value]) => [name, String(value)]));

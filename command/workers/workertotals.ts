@@ -5,17 +5,17 @@ import type { ClientStats } from "../limits/clientconnections.ts";
 import { endStats, mergeStats } from "../serve/routes.ts";
 import type { WorkerReport } from "./messages.ts";
 
-/** The counters that are added up here: all but `metrics`, which the parent adds as each report arrives. */
+/** The part of a report that is added up here: all counters but `metrics`, which the parent adds when a report arrives. */
 type Totals = Omit<WorkerReport, "metrics">;
 
 const NOTHING: Totals = { pool: undefined, clients: undefined, memory: 0, cpu: 0 };
 
-/** The sums of the last reports of all workers, and of those that have ended, because counters must not decrease. */
+/** The sums of the last reports of all workers, including those that have ended, because counters must not decrease. */
 export class WorkerTotals {
   readonly #live: () => readonly Totals[];
   #ended = NOTHING;
 
-  /** @param live returns the last report of each process that runs */
+  /** @param live returns the last report of each running worker */
   constructor(live: () => readonly Totals[]) {
     this.#live = live;
   }

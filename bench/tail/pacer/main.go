@@ -1,7 +1,8 @@
 // Sends GET requests at a fixed rate, and prints how late each response was.
 //
 // Request i is due i/rate seconds after the start. It goes to the connection that has been idle for longest; if none is
-// idle, it waits. Its latency runs from when it was due, so a pause of the server delays all requests that were due in it.
+// idle, the request waits. Its latency is measured from when it was due, so a pause of the server shows in all requests that
+// were due during the pause.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 type settings struct {
 	Port, Connections int
 	Path              string
-	// Requests per second.
+	// The rate in requests per second.
 	Rate float64
 	// Seconds of load before the measurement, seconds of measured load, and seconds to wait for the last responses.
 	Lead, Seconds, Patience float64
@@ -31,7 +32,7 @@ type settings struct {
 type report struct {
 	// The time from when each request was due until its response was complete, or until the end of the run.
 	Latencies []int64 `json:"latencies"`
-	// How much later than possible the pacer has sent each request: from when it was due and a connection was idle.
+	// The time from when each request could be sent (it was due, and a connection was idle) until the pacer sent it.
 	Lateness []int64 `json:"lateness"`
 	// How late each timer of 1 ms fired, in a thread that does nothing else.
 	Hiccups    []int64 `json:"hiccups"`
@@ -41,7 +42,7 @@ type report struct {
 }
 
 type request struct {
-	// -1 during the lead.
+	// The index of the request in the measurement; -1 during the lead.
 	index int
 	due   time.Time
 }
@@ -186,8 +187,8 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &s); err != nil {
 		log.Fatal(err)
 	}
-	// More threads than cores, so that the pacer never waits for a connection's goroutine. A run is too short to need a
-	// garbage collection, which would delay requests.
+	// Use more threads than cores, so that the pacer never waits for a connection's goroutine. Turn off garbage collection,
+	// which would delay requests, because a run is too short to need it.
 	runtime.GOMAXPROCS(4)
 	debug.SetGCPercent(-1)
 
@@ -249,7 +250,7 @@ func main() {
 	}
 }
 
-// measureHiccups returns how late its timer of 1 ms was each time, beginning after a delay.
+// measureHiccups repeats a timer of 1 ms after a delay, and returns how late each one fired.
 func measureHiccups(delay time.Duration, stop chan struct{}, result chan []int64) {
 	preciseThread()
 	late := []int64{}
