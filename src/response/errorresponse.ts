@@ -10,6 +10,7 @@ import type { UpstreamResponse } from "../transport/message.ts";
 const REASON: Record<number, string> = {
   400: "Bad Request",
   405: "Method Not Allowed",
+  408: "Request Timeout",
   413: "Content Too Large",
   499: "Client Closed Request",
   500: "Internal Server Error",

@@ -112,6 +112,11 @@ describe("toErrorResponse", () => {
     expect(headers).toEqual(toErrorResponse(secret, "GET").headers);
   });
 
+  test("has the reason phrase of a client that is too slow", () => {
+    const error = new ProxyError("http_request_error", { status: 408 });
+    expect(toErrorResponse(error, "GET").statusText).toBe("Request Timeout");
+  });
+
   test("has an empty reason phrase for an unknown status", () => {
     const error = new ProxyError("http_request_error", { status: 418 });
     const { statusText, body } = toErrorResponse(error, "GET");
