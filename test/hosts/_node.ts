@@ -51,7 +51,10 @@ function runHostNode(...args: string[]): string | undefined {
 /** The version of Node that runs the hosts. */
 export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process.versions.node;
 
-/** Whether the Node of the hosts asks which requests are upgrades. Others hand over all, and a refused one gets 501. */
+/**
+ * Whether the Node of the hosts lets the proxy choose which requests are handed over as upgrades. Other versions hand over
+ * all of them, and the proxy answers those that it does not support with 501.
+ */
 export const choosesUpgrades: boolean =
   (runHostNode("-p", `"shouldUpgradeCallback" in http.createServer()`) ??
     String("shouldUpgradeCallback" in createServer())) === "true";
@@ -63,7 +66,7 @@ export const endsBrokenSessions: boolean =
 
 const METHOD = "writeInformation";
 
-/** Whether the Node of the hosts can repeat a field of an interim response; others join its lines. */
+/** Whether the Node of the hosts can send a field of an interim response several times. Other versions join the lines. */
 export const repeatsInterimFields: boolean =
   (runHostNode("-p", `"${METHOD}" in http.ServerResponse.prototype`) ??
     String(METHOD in ServerResponse.prototype)) === "true";

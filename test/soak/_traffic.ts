@@ -15,8 +15,9 @@ type Deed = () => Promise<string>;
 export class Traffic {
   /** The number of outcomes, by kind and outcome. */
   readonly outcomes: Map<string, number> = new Map();
-  /** The number of ordinary requests, and of those that were not answered by 200. */
+  /** The number of ordinary requests. */
   ordinary = 0;
+  /** The number of ordinary requests that were not answered with 200. */
   unexpected = 0;
   running = 0;
   readonly #port: number;
