@@ -43,7 +43,7 @@ export function isInRange(version: string, { from = "0", below }: NodeRange): bo
   );
 }
 
-/** Runs the Node of the hosts, if that is another one, and returns its output. */
+/** Runs the Node that `HOST_NODE` selects, and returns its output; undefined if the variable is not set. */
 function runHostNode(...args: string[]): string | undefined {
   return HOST_NODE && execFileSync(HOST_NODE, args, { encoding: "utf8" }).trim();
 }

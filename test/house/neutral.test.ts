@@ -77,11 +77,14 @@ test("the check finds imports and globals of runtimes", async () => {
 });
 
 describe("neutral", () => {
-  test.each(["./src/index.ts", "./src/proxy.ts"])("%s imports no package and uses no global of Node", async (path) => {
-    const { files, packages, free } = await bundle(everythingOf(path));
-    expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
-    expect({ packages, free }).toEqual({ packages: [], free: [] });
-  });
+  test.each(["./src/index.ts", "./src/proxy.ts"])(
+    "%s imports no package and uses no global of Node",
+    async (path) => {
+      const { files, packages, free } = await bundle(everythingOf(path));
+      expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
+      expect({ packages, free }).toEqual({ packages: [], free: [] });
+    },
+  );
 
   const client = globSync("src/http1/*.ts", { cwd: root });
   test("the HTTP/1.1 client needs only a connector from a runtime", async () => {

@@ -40,8 +40,8 @@ export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> 
 }
 
 /**
- * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`; undefined
- * if CONTRIBUTING.md has no section of that name.
+ * Returns the files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`;
+ * undefined if CONTRIBUTING.md has no section of that name.
  */
 export function readDocumentedWay(): string[] | undefined {
   const text = readFileSync(new URL("../../CONTRIBUTING.md", import.meta.url), "utf8");

@@ -52,7 +52,7 @@ describe("members that a draft does not have", () => {
     ["Headers", "did you mean `headers`?"],
     ["pathname", "there are method, path, headers, body"],
     ["__proto", "there are method, path, headers, body"],
-  ])("%s is refused by name: %s", (name, fix) => {
+  ])("%s: the error names the member and the fix: %s", (name, fix) => {
     const change = (): unknown => changed(fakeRequest(), set(name));
     expect(change).toThrow(TypeError);
     expect(change).toThrow(`bad option \`onRequest\`: a draft has no \`${name}\`; ${fix}`);

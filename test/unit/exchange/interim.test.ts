@@ -14,7 +14,7 @@ import {
 
 const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link", "<d>"];
 
-/** Sends one interim response before the final one; waits between the two. */
+/** Creates a transport that sends an interim response, waits a turn of the event loop, and sends the final response. */
 const hinting = (): FakeTransport =>
   new FakeTransport(async (_, scope) => {
     scope.interimReceived(103, HINT);
@@ -83,16 +83,13 @@ test.each([
     },
   ],
   ["rejects", () => Promise.reject(exception)],
-])(
-  "a server that %s when it sends an interim response aborts the exchange, also if a hook is set",
-  async (_, inform) => {
-    for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
-      const options = { onInformational };
-      const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
-      expect([exception.message, "hook"]).toContain((thrown as Error).message);
-    }
-  },
-);
+])("a server whose `inform` %s aborts the exchange, also if a hook is set", async (_, inform) => {
+  for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
+    const options = { onInformational };
+    const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
+    expect([exception.message, "hook"]).toContain((thrown as Error).message);
+  }
+});
 
 test("the return value of a hook has no effect if it is not a native promise", async () => {
   const seen: number[] = [];

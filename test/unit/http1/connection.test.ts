@@ -141,7 +141,7 @@ describe("the end of the connection", () => {
 });
 
 describe("silence", () => {
-  test("has no timer on the socket without a timeout", () => {
+  test("has a timer on the socket only if there is a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });

@@ -70,7 +70,7 @@ describe("connections", () => {
   });
 });
 
-test("the addresses of an order do not share requests: the newest connection leaves the others without any", async () => {
+test("with `isOrder`, requests are not divided among addresses: connections to older addresses get no further request", async () => {
   const bench = new PoolBench();
   const both = ["a", "b"].map((address) => ({ address, family: 4 }));
   const found = { good: both, down: [], isOrder: true };

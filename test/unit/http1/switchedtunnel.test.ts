@@ -171,7 +171,7 @@ describe("the tunnel", () => {
     expect(socket.writes.slice(1)).toEqual(["a", "b", "c"]);
   });
 
-  test("destroying it resets the connection, so that the upstream does not see an orderly end", async () => {
+  test("destroying the tunnel resets the connection, so that the upstream does not see an orderly end", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     tunnel.destroy();
@@ -180,7 +180,7 @@ describe("the tunnel", () => {
     expect(log.calls).toHaveLength(1);
   });
 
-  test("it can be paused and resumed", async () => {
+  test("pausing the tunnel pauses the socket, until the tunnel is resumed", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     tunnel.pause();

@@ -63,7 +63,7 @@ async function upgrade(
   return { tunnel, transport, answered, response, client };
 }
 
-test("the request follows the same rules as any other, and names the protocol", async () => {
+test("an upgrade request is cleaned like any other, and names the protocol", async () => {
   const { transport } = await upgrade({ xfwd: false, headers: { "x-added": "1" } });
   expect(transport.hops[0]).toMatchObject({
     upgrade: "websocket",

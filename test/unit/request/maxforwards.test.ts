@@ -39,7 +39,7 @@ describe.each(counted)("%s", (method) => {
     expect(await send(method, headers)).toMatchObject({ forwarded, calls: 1 });
   });
 
-  test.each(["0", "00", "000"])("%j is answered by the proxy", async (value) => {
+  test.each(["0", "00", "000"])("with Max-Forwards: %j is answered by the proxy", async (value) => {
     const sent = await send(method, ["Max-Forwards", value]);
     expect(sent).toMatchObject({ calls: 0, response: { status: 200 } });
   });

@@ -20,7 +20,7 @@ describe("the scope of a further attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("has a running timer while a response is cancelled, which a chunk of the request restarts", () => {
+  test("has the time since the last chunk of the request, also while the previous response is cancelled", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(500);
     scope.touch();

@@ -1,4 +1,4 @@
-/** Only requests that are sent to the picked upstream count there. */
+/** How often a request is counted in the statistics of the picked upstream: once each time that it is sent there. */
 import { expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions } from "#fetchway";
 import { type Interceptor, parseTarget } from "#fetchway/transport";
@@ -7,8 +7,8 @@ import { balance } from "#fetchway/upstreams";
 type Options = Partial<CreateProxyOptions>;
 
 /**
- * Sends one request to a target of two upstreams; returns the URLs of all requests, and the number that the upstreams have
- * counted.
+ * Sends one request to a target of two upstreams.
+ * @returns the URLs of all requests that were sent, and the number of requests that were counted at the upstreams
  */
 async function send(options: Options, answer = () => new Response()): Promise<[string[], number]> {
   const urls: string[] = [];

@@ -50,7 +50,7 @@ test.each(policies)("%s reads few of many upstreams", (_, make) => {
   expect((looks() - before) / PICKS).toBeLessThan(40);
 });
 
-test("an attempt at another upstream asks the policy again instead of making a list without the tried ones", () => {
+test("an attempt at another upstream calls the policy again with the same list, not with a list without the tried upstream", () => {
   const lists = new Set<readonly Member[]>();
   let turn = 0;
   const policy: Policy = {
@@ -86,7 +86,7 @@ test("round_robin keeps weights exactly while upstreams come and go", () => {
   const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
   const counts = new Map<Member, number>();
   for (let i = 0; i < 1_000; i++) {
-    // A list for a single attempt must not disturb the turns of the others.
+    // Some picks get a list of their own, which must not disturb the turns of the other picks.
     const able = i % 7 === 0 ? [...members] : members;
     const member = policy.pick(able, request, group);
     counts.set(member, (counts.get(member) ?? 0) + 1);

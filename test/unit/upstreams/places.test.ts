@@ -71,7 +71,7 @@ function setUp(
   return { target, ask, sent };
 }
 
-/** Whether no place is taken: neither in the sum, nor at an upstream. */
+/** Expects that no place is taken, neither in the sum nor at an upstream. */
 function expectIdle(target: Balancer): void {
   expect(target.active).toBe(0);
   expect(target.states().map(({ active }) => active)).toEqual(target.states().map(() => 0));
@@ -189,7 +189,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is given back by each of two requests that an interceptor makes from one", async () => {
+  test("is given back by both requests if an interceptor sends a request twice", async () => {
     const twice: Interceptor = (next) => async (request, scope) => {
       const first = await next(request, scope);
       first.body?.cancel();
@@ -259,7 +259,7 @@ describe("requests that wait", () => {
     const left = [1, 2].map(() => ask({ signal: leaving.signal }));
     leaving.abort();
     for (const each of left) expect((await each).status).toBe(499);
-    // They have left the queue immediately, with their timers.
+    // The requests and their timers have been removed immediately.
     expect(target.waiting).toBe(0);
     const second = new AbortController();
     const waiting = [1, 2].map(() => ask({ signal: second.signal }));
@@ -298,7 +298,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("get 503 if their upstream is removed", async () => {
+  test("get 503 if the only upstream is removed", async () => {
     const { target, ask } = setUp(hang, {}, { maxRequests: 1 }, ["http://a.test"]);
     const leaving = new AbortController();
     const running = ask({ signal: leaving.signal });
@@ -331,7 +331,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("do not wait for each other's upstream", async () => {
+  test("give their own place back before they wait for another upstream, so that two requests cannot block each other", async () => {
     const { target, ask } = setUp(
       async () => {
         await new Promise((resolve) => setTimeout(resolve, 5));
@@ -385,7 +385,7 @@ describe("ejection by faults of clients", () => {
     ["an upload that is never completed", true, false],
     ["a request without a body", false, true],
   ])(
-    "a target that the app implements gets the same error as the client: %s",
+    "a target that the app implements gets the error that the client gets, for %s",
     async (_, hasBody, isUploaded) => {
       const results: Result[] = [];
       const target: Upstreams = {
@@ -433,7 +433,7 @@ describe("ejection by faults of clients", () => {
     expect(target.states()[0]?.state).toBe("up");
   });
 
-  test("exceptions of the app eject no upstream", async () => {
+  test("exceptions of an interceptor eject no upstream", async () => {
     const { target, ask } = setUp(
       ok,
       { interceptors: { attempt: [() => () => Promise.reject(new TypeError("oops"))] } },
