@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type Explanation, ProxyError } from "#fetchway";
 import { balance } from "#fetchway/upstreams";
 
-/** No server listens there: a request that is sent fails. */
+/** A target on which no server listens, so that a request that is sent fails. */
 const TARGET = "http://127.0.0.1:1";
 
 function explain(
@@ -43,14 +43,14 @@ test("each step and each field has a reason, and the fields are in the order on 
   expect(linesOf(dropped)).toEqual(["cookie: a=b | filterHeaders | dropped"]);
 });
 
-test("an app's own transport writes the framing, which is not explained", async () => {
+test("with the option `fetch`, framing fields are not explained, because the app's `fetch` writes them", async () => {
   const fetch = vi.fn<typeof globalThis.fetch>();
   const { fields } = await explain({ fetch });
   expect(fields.map(({ name }) => name.toLowerCase())).not.toContain("connection");
   expect(fetch).not.toHaveBeenCalled();
 });
 
-test("pool options count: without keep-alive, the connection is closed", async () => {
+test("pool options are applied: with `keepAlive: false`, Connection is close", async () => {
   const { fields } = await explain({ pool: { keepAlive: false } });
   expect(fields.at(-1)).toMatchObject({ name: "Connection", value: "close" });
 });

@@ -18,7 +18,7 @@ import { FakeSink } from "../../helpers/sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-/** Returns the body that `limitBody` passes to the transport, and the error if the body exceeds the limit. */
+/** Sends a request through `limitBody`. Returns the body that the transport gets, and `fail`, which an abort calls. */
 async function limited(
   limit: number,
   over: Given<UpstreamRequest>,

@@ -23,7 +23,7 @@ describe("a redirect to another origin", () => {
       },
     ],
   ])(
-    "drops the fields that `request` has added %s, and those that it has changed",
+    "drops the fields that `request` interceptors have added or changed %s",
     async (_, interceptor) => {
       const changing: Interceptor = (next) => (request, scope) => {
         const headers = request.headers.map((each) => (each === "client" ? "changed" : each));

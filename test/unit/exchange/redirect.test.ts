@@ -175,7 +175,7 @@ describe("credentials", () => {
   });
 
   test.each(["https://up.test:4000/", "http://up.test/", "http://other.test:4000/"])(
-    "are dropped on the way to %s, with all other fields meant for one origin",
+    "are dropped in a redirect to %s, as are all other fields meant for one origin",
     (location) => {
       const hop = next(307, location, private_, { secrets: ["x-key"] });
       expect(hop).toMatchObject({ headers: ["X-B", "e"], host: undefined });

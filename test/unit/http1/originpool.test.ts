@@ -70,7 +70,7 @@ describe("connections", () => {
   });
 });
 
-test("with `isOrder`, requests are not divided among addresses: connections to older addresses get no further request", async () => {
+test("if the addresses have a fixed order, a new connection drains the connections to the other addresses", async () => {
   const bench = new PoolBench();
   const both = ["a", "b"].map((address) => ({ address, family: 4 }));
   const found = { good: both, down: [], isOrder: true };

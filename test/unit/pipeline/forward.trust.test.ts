@@ -29,7 +29,7 @@ describe("a peer of unknown address", () => {
   const unknown = { headers: chain, address: undefined };
 
   test.each([[trustProxy], [["0.0.0.0/0", "::/0"]], [(): boolean => true]])(
-    "is not trusted by %j",
+    "is not trusted if trustProxy is %j",
     async (trust) => {
       const fields = await fieldsOf(unknown, { trustProxy: trust });
       expect(fields).not.toHaveProperty("X-Forwarded-For");

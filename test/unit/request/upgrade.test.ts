@@ -78,7 +78,7 @@ test.each([
   ["POST", "tcp", ["Content-Length", "0"], "tcp"],
   ["POST", "tcp", ["Content-Length", "5"], undefined],
   ["POST", "tcp", ["Transfer-Encoding", "chunked"], undefined],
-])("an upgrade by %s to %s with %j switches to %s", (method, protocol, fields, expected) => {
+])("the protocol of an upgrade by %s to %s with %j is %s", (method, protocol, fields, expected) => {
   const headers = ["Connection", "Upgrade", "Upgrade", protocol, ...fields];
   const incoming = fakeIncoming({ method, headers, upgrade: protocol });
   expect(readUpgrade(incoming, protocol, ["websocket", "tcp"])).toBe(expected);

@@ -131,7 +131,7 @@ test("the grace period starts again after a time without waiting requests", () =
   expect(scene.look(5)).toBe(0);
 });
 
-describe("countTaken, the number of bytes that a reader has taken, of", () => {
+describe("countTaken", () => {
   const sink: Sink = {
     write: () => false,
     onDrain() {},
@@ -145,7 +145,7 @@ describe("countTaken, the number of bytes that a reader has taken, of", () => {
     ["a sink that knows the unsent bytes", { ...sink, unsent: 300 }, 700],
     ["a sink behind another", new PassSink({ ...sink, unsent: 300 }), 700],
     ["an unread stream", new PassSink({ ...sink, isUnread: true }), undefined],
-  ])("%s", (_, reader, taken) => {
+  ])("counts the bytes that the reader has taken: %s", (_, reader, taken) => {
     expect(countTaken(reader, 1000)).toBe(taken);
   });
 });

@@ -42,7 +42,7 @@ class World {
   readonly balancer: Balancer;
   failures = 0;
   refused = 0;
-  /** The pending events, by time: a ring of milliseconds. */
+  /** The pending events, by the millisecond in which they happen. */
   readonly #later: Map<number, (() => void)[]> = new Map();
 
   constructor(count: number, options: BalanceOptions, seed = 1) {
