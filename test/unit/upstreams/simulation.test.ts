@@ -174,7 +174,7 @@ test.each([
   ["least_conn", 0.02],
   ["peak_ewma", 0.002],
 ] as const)(
-  "%s gives a slow upstream of three, which needs 2 s, a share of at most %d",
+  "%s gives a slow upstream, one of three, at most the share %d of the requests",
   (policy, most) => {
     const world = new World(3, { policy });
     world.run(1_000, 1);
@@ -184,7 +184,7 @@ test.each([
     world.run(20_000, 1);
     const share = (slow.requests - before) / 20_000;
     expect(share).toBeLessThan(most);
-    // The upstream is tried again from time to time, and gets its share when it is fast again.
+    // The slow upstream still gets a request from time to time, so it gets its full share when it is fast again.
     slow.latency = 10;
     world.run(60_000, 1);
     const late = slow.requests;
