@@ -49,7 +49,7 @@ describe("narrowAcceptEncoding", () => {
     expect(narrowAcceptEncoding(given, await findDecodable())).toBe(narrowed);
   });
 
-  test("* matches the codings that the runtime can decode and that have no separate weight", async () => {
+  test("`*` in Accept-Encoding matches the codings that the runtime can decode and that have no separate weight", async () => {
     const decodable = await findDecodable();
     expect(narrowAcceptEncoding("*;q=0.3", decodable).split(", ")).toContain("gzip;q=0.3");
     const narrowed = narrowAcceptEncoding("gzip;q=0, *", decodable);
@@ -276,7 +276,7 @@ describe("transformText", () => {
     [{ maxBytes: -1 }, /`maxBytes`: use a number of bytes/],
     [{ tooLarge: "drop" }, /`tooLarge`: use "refuse" or "pass"/],
     [{ types: "text/html" }, /`types`: use an array of media types/],
-  ])("%j is refused with the fix", (options, message) => {
+  ])("the options %j are refused, and the error names the fix", (options, message) => {
     expect(() => transformText(upper, options as TransformOptions)).toThrow(message);
     expect(() => transformJson((value) => value, options as TransformOptions)).toThrow(message);
   });

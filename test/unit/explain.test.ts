@@ -82,7 +82,7 @@ test("hooks and interceptors of the request run, but hooks of the response do no
   expect(after).not.toHaveBeenCalled();
 });
 
-test("the body is cancelled, and a body over `bodyLimit` is refused", async () => {
+test("`explain` cancels the request's body, and refuses a body over `bodyLimit`", async () => {
   const cancel = vi.fn();
   const body = new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(9)), cancel });
   const init = { method: "POST", body, duplex: "half" };
@@ -137,7 +137,7 @@ test("`explain` rejects in the same cases as `fetch`: for misuse, and with the e
   await expect(explain({ onRequest })).rejects.toBe(thrown);
 });
 
-test("an upgrade is explained as a server hands it over", async () => {
+test("an upgrade is explained as if a server had handed it over", async () => {
   const request = new Request("http://shop.example/chat", {
     headers: { connection: "Upgrade", upgrade: "websocket" },
   });

@@ -72,7 +72,7 @@ describe("headers", () => {
     expect(next.headers).toEqual(["x-a", "2", "x-b", "1, 3"]);
   });
 
-  test("other header fields replace those of the draft", () => {
+  test("a `Headers` that a hook assigns to `headers` replaces the fields of the draft", () => {
     const next = changed(sent, (draft) => (draft.headers = new Headers({ "x-c": "4" })));
     expect(next.headers).toEqual(["x-c", "4"]);
   });
@@ -94,7 +94,7 @@ describe("headers", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("host overrides Host", () => {
+  test("the field host that a hook sets replaces Host, and is refused if it is not an authority", () => {
     expect(
       changed(fakeRequest({ host: "a" }), ({ headers }) => headers.set("host", "b")).host,
     ).toBe("b");

@@ -24,7 +24,7 @@ async function send(options: Options, answer = () => new Response()): Promise<[s
   return [urls, states.reduce((sum, { requests }) => sum + requests, 0)];
 }
 
-test("a request counts once at its upstream", async () => {
+test("a request that is sent once counts once at the picked upstream", async () => {
   const [urls, requests] = await send({});
   expect([urls.length, requests]).toEqual([1, 1]);
 });
@@ -35,7 +35,7 @@ test("a request that an interceptor sends to another upstream does not count at 
   expect(await send({ interceptors: { request: [elsewhere] } })).toEqual([["http://c.test/x"], 0]);
 });
 
-test("a request that an interceptor sends twice counts twice, and once if the first time was elsewhere", async () => {
+test("a request that an interceptor sends twice counts twice, or once if the interceptor sends it elsewhere first", async () => {
   const twice: Interceptor = (next) => async (request, scope) => {
     (await next(request, scope)).body?.cancel();
     return next(request, scope.again());

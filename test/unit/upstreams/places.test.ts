@@ -29,10 +29,10 @@ function respond(status = 200, text = "ok"): UpstreamResponse {
   return { status, statusText: "", headers: [], body };
 }
 
-/** An attempt that ends only when it is stopped. */
+/** An upstream that never responds: the attempt ends only when it is aborted. */
 const hang: Answer = (_, scope) => new Promise((_resolve, fail) => scope.onAbort({ fail }));
 
-/** Returns an upstream that responds after a time, unless the attempt is stopped before. */
+/** Returns an upstream that responds after a time, unless the attempt is aborted before. */
 function answerAfter(milliseconds: number): Answer {
   return async (_, scope) => {
     let stop: ((error: Error) => void) | undefined;
