@@ -32,7 +32,7 @@ async function start(): Promise<{ proxy: Pick<Proxy, "stats">; port: number }> {
 const { proxy, port } = await start();
 
 async function measure(): Promise<Pick<Holdings, "heap" | "pool">> {
-  // Objects that are freed after other objects need more than one collection.
+  // Collect several times, because some objects can only be freed after others.
   for (let round = 0; round < 5; round++) {
     collect();
     await new Promise((resolve) => setTimeout(resolve, 1));

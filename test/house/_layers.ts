@@ -38,7 +38,7 @@ const SHARED: Readonly<Record<string, readonly string[]>> = {
   node: ["sockets"],
   bun: ["sockets"],
   deno: ["sockets"],
-  // The entry over undici is Node's with another client.
+  // `fetchway/undici` is the entry for Node with another client.
   undici: ["node", "sockets"],
 };
 

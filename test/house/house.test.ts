@@ -65,7 +65,7 @@ function findCollisions(among: readonly Definition[]): Record<string, string[]> 
 
 test("no two exports share a name unless each belongs to a different runtime", () => {
   expect(definitions.length).toBeGreaterThan(1000);
-  // The entries that belong to no runtime export the same functions.
+  // The entries that belong to no runtime export the same functions as those of the runtimes.
   const entries = new Set(["runtimes/default.ts", "runtimes/server.ts"]);
   expect(
     findCollisions(definitions.filter(({ file, isExported }) => isExported && !entries.has(file))),

@@ -116,7 +116,7 @@ export class Traffic {
     this.running--;
   }
 
-  /** Closes the connections that are kept. */
+  /** Closes the connections that are kept for further requests. */
   close(): void {
     this.#agent.destroy();
     this.#session?.destroy();
@@ -187,7 +187,7 @@ export class Traffic {
     return session.on("error", () => {});
   }
 
-  /** Returns a connection that is replaced from time to time. */
+  /** Returns the HTTP/2 session that requests share. It is replaced from time to time. */
   #sharedSession(): ClientHttp2Session {
     if (this.#session === undefined || this.#session.closed || this.#session.destroyed) {
       const session = (this.#session = this.#openSession());

@@ -145,7 +145,7 @@ test("an upgrade is explained as if a server had handed it over", async () => {
   expect(linesOf(fields)).toContain("Upgrade: websocket | tunnelled (upgrades, RFC 9110 §7.8)");
 });
 
-test("one of several upstreams is picked, and the request is not counted", async () => {
+test("with several upstreams, one of them is picked, and the request is not counted there", async () => {
   const target = balance([TARGET, "http://127.0.0.1:2"]);
   const proxy = createProxy({ target });
   const { request } = await proxy.explain(new Request("http://shop.example/"));

@@ -246,7 +246,7 @@ describe("rewriting the path", () => {
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");
   });
 
-  test("is applied after stripPrefix", async () => {
+  test("pathRewrite is applied after stripPrefix", async () => {
     expect(await rewrite({ stripPrefix: "/api", pathRewrite: { "^/": "/v2/" } }, "/api/a")).toBe(
       "/v2/a",
     );

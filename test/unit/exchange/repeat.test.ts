@@ -1,4 +1,4 @@
-/** The rule for sending a request again: every outcome at every place, and how often. */
+/** When a request is sent again, and how often: the decision for every outcome at every place. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";

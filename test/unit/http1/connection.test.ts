@@ -44,7 +44,7 @@ describe("backpressure", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read takes over memory that holds nothing but the read, unless the socket refuses", () => {
+  test("the last chunk of a read keeps the read's memory if nothing else is in it and the socket permits that", () => {
     const read = Buffer.from(responses, "latin1");
     for (const [isAlone, mayKeep] of [[true], [false], [true, false]] as const) {
       const bench = new ConnectionBench();

@@ -226,7 +226,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["bytes", "end", "close"]);
   });
 
-  test("the silence timeout of the pool does not apply to it", async () => {
+  test("the silence timeout of the pool does not apply to the tunnel", async () => {
     const { bench, socket, tunnel, log } = await open("", { timeout: 100 });
     tunnel.attach(log);
     expect(socket.timeout).toBe(0);

@@ -221,7 +221,7 @@ describe("the path", () => {
     expect(hop).toMatchObject({ path: expected, upstream: { host: "up.test:4000" } });
   });
 
-  test("a pathRewrite that does not return a path is named in the error", async () => {
+  test("a pathRewrite that returns something other than a path rejects the call, and the error names the option", async () => {
     const options = { pathRewrite: () => 1 as never };
     await expect(run({ path: "/a" }, { options })).rejects.toThrow(/bad option `pathRewrite`/);
   });

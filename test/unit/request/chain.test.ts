@@ -7,7 +7,7 @@ import { compileTrust, type Trust } from "../../../src/request/trust.ts";
 const ours = compileTrust(["10.0.0.0/8", "fd00::/8"]) as Trust;
 const everybody = compileTrust(true) as Trust;
 
-/** Returns the value of a field with these lines after `dropUntrusted`. */
+/** Calls `dropUntrusted` with a field that has these lines, and returns the remaining value of the field. */
 function cut(name: string, lines: string[], trusts: Trust = ours): string | undefined {
   const left = dropUntrusted(
     lines.flatMap((line) => [name, line]),

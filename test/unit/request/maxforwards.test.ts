@@ -63,7 +63,7 @@ describe.each(counted)("%s", (method) => {
     expect(error).toEqual(proxyError("http_request_error", 400));
   });
 
-  test("onRequest sees the request, and its response is used", async () => {
+  test("onRequest is called for a request that ends at the proxy, and its response is used", async () => {
     const seen: (string | null)[] = [];
     const onRequest = ({ headers }: { headers: Headers }): Response => {
       seen.push(headers.get("max-forwards"));

@@ -45,13 +45,16 @@ test.each([
     "several upstreams",
     () => balance([origin(), origin().replace("127.0.0.1", "localhost")], { policy: "first" }),
   ],
-])("a response that arrives while the event loop is blocked is in time: %s", async (_, target) => {
-  blocked = 600;
-  const proxy = createProxy({ target: target(), attemptTimeout: 500 });
-  proxies.push(proxy);
-  const response = await proxy.fetch(new Request("http://proxy.test/"));
-  expect([response.status, await response.text(), requests]).toEqual([200, "ok", 1]);
-});
+])(
+  "a response that arrives while the event loop is blocked does not count as late: %s",
+  async (_, target) => {
+    blocked = 600;
+    const proxy = createProxy({ target: target(), attemptTimeout: 500 });
+    proxies.push(proxy);
+    const response = await proxy.fetch(new Request("http://proxy.test/"));
+    expect([response.status, await response.text(), requests]).toEqual([200, "ok", 1]);
+  },
+);
 
 test("a timeout expires although each turn of the event loop is long", async () => {
   answers = false;

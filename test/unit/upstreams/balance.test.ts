@@ -18,7 +18,7 @@ import { until } from "../../helpers/wait.ts";
 const REFUSED = new ProxyError("connection_refused");
 const GET: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "10.0.0.1" };
 
-/** A balancer of hosts a, b, … on a clock that the test sets. */
+/** Creates a balancer of the hosts a, b, …, with a clock that the test sets. */
 function setUp(
   count: number,
   options: BalanceOptions = {},

@@ -152,7 +152,7 @@ describe("a place at an upstream", () => {
     const transport = transportOf(ok, { ...FULL, unixSocket: false });
     const socket = { url: "http://c.test", socketPath: "/c" };
     expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");
-    // For an upstream that is added later, the first request to it throws.
+    // An upstream that is added later is checked by the first request to it.
     const { target, ask } = setUp(ok, { transport }, { policy: "first" });
     target.add(socket);
     await Promise.all(HOSTS.map((each) => target.remove(each)));

@@ -63,7 +63,7 @@ class World {
     return [...this.upstreams.values()][index] as Upstream;
   }
 
-  /** Lets time pass, with the given number of requests in each millisecond. */
+  /** Lets the given time pass, and sends `perMillisecond` requests in each millisecond. */
   run(milliseconds: number, perMillisecond: number, pathOf = (n: number): string => `/${n}`): void {
     for (const end = this.time + milliseconds; this.time < end; this.time++) {
       for (const task of this.#later.get(this.time) ?? []) task();
