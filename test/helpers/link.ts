@@ -151,7 +151,10 @@ export class Link {
     });
   }
 
-  /** Stops reading HTTP, for a connection that switches to another protocol. @returns the socket, and the bytes that arrived after the request */
+  /**
+   * Stops reading HTTP, for a connection that switches to another protocol.
+   * @returns the socket, and the bytes that arrived after the request
+   */
   takeOver(): { socket: Socket; rest: Buffer } {
     const { socket } = this;
     const rest = this.#buffer;

@@ -1,6 +1,6 @@
 /**
- * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the
- * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
+ * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the binary.
+ * `HOST_FILES` is the folder that has the hosts as JavaScript, for versions of Node that cannot strip types.
  */
 import { execFileSync } from "node:child_process";
 import { createServer, ServerResponse } from "node:http";

@@ -54,7 +54,7 @@ const definitions = files.flatMap((file): Definition[] => {
   return all.filter(({ name }, at) => all.findIndex((each) => each.name === name) === at);
 });
 
-/** Returns each name that several of these definitions have, with their files, unless each file belongs to a different runtime. */
+/** Returns the names that several definitions share, each with its files, unless each file belongs to a different runtime. */
 function findCollisions(among: readonly Definition[]): Record<string, string[]> {
   const repeated = Object.entries(findRepeated(among, ({ name }) => name));
   const wrong = repeated

@@ -1,7 +1,7 @@
 /**
- * Preloaded into hosts on Node as the other code in the proxy's process. It wraps methods of prototypes as
- * APMs and body loggers do, keeps some of the chunks that it sees with a copy of each, and prints to stderr
- * which of them have changed. It also does to a request and its response what the field `X-Intrusion` asks for.
+ * Acts as other code in the proxy's process. Hosts on Node preload it. It wraps methods of prototypes as
+ * APMs and body loggers do. It keeps some of the chunks that it sees, with a copy of each, and prints to stderr which chunks
+ * have changed. The field `X-Intrusion` names what else it does to a request and its response.
  *
  *     node --import wrap.ts?seed=1        # before the proxy is loaded
  *     node --import wrap.ts?seed=1&late   # after

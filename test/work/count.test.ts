@@ -76,7 +76,7 @@ const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
 };
 
 /**
- * The bytes of a request that reach the old generation. Objects of a request die young, unless an old object
+ * The maximum number of bytes of a request that reach the old generation. Objects of a request die young, unless an old object
  * refers to them, such as a function that V8 allocated there because its literal is assigned to a property.
  */
 const OLD_BUDGET = 1500;

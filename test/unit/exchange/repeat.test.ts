@@ -36,8 +36,8 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
 };
 
 /**
- * Describes what the rule decides: `any` method or only a `listed` one is sent again, on a `new` connection, and whether
- * that `counts` as an attempt.
+ * Describes what the rule decides. `any` or `listed`: whether a request with any method is sent again, or only with a
+ * listed method; `new`: on a new connection; `counts`: this uses up an attempt.
  */
 function describeRule(outcome: Outcome, place: RetryPlace): string {
   const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>

@@ -207,7 +207,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["up", "starting"]);
   });
 
-  test("can be added after the last one is removed, when requests get no upstream", async () => {
+  test("can be added after the last one is removed, and in between, requests get no upstream", async () => {
     const { target } = setUp(1);
     await target.remove("http://a.test");
     expect(pick(target)).toBeUndefined();

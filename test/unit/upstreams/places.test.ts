@@ -226,7 +226,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is not picked if a target that the app implements has no `choose`", async () => {
+  test("is not taken at a target that the app implements without `choose`, because that target is refused", async () => {
     const target = { pick: () => "http://a.test" } as unknown as Upstreams;
     const fix = "needs `choose` of fetchway/upstreams";
     expect(() => createProxy({ target })).toThrow(fix);
@@ -497,11 +497,11 @@ describe("attempts", () => {
     expect(sent.map(({ upstream }) => upstream.origin)).toEqual(HOSTS);
   });
 
-  test("have no attemptTimeout if no other one can follow", async () => {
+  test("have no attemptTimeout if no other attempt can follow", async () => {
     const slow = answerAfter(80);
     for (const target of ["http://a.test", balance(HOSTS)]) {
       let attempts = 0;
-      // The first attempt never ends by itself: an answer after some time could come first in a process that was not scheduled.
+      // The first attempt never ends by itself. A late answer to it could be the first to arrive on a busy machine.
       const transport = transportOf((request, scope) =>
         attempts++ === 0 ? hang(request, scope) : slow(request, scope),
       );
