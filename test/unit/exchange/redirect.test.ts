@@ -149,7 +149,7 @@ describe("redirectTargets", () => {
     expect(allows(url("https://a.test"), url("http://a.test"))).toBe(false);
   });
 
-  test("a predicate gets the new URL, and decides", () => {
+  test("a predicate gets the new URL, and decides whether the redirect is followed", () => {
     const seen: string[] = [];
     const allows = compileRedirectPolicy((to) => {
       seen.push(to.href);

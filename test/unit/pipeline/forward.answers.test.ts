@@ -29,7 +29,7 @@ const failing = (error: Error): FakeTransport =>
   });
 
 describe("the response", () => {
-  test("is the response of the upstream with cleaned fields", async () => {
+  test("has the status and the body of the upstream's response, and its cleaned fields", async () => {
     const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
     const response = await answerTo({
       status: 302,
