@@ -9,7 +9,7 @@ import { Upstream } from "./upstream.ts";
 export interface Apps {
   upstream: Upstream;
   /**
-   * Starts a server of this kind, which is closed after the test.
+   * Starts a server of this kind, and closes it after the test.
    * @returns its port
    */
   serve<Kind extends ServerKind>(kind: Kind, handler: Handlers[Kind]): Promise<number>;
@@ -20,7 +20,7 @@ export interface Apps {
   listen(server: Server): Promise<number>;
   connect(port: number): Promise<Client>;
   ask(port: number, bytes: string | Uint8Array): Promise<Answer>;
-  /** Returns the request that the upstream has seen, and fails unless there was exactly one. */
+  /** Returns the request that the upstream has received, and fails unless it has received exactly one. */
   only(): Call;
 }
 

@@ -1,14 +1,14 @@
 /** Writes configurations for workerd, which serve one Worker on one socket or on several named sockets. */
 
 export interface WorkerdConfig {
-  /** The file of the bundled Worker, beside the configuration. */
+  /** The file name of the bundled Worker, which is in the folder of the configuration. */
   module?: string;
   flags?: readonly string[];
   /** The port of each named socket, or 0 for a free port. Each socket serves its own instance of the Worker. */
   sockets?: Readonly<Record<string, number>>;
   /** Returns the text bindings of the Worker behind the named socket. */
   vars?: (socket: string) => Readonly<Record<string, string>>;
-  /** The names of service bindings that lead to the network. */
+  /** The names of service bindings through which the Worker reaches the network. */
   services?: readonly string[];
   /** Names of service bindings to the Worker itself. */
   own?: readonly string[];

@@ -90,7 +90,7 @@ export class Client {
     else this.socket.destroy();
   }
 
-  /** Only this method reads from the socket, so that a client that does not call it exerts backpressure. */
+  /** No other method reads from the socket. So while a test reads nothing, the client exerts backpressure. */
   async #more(): Promise<boolean> {
     for (;;) {
       const data = this.socket.read() as Buffer | null;
@@ -123,7 +123,7 @@ export class Client {
     return head;
   }
 
-  /** Reads the next final response head. Interim heads (1xx except 101) before it are kept in its `interim`. */
+  /** Reads the next final response head. Its `interim` has the interim heads (1xx except 101) that came before. */
   async readHead(limit: number = patience): Promise<ResponseHead> {
     const interim: ResponseHead[] = [];
     for (;;) {

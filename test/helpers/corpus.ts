@@ -2,13 +2,13 @@
  * Request bytes that two parsers could read differently.
  *
  * `{id}` stands for the entry's number, so that the target of each request that reaches the upstream
- * tells which entry it came from. `may` lists the requests that may reach the upstream complete, each at most once:
+ * shows which entry it came from. `may` lists the requests that may reach the upstream complete, each at most once:
  * all of them, some or none. A request for `/smuggled` must never reach it.
  */
 export interface Entry {
   readonly name: string;
   readonly bytes: string;
-  /** `METHOD /path body`, the path without the entry's number; `METHOD *` for any path. */
+  /** Requests as `METHOD /path body`, where the path lacks the entry's number, or as `METHOD *` for any path. */
   readonly may: readonly string[];
 }
 
@@ -113,7 +113,7 @@ const clear = list(
   "Transfer-Encoding:\r\n chunked|X-A: b\nTransfer-Encoding: chunked",
   "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",
 );
-/** Whether a server may join the line to the field before it: there is then no transfer coding. */
+/** Whether a server may join the line to the field before it. The request then has no transfer coding. */
 const isValue = (line: string): boolean => line.startsWith("X-A: b\r");
 /** A body that is empty if it is read as chunks. The bytes behind the last chunk are then another request. */
 const zero = `0\r\n\r\n${hidden}`;

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { afterAll, beforeAll } from "vitest";
 import { listen } from "./serve.ts";
 
-/** Runs such an upstream during the tests of a file. */
+/** Runs the upstream during the tests of a file. */
 export function useEcho(): { readonly url: string } {
   const server = createServer((req, res) => {
     res.setHeader("Content-Type", "application/json");

@@ -44,12 +44,12 @@ export class FakeClient {
   }
 }
 
-/** A scope without deadlines. */
+/** Creates a scope without deadlines. */
 export function fakeScope(): Scope {
   return new Scope(new FakeClient(), 0, 0);
 }
 
-/** A scope with deadlines, its client, and its abort target. */
+/** Creates a scope with deadlines, and returns it with its client and with `fail`, which records that it was aborted. */
 export function startScope(
   timeout = 1_000,
   idleTimeout = 500,
@@ -154,7 +154,7 @@ export function streamed({ body }: UpstreamResponse): ReadableStream<Uint8Array>
 export const textOf = (reply: UpstreamResponse): Promise<string> =>
   new Response(streamed(reply)).text();
 
-/** Forwards a request through connections in memory. */
+/** Forwards a request through the whole pipeline, with a transport in memory. */
 export function run(
   incoming: Given<Incoming>,
   setup: { options?: ProxyOptions; target?: Target; transport?: Transport; context?: unknown } = {},
@@ -170,7 +170,7 @@ export const respond: Respond = ({ status, statusText, headers, body }) =>
 
 export const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 
-/** A stream that delivers one chunk per pull, and records its cancellation. */
+/** Creates a stream that delivers one chunk per pull, and calls `cancelled` when it is cancelled. */
 export function streamOf(
   pieces: string[],
   cancelled?: (reason: unknown) => void,
@@ -189,7 +189,7 @@ export function streamOf(
   );
 }
 
-/** A matcher for a `ProxyError` with this code and status. */
+/** Returns a matcher for a `ProxyError` with this code and status. */
 export function proxyError(code: ProxyErrorCode, status: number): ProxyError {
   return expect.objectContaining({ name: "ProxyError", code, status }) as ProxyError;
 }

@@ -11,12 +11,12 @@ export const PING = 6;
 export const GOAWAY = 7;
 export const WINDOW_UPDATE = 8;
 export const CONTINUATION = 9;
-/** The flags of the frames above; `END_STREAM` is `ACK` on SETTINGS and PING. */
+/** The flags of frames. In SETTINGS and PING, the bit of `END_STREAM` means `ACK`. */
 export const END_STREAM = 1;
 export const ACK = 1;
 export const END_HEADERS = 4;
 
-/** A frame. */
+/** Builds a frame. */
 export function frame(
   type: number,
   flags: number,
@@ -31,7 +31,7 @@ export function frame(
   return Buffer.concat([head, payload]);
 }
 
-/** A field that is not indexed, with its name and value as literals (RFC 7541 §6.2.2). */
+/** Encodes a field without indexing, with its name and value as literals (RFC 7541 §6.2.2). */
 export function field(name: string, value: string): Buffer {
   const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
   return Buffer.concat([...parts, Buffer.from(value, "latin1")]);
@@ -43,13 +43,13 @@ export function uint32(...values: number[]): Buffer {
   return bytes;
 }
 
-/** HEADERS of a response. */
+/** Builds the HEADERS frame of a response. */
 export function responseHead(id: number, end = false, ...fields: Buffer[]): Buffer {
   const flags = END_HEADERS | (end ? END_STREAM : 0);
   return frame(HEADERS, flags, id, Buffer.concat([field(":status", "200"), ...fields]));
 }
 
-/** HEADERS and DATA of a complete response. */
+/** Builds the HEADERS and DATA frames of a complete response. */
 export function wholeResponse(id: number, body = "whole"): Buffer {
   return Buffer.concat([responseHead(id), frame(DATA, END_STREAM, id, Buffer.from(body))]);
 }
@@ -106,7 +106,7 @@ export class RawConnection {
     return this.frames.some((each) => each.type === type);
   }
 
-  /** The value of a setting in the first SETTINGS of the proxy (RFC 9113 §6.5.1); undefined if it is not among them. */
+  /** The value of a setting in the first SETTINGS of the proxy (RFC 9113 §6.5.1); undefined if that frame lacks it. */
   setting(wanted: number): number | undefined {
     const payload = this.frames.find(({ type }) => type === SETTINGS)?.payload ?? Buffer.alloc(0);
     for (let at = 0; at < payload.length; at += 6) {
@@ -160,12 +160,12 @@ export class RawConnection {
   }
 }
 
-/** Answers a request; called when its HEADERS have arrived. */
+/** Answers a request. The upstream calls it when the HEADERS of the request have arrived. */
 export type RawScript = (connection: RawConnection, id: number) => void;
 
 export class RawUpstream {
   script: RawScript = (connection, id) => connection.send(wholeResponse(id));
-  /** The SETTINGS that a connection begins with; undefined for none. */
+  /** The SETTINGS frame that the upstream sends first on each connection; undefined to send none. */
   settings: Buffer | undefined = frame(SETTINGS, 0, 0);
   readonly connections: RawConnection[] = [];
   readonly #server: Server = createServer((socket: Socket) => {
@@ -196,7 +196,7 @@ export class RawUpstream {
   }
 }
 
-/** SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 §6.5.2). */
+/** Builds a SETTINGS frame with SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 §6.5.2). */
 export function maxStreams(count: number): Buffer {
   return frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), uint32(count)]));
 }

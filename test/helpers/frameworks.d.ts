@@ -1,4 +1,4 @@
-/** Types for the parts that docs/frameworks.md uses of frameworks that are not installed. */
+/** Types for frameworks that are not installed, limited to the parts that docs/frameworks.md uses. */
 declare module "@nestjs/core" {
   import type { Server } from "node:http";
   import type { NodeHandler } from "fetchway/node";
@@ -84,7 +84,7 @@ interface NuxtEvent {
     readonly res: import("node:http").ServerResponse;
   };
 }
-/** Nuxt and Nitro 2 import these functions of h3 1 by themselves. */
+/** Nuxt and Nitro 2 make these functions of h3 1 available without an import. */
 declare function defineEventHandler(
   handler: (event: NuxtEvent) => Promise<Response | void>,
 ): object;

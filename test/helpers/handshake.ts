@@ -6,7 +6,7 @@ import { within } from "./wait.ts";
 import { accept } from "./websocket.ts";
 import type { Header } from "./wire.ts";
 
-/** The fields of a handshake. */
+/** The header fields of a client's WebSocket handshake. */
 export const handshake: Header[] = [
   ["Connection", "Upgrade"],
   ["Upgrade", "websocket"],
@@ -14,7 +14,7 @@ export const handshake: Header[] = [
   ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
 ];
 
-/** The fields that ask for another protocol. */
+/** Returns the header fields with which a request asks to switch to a protocol. */
 export function offer(protocol: string): Header[] {
   return [
     ["Connection", "Upgrade"],

@@ -151,13 +151,16 @@ export class Link {
     });
   }
 
-  /** Stops reading HTTP: the connection has switched. @returns the socket, and the bytes that arrived after the request */
+  /**
+   * Stops reading HTTP, for a connection that switches to another protocol.
+   * @returns the socket, and the bytes that arrived after the request
+   */
   takeOver(): { socket: Socket; rest: Buffer } {
     const { socket } = this;
     const rest = this.#buffer;
     this.#buffer = Buffer.alloc(0);
     socket.removeAllListeners("data");
-    // A socket without a listener must not lose bytes.
+    // Pause, so that no bytes are lost before the caller adds a listener.
     socket.pause();
     return { socket, rest };
   }

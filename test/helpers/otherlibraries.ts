@@ -9,8 +9,8 @@ function readModule(file: string): string {
 }
 
 /**
- * Reads the names of the members of a type: those at the first level of the braces that follow `head`. It need not be an
- * interface: any text before the brace identifies the type.
+ * Reads the names of a type's members: the names at the first level inside the braces that follow `head`. `head` matches
+ * the text before these braces, of an interface or of any other declaration.
  */
 function readMembers(file: string, head: RegExp): string[] {
   const source = readModule(file);
@@ -39,7 +39,7 @@ function readMembers(file: string, head: RegExp): string[] {
 
 const interfaceOf = (name: string): RegExp => new RegExp(`interface ${name}\\b[^{]*(?=\\{)`);
 
-/** For a library without types, the names are those that its code reads from the options. */
+/** Reads the option names of a library without types: the names of all members of `options` that its code reads. */
 function readCode(pattern: string): string[] {
   const files = globSync(pattern, { cwd: modules });
   return files.flatMap((file) =>

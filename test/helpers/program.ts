@@ -5,7 +5,7 @@ import { until } from "./wait.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-/** The arguments with which each runtime runs a module that is given as text, which follows them. */
+/** The arguments with which each runtime runs a module that is given as text. The text is the next argument. */
 export const EVALUATE: Readonly<Record<"node" | "bun" | "deno", readonly string[]>> = {
   node: ["--input-type=module", "--eval"],
   bun: ["--eval"],
@@ -36,7 +36,7 @@ export function startProgram(
     cwd,
     // Some of these tools start child processes that outlive them: a process group lets a signal reach all of them.
     detached: true,
-    // The test runner sets TEST, with which srvx would not print its address.
+    // The test runner sets TEST. While TEST is set, srvx does not print its address.
     env: { ...process.env, TEST: undefined, NO_COLOR: "1", NODE_OPTIONS: "", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

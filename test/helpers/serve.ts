@@ -42,8 +42,8 @@ export async function listen(server: Server, port = 0, host = "127.0.0.1"): Prom
 }
 
 /**
- * Starts a server of this kind. It imports the framework only now, because @hono/node-server replaces the global
- * `Response`.
+ * Starts a server of this kind. The framework is imported by the first call and not before, because @hono/node-server
+ * replaces the global `Response`.
  */
 export async function serve<Kind extends ServerKind>(
   kind: Kind,

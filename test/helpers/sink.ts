@@ -5,7 +5,7 @@ import type { HeaderList } from "../../src/fields/headers.ts";
 
 export class FakeSink implements Sink {
   readonly memory: NonNullable<Sink["memory"]>;
-  /** The chunks as text, and `flush`, `end`, `fail <reason>`. */
+  /** The calls in order: each chunk as text, and `flush`, `end` or `fail <reason>`. */
   readonly log: string[] = [];
   readonly chunks: Uint8Array[] = [];
   /** The function that releases the memory of each chunk, in the order of `chunks`. */

@@ -70,8 +70,7 @@ export class Upstream {
   }
 
   /**
-   * Forgets all requests and closes all connections. It resolves when each is closed, so that no pool holds one of
-   * them.
+   * Forgets all requests and closes all connections. Resolves when all are closed, so that no pool can reuse one.
    */
   async reset(): Promise<void> {
     const { links } = this;

@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** HTTP servers that respond with 200 and their index; to `/hold`, only after a call of `release`. */
+/** HTTP servers that respond with 200 and their index. They hold back the response to `/hold` until `release` is called. */
 export class TestUpstreams implements AsyncDisposable {
   readonly urls: string[] = [];
   /** The paths of all requests. */
   readonly paths: string[] = [];
-  /** The header fields of all requests. */
+  /** All requests, with their header fields. */
   readonly requests: IncomingMessage[] = [];
   #held: ServerResponse[] = [];
   readonly #servers: Server[] = [];

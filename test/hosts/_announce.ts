@@ -34,7 +34,7 @@ export async function announce(
   await exitWithParent();
 }
 
-/** Exits on Node when the parent ends, which holds stdin open until then. */
+/** Makes a Node process exit when its parent ends: the parent holds this process's stdin open until then. */
 function exitOnEnd(): void {
   process.stdin.resume().on("end", () => process.exit());
 }

@@ -17,7 +17,7 @@ function createStream(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
       const chunk = left.shift();
       if (chunk === undefined) return controller.close();
       if (typeof chunk === "string") return controller.enqueue(new TextEncoder().encode(chunk));
-      // By the end of the pause, the client has received the head and the chunks before the error.
+      // Pause, so that the client receives the head and the chunks before the error.
       await pause(50);
       throw chunk;
     },

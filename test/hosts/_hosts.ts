@@ -64,7 +64,7 @@ export const OTHER_CLIENTS: readonly ClientHost[] = hostNames.filter(
   (name): name is ClientHost => HOSTS[name].client !== "own",
 );
 
-/** The titles of the columns in docs/, of those of these hosts that have one. */
+/** Returns those of these hosts that have a column in docs/, each with the title of its column. */
 export function columnsOf<Name extends HostName>(names: readonly Name[]): [Name, string][] {
   return names.flatMap((name): [Name, string][] => {
     const { column } = HOSTS[name];

@@ -1,6 +1,6 @@
 /**
- * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the
- * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
+ * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the binary.
+ * `HOST_FILES` is the folder that has the hosts as JavaScript, for versions of Node that cannot strip types.
  */
 import { execFileSync } from "node:child_process";
 import { createServer, ServerResponse } from "node:http";
@@ -43,7 +43,7 @@ export function isInRange(version: string, { from = "0", below }: NodeRange): bo
   );
 }
 
-/** Runs the Node of the hosts, if that is another one, and returns its output. */
+/** Runs the Node that `HOST_NODE` selects, and returns its output; undefined if the variable is not set. */
 function runHostNode(...args: string[]): string | undefined {
   return HOST_NODE && execFileSync(HOST_NODE, args, { encoding: "utf8" }).trim();
 }
@@ -51,7 +51,10 @@ function runHostNode(...args: string[]): string | undefined {
 /** The version of Node that runs the hosts. */
 export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process.versions.node;
 
-/** Whether the Node of the hosts asks which requests are upgrades. Others hand over all, and a refused one gets 501. */
+/**
+ * Whether the Node of the hosts lets the proxy choose which requests are handed over as upgrades. Other versions hand over
+ * all of them, and the proxy answers those that it does not support with 501.
+ */
 export const choosesUpgrades: boolean =
   (runHostNode("-p", `"shouldUpgradeCallback" in http.createServer()`) ??
     String("shouldUpgradeCallback" in createServer())) === "true";
@@ -63,7 +66,7 @@ export const endsBrokenSessions: boolean =
 
 const METHOD = "writeInformation";
 
-/** Whether the Node of the hosts can repeat a field of an interim response; others join its lines. */
+/** Whether the Node of the hosts can send a field of an interim response several times. Other versions join the lines. */
 export const repeatsInterimFields: boolean =
   (runHostNode("-p", `"${METHOD}" in http.ServerResponse.prototype`) ??
     String(METHOD in ServerResponse.prototype)) === "true";

@@ -66,7 +66,7 @@ export function createSetup(name: SetupName, upstream: string, more?: string): S
  */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // Hooks that may be async await this promise. The cast hides it from the types of the others.
+  // Hooks that may be async await this promise. The cast hides it from the types of the synchronous hooks.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }
@@ -207,7 +207,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: { stripPrefix: "/api", pathRewrite: { "^/old": "/new" } },
   }),
   stripped: (target) => ({ target, options: { stripPrefix: "/pub" } }),
-  /** Middleware in front of the proxy, as a hook: it knows the user of some paths, answers one, and counts parameters. */
+  /** `onRequest` as middleware: adds fields with the path and the number of parameters, names a user, and refuses a path. */
   guarded: (target) => ({
     target,
     options: {

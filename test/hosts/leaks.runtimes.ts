@@ -12,7 +12,7 @@ import { serveDeno } from "../helpers/serve.deno.ts";
 import type { Holdings } from "./leaks.ts";
 
 declare const Bun: { gc(isFull: boolean): void } | undefined;
-/** Deno has it with --v8-flags=--expose-gc. */
+/** Exists on Deno with --v8-flags=--expose-gc. */
 declare const gc: () => void;
 
 const collect = typeof Bun === "undefined" ? gc : () => Bun?.gc(true);
@@ -32,7 +32,7 @@ async function start(): Promise<{ proxy: Pick<Proxy, "stats">; port: number }> {
 const { proxy, port } = await start();
 
 async function measure(): Promise<Pick<Holdings, "heap" | "pool">> {
-  // Objects that are freed after other objects need more than one collection.
+  // Collect several times, because some objects can only be freed after others.
   for (let round = 0; round < 5; round++) {
     collect();
     await new Promise((resolve) => setTimeout(resolve, 1));

@@ -34,7 +34,7 @@ function listenersOf(emitter: NodeJS.EventEmitter): number {
 }
 
 async function measure(): Promise<Holdings> {
-  // Objects that are freed after other objects need more than one collection.
+  // Collect several times, because some objects can only be freed after others.
   for (let round = 0; round < 5; round++) {
     gc();
     await new Promise(setImmediate);

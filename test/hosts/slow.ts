@@ -12,7 +12,7 @@ await announce(async ({ target, options }) => {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
-      // The Request constructor would throw for these values.
+      // The Request constructor would throw for these URLs and methods.
       if (!URL.canParse(url)) return new Response(null, { status: 400 });
       if (method === "TRACE") return new Response(null, { status: 501 });
       const made = new Request(url, {

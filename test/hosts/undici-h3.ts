@@ -1,4 +1,4 @@
-/** A host on h3 with the entry over undici. */
+/** A host on h3 with the entry `fetchway/undici`. */
 import * as entry from "../../runtimes/undici.ts";
 import { serve } from "../helpers/serve.ts";
 import { attach } from "./_attach.ts";

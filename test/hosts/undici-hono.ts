@@ -1,4 +1,4 @@
-/** A host on Hono with the entry over undici. */
+/** A host on Hono with the entry `fetchway/undici`. */
 import * as entry from "../../runtimes/undici.ts";
 import { serve } from "../helpers/serve.ts";
 import { attach } from "./_attach.ts";

@@ -1,4 +1,4 @@
-/** A host on `node:http` with the entry over undici. */
+/** A host on `node:http` with the entry `fetchway/undici`. */
 import { createProxy } from "../../runtimes/undici.ts";
 import { serve } from "../helpers/serve.ts";
 import { announce } from "./_announce.ts";

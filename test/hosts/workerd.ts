@@ -50,7 +50,7 @@ function end(code: number): never {
   process.exit(code);
 }
 
-// Messages of workerd that are not errors of the host: the reason why a response body failed, and a CONNECT request.
+// Messages of workerd that do not indicate a fault of the host: why a response body failed, and that a CONNECT request came.
 const ordinary: RegExp =
   / Uncaught exception: .*remote\.jsg\.(?:Error: (?:ProxyError: |Handler does not export a connect\(\))|TypeError: FixedLengthStream did not see )|^Received a connect event/;
 let stderr = "";

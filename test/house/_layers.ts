@@ -30,19 +30,19 @@ export const LAYERS: readonly (readonly string[])[] = [
 ];
 
 /**
- * The places in `runtimes/` from which the files of a place may import, in addition to their own place and an entry's own
- * folder.
+ * For each place in `runtimes/`, the other places there from which its files may import. Each file may also import from its
+ * own place, and an entry from the folder that is named like it.
  */
 const SHARED: Readonly<Record<string, readonly string[]>> = {
   sockets: [],
   node: ["sockets"],
   bun: ["sockets"],
   deno: ["sockets"],
-  // The entry over undici is Node's with another client.
+  // `fetchway/undici` is the entry for Node with another client.
   undici: ["node", "sockets"],
 };
 
-/** The imported files of each file, by their paths from the root of the project. */
+/** For each file, the files that it imports. All are paths from the root of the project. */
 export type Imports = ReadonlyMap<string, readonly string[]>;
 
 /** Reads the imports of all source files, dynamic ones included. */
@@ -99,11 +99,11 @@ function mayImport(from: string, to: string): boolean {
   if (top === "src") {
     return target === "src" && (place === other || rankOf(other) < rankOf(place));
   }
-  // These files import Fetchway by its name, like apps.
+  // The files of `integrations/` and `command/` import Fetchway by its name, like apps.
   if (top !== "runtimes") return target === top;
   if (target !== "runtimes") return target === "src";
   const own = place.replace(/\.ts$/, "");
-  // A file that is in no folder is an entry, or shared by entries.
+  // A file directly in `runtimes/` is an entry, or several entries share it.
   if (place.endsWith(".ts"))
     return other.endsWith(".ts") || [own, ...(SHARED[own] ?? [])].includes(other);
   return place === other || (SHARED[place] ?? []).includes(other);

@@ -19,16 +19,16 @@ function runtimeOf(file: string): string | undefined {
   return /^runtimes\/(bun|deno|fetch|node|undici|workerd)\b/.exec(file)?.[1];
 }
 
-/** Whether each of these files belongs to a different runtime, so that they play the same part there. */
-function areSameParts(group: readonly string[]): boolean {
+/** Whether each of these files belongs to a different runtime. */
+function haveOwnRuntimes(group: readonly string[]): boolean {
   const runtimes = group.map(runtimeOf);
   return !runtimes.includes(undefined) && new Set(runtimes).size === runtimes.length;
 }
 
-test("no two files share a name unless they play the same part for two runtimes", () => {
+test("no two files share a name unless each belongs to a different runtime", () => {
   expect(files.length).toBeGreaterThan(50);
   const repeated = findRepeated(files, (file) => basename(file));
-  expect(Object.values(repeated).filter((group) => !areSameParts(group))).toEqual([]);
+  expect(Object.values(repeated).filter((group) => !haveOwnRuntimes(group))).toEqual([]);
 });
 
 /** A type, class, constant or function at the top of a module. */
@@ -44,7 +44,7 @@ const definitions = files.flatMap((file): Definition[] => {
   const found = source.matchAll(
     /^(export )?(?:abstract )?(?:async )?(function\*?|const|class|interface|type) (\w+)/gm,
   );
-  // A function with overloads has its name several times.
+  // A function with overloads is found once for each overload.
   const all = Array.from(found, ([, exported, kind = "", name = ""]) => ({
     file,
     name,
@@ -54,18 +54,18 @@ const definitions = files.flatMap((file): Definition[] => {
   return all.filter(({ name }, at) => all.findIndex((each) => each.name === name) === at);
 });
 
-/** Returns the files of each name that several of these definitions have, unless they play the same part for two runtimes. */
+/** Returns the names that several definitions share, each with its files, unless each file belongs to a different runtime. */
 function findCollisions(among: readonly Definition[]): Record<string, string[]> {
   const repeated = Object.entries(findRepeated(among, ({ name }) => name));
   const wrong = repeated
     .map(([name, group]) => [name, group.map(({ file }) => file)] as const)
-    .filter(([, group]) => !areSameParts(group));
+    .filter(([, group]) => !haveOwnRuntimes(group));
   return Object.fromEntries(wrong);
 }
 
-test("no two exports share a name unless they play the same part for two runtimes", () => {
+test("no two exports share a name unless each belongs to a different runtime", () => {
   expect(definitions.length).toBeGreaterThan(1000);
-  // The entries that belong to no runtime export the same functions.
+  // The entries that belong to no runtime export the same functions as those of the runtimes.
   const entries = new Set(["runtimes/default.ts", "runtimes/server.ts"]);
   expect(
     findCollisions(definitions.filter(({ file, isExported }) => isExported && !entries.has(file))),
@@ -81,7 +81,7 @@ test("no type, class or constant has the name of another file's export", () => {
   expect(findCollisions(named)).toEqual({});
 });
 
-test("no file defines a constant again that another one exports", () => {
+test("no file redefines a constant that another file exports", () => {
   const constants = files.flatMap((file) => {
     const source = readFileSync(join(root, file), "utf8");
     const found = source.matchAll(/^(export )?const ([A-Z][A-Z\d_]+)(?:: [^=\n]+)? = (.+);$/gm);
@@ -109,7 +109,7 @@ test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is 
   for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);
 });
 
-test("the table of tricks in CONTRIBUTING.md has each file that rests on undocumented behaviour", () => {
+test("the table of tricks in CONTRIBUTING.md lists each file that depends on undocumented behaviour", () => {
   const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
   const named = Array.from(text.matchAll(/^\| `([\w/]+\.ts)` +\|/gm), ([, file = ""]) => file);
   const tricks = files.filter((file) =>
@@ -117,7 +117,7 @@ test("the table of tricks in CONTRIBUTING.md has each file that rests on undocum
   );
   expect(tricks.length).toBeGreaterThan(15);
   expect(named.toSorted()).toEqual(tricks.toSorted());
-  // The folders named `internals` have no other files.
+  // Every file in a folder named `internals` is such a file.
   expect(tricks).toEqual(
     expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
   );
@@ -145,8 +145,8 @@ describe("on Windows", () => {
     }
   });
 
-  test("the path of a URL is never the path of a file", () => {
-    // The path of file:///C:/a%20b is /C:/a%20b, which no file has.
+  test("no code uses `pathname` of a URL as the path of a file", () => {
+    // The `pathname` of file:///C:/a%20b is /C:/a%20b, but the path of the file is C:\a b.
     const all = globSync("{src,runtimes,integrations,command,test,bench}/**/*.ts", { cwd: root });
     const wrong = all.filter((file) =>
       /import\.meta\.url\)\.pathname/.test(readFileSync(join(root, file), "utf8")),
@@ -154,12 +154,12 @@ describe("on Windows", () => {
     expect(wrong).toEqual([]);
   });
 
-  test("the npm scripts have no syntax of one shell", () => {
+  test("the npm scripts use only syntax that sh and cmd.exe share", () => {
     for (const manifest of ["package.json", "site/package.json"]) {
       const { scripts } = JSON.parse(readFileSync(join(root, manifest), "utf8")) as {
         scripts: Record<string, string>;
       };
-      // Variables, single quotes, and the shell's own operators; both shells have `&&`.
+      // Variables, single quotes, and operators other than `&&` differ between the two shells.
       expect(Object.values(scripts).filter((line) => /[$'`;|<>]|^\w+=/.test(line))).toEqual([]);
     }
   });

@@ -115,7 +115,7 @@ describe("package.json", () => {
     }
   });
 
-  test("deno.json agrees with it", () => {
+  test("deno.json agrees with package.json", () => {
     const deno = json("deno.json") as {
       name: string;
       version: string;
@@ -154,7 +154,7 @@ describe("package.json", () => {
     expect(Object.values(packages).filter(({ resolved }) => resolved !== undefined)).toEqual([]);
   });
 
-  test("CHANGELOG begins with the version", () => {
+  test("CHANGELOG.md begins with the version in package.json", () => {
     expect(/^## (\S+)/m.exec(read("CHANGELOG.md"))?.[1]).toBe(manifest.version);
   });
 });
@@ -171,7 +171,7 @@ describe("sources", () => {
     expect(apps.length).toBeGreaterThan(50);
     for (const file of apps) {
       for (const path of importsOf(file)) {
-        // The build puts what is read of it into the code.
+        // The build replaces the values that are read from package.json, so the published code does not import it.
         if (path === "../../package.json") continue;
         if (path.startsWith("#")) expect(Object.keys(manifest.imports), file).toContain(path);
         else if (path.startsWith(".")) {

@@ -1,4 +1,8 @@
-/** A process that holds idle connections. Its arguments: the bytes that each sends, the port, the number of connections, the number of the first address. */
+/**
+ * A process that opens idle connections and holds them.
+ *
+ *     node _holder.ts <bytes that each connection sends> <port> <number of connections> <number of the first address>
+ */
 import { connect } from "node:net";
 import process from "node:process";
 

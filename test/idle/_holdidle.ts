@@ -14,21 +14,21 @@ const holder = new URL("_holder.ts", import.meta.url);
 export interface Flooded {
   /** The number of connections that the clients opened. */
   readonly opened: number;
-  /** The number of them that the server closed again. */
+  /** The number of these connections that the server closed. */
   readonly closed: number;
   /** The number of open file descriptors of the server. */
   readonly descriptors: number;
-  /** Bytes of the server's memory for each connection that it kept. */
+  /** The growth of the server's memory in bytes for each connection that it kept. */
   readonly bytesEach: number;
-  /** The longest time of a request during the flood, in milliseconds. */
+  /** The time in milliseconds that the slowest request during or after the flood took. */
   readonly slowest: number;
-  /** The statuses of all these requests. */
+  /** The statuses of the requests during and after the flood. */
   readonly statuses: readonly number[];
 }
 
 /** The maximum number of connections of one client process, below the usual limit of file descriptors. */
 const PER_PROCESS = 9_000;
-/** The number of requests on new connections during the flood, and after it. */
+/** The number of requests, each on a new connection, after all idle connections are open. */
 const REQUESTS = 50;
 
 /**

@@ -15,8 +15,9 @@ type Deed = () => Promise<string>;
 export class Traffic {
   /** The number of outcomes, by kind and outcome. */
   readonly outcomes: Map<string, number> = new Map();
-  /** The number of ordinary requests, and of those that were not answered by 200. */
+  /** The number of ordinary requests. */
   ordinary = 0;
+  /** The number of ordinary requests that were not answered with 200. */
   unexpected = 0;
   running = 0;
   readonly #port: number;
@@ -115,7 +116,7 @@ export class Traffic {
     this.running--;
   }
 
-  /** Closes the connections that are kept. */
+  /** Closes the connections that are kept for further requests. */
   close(): void {
     this.#agent.destroy();
     this.#session?.destroy();
@@ -186,7 +187,7 @@ export class Traffic {
     return session.on("error", () => {});
   }
 
-  /** Returns a connection that is replaced from time to time. */
+  /** Returns the HTTP/2 session that requests share. It is replaced from time to time. */
   #sharedSession(): ClientHttp2Session {
     if (this.#session === undefined || this.#session.closed || this.#session.destroyed) {
       const session = (this.#session = this.#openSession());

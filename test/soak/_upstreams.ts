@@ -35,7 +35,7 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
       timer = setInterval(() => res.write("data: next\n\n"), 200);
       return void res.on("close", () => clearInterval(timer));
     case "unread":
-      // It answers without reading the request's body.
+      // Answer without reading the request's body.
       return void res.end("unread");
     default:
       req.resume().on("end", () => res.end("hello"));

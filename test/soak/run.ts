@@ -3,10 +3,10 @@
  *
  *     npm run test:soak -- --minutes 10 --rate 100
  *
- * About 1 % of the traffic is each of: errors and resets of upstreams, clients that disconnect, read slowly or send
- * garbage, and tunnels that end in all ways, over HTTP/1.1 and HTTP/2. The config file is changed every 10 s. Each half
- * minute, it prints the memory after garbage collections and the number of descriptors (Linux). The first fifth is the
- * warm-up.
+ * Each kind of fault is about 1 % of the traffic: errors and resets of upstreams, clients that disconnect, read slowly or
+ * send garbage, and tunnels that end in all ways, over HTTP/1.1 and HTTP/2. The config file is changed every 10 s. Every
+ * half minute, the run prints the memory after garbage collections and the number of descriptors (Linux). The first fifth
+ * of the time is the warm-up.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -173,13 +173,13 @@ export function planSession(
   return { index, setup, pipelined, exchanges, ...(leaves && { leave }), farewell };
 }
 
-/** Moves a place forward, so that more of a chunked body is unsent than the final line end. */
+/** Moves a place towards the start, so that more than the final line end of a chunked body stays unsent. */
 function beforeLastLine({ edge, by }: Place): Place {
   if (edge === "end") return { edge, by: by + 2 };
   return { edge, by: edge === "any" ? Math.floor(by * 0.95) : Math.min(by, 5) };
 }
 
-/** Removes the features from an exchange that exclude pipelined requests behind it. */
+/** Removes the features of an exchange after which the client cannot pipeline another request. */
 function unhurry(exchange: Exchange, can: Abilities): void {
   exchange.early = false;
   delete exchange.intrusion;

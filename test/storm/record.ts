@@ -47,7 +47,7 @@ const IDEMPOTENT = new Set(["GET", "HEAD", "PUT", "DELETE"]);
 const GATEWAY_STATUSES = new Set([502, 503, 504]);
 /** The statuses that are allowed if other code may have read from the request's body. */
 const INTRUDED_STATUSES = new Set([...GATEWAY_STATUSES, 400, 500]);
-/** Intrusions that read nothing of the body, and so cannot make an exchange fail. */
+/** The intrusions that do not read the request's body, and so cannot make an exchange fail. */
 const HARMLESS = new Set<Intrusion>(["response watched", "response wrapped"]);
 
 export class Record {

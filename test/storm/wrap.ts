@@ -1,7 +1,7 @@
 /**
- * Preloaded into hosts on Node as the other code in the proxy's process. It wraps methods of prototypes as
- * APMs and body loggers do, keeps some of the chunks that it sees with a copy of each, and prints to stderr
- * which of them have changed. It also does to a request and its response what the field `X-Intrusion` asks for.
+ * Acts as other code in the proxy's process. Hosts on Node preload it. It wraps methods of prototypes as
+ * APMs and body loggers do. It keeps some of the chunks that it sees, with a copy of each, and prints to stderr which chunks
+ * have changed. The field `X-Intrusion` names what else it does to a request and its response.
  *
  *     node --import wrap.ts?seed=1        # before the proxy is loaded
  *     node --import wrap.ts?seed=1&late   # after
@@ -90,7 +90,7 @@ const emitted = ([event, value]: unknown[], _: unknown, where: string): void => 
   if (event === "data") keep(value, where);
 };
 
-/** A block of a response body. Only the proxy puts response bodies into web streams. */
+/** Matches a block of a response body. No code but the proxy puts response bodies into web streams. */
 const RESPONSE_BLOCK = /s[0-9a-f]{8}\./;
 /** The ArrayBuffers of the chunks in web streams. No two chunks may share one. */
 const buffers = new WeakSet<ArrayBufferLike>();
@@ -157,7 +157,7 @@ const intrusions: { [kind in Intrusion]: (req: IncomingMessage, res: ServerRespo
   },
 };
 
-/** Adds listeners before the proxy reads the body. They must get all of the body, or no "end" event. */
+/** Adds listeners before the proxy reads the request's body. They must get the whole body, or no "end" event. */
 function listenTo(req: IncomingMessage): void {
   let length = 0;
   const size = Number(req.headers["x-size"]);

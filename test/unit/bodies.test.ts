@@ -45,11 +45,11 @@ describe("narrowAcceptEncoding", () => {
     ["identity;q=0, x-rot13;q=1", "identity"],
     ["deflate , gzip; q=0", "deflate, gzip; q=0"],
     ["constructor, dcb", "identity"],
-  ])("%j becomes %j", async (given, narrowed) => {
+  ])("narrows the Accept-Encoding %j to %j", async (given, narrowed) => {
     expect(narrowAcceptEncoding(given, await findDecodable())).toBe(narrowed);
   });
 
-  test("* matches the codings that the runtime can decode and that have no separate weight", async () => {
+  test("`*` in Accept-Encoding matches the codings that the runtime can decode and that have no separate weight", async () => {
     const decodable = await findDecodable();
     expect(narrowAcceptEncoding("*;q=0.3", decodable).split(", ")).toContain("gzip;q=0.3");
     const narrowed = narrowAcceptEncoding("gzip;q=0, *", decodable);
@@ -218,7 +218,7 @@ describe("transformText", () => {
     expect(passed.body?.whole()).toEqual(body);
   });
 
-  test("the function sees the status, the path and the fields, and its exception is the call's", async () => {
+  test("the function gets the status, the path and the fields, and the call rejects with its exception", async () => {
     const seen = vi.fn<ChangeBody<string>>((text, response, request) => {
       if (request.path === "/fail") throw new Error("the app's");
       return `${text} ${response.status} ${request.method} ${request.path} ${request.headers.get("x-a")}`;
@@ -242,7 +242,7 @@ describe("transformText", () => {
     expect(next.mock.calls).toEqual([[upgrade, expect.anything()]]);
   });
 
-  test("`types` selects media types, and `ranges` lets Range through", async () => {
+  test("only media types that `types` lists are transformed, and `ranges: true` forwards Range", async () => {
     const html = transformText(upper, { types: ["text/HTML", "application/*.v1+json"] });
     const body = (): Uint8Array => bytes("a");
     const typed = async (type: string): Promise<string> =>
@@ -276,7 +276,7 @@ describe("transformText", () => {
     [{ maxBytes: -1 }, /`maxBytes`: use a number of bytes/],
     [{ tooLarge: "drop" }, /`tooLarge`: use "refuse" or "pass"/],
     [{ types: "text/html" }, /`types`: use an array of media types/],
-  ])("%j is refused with the fix", (options, message) => {
+  ])("the options %j are refused, and the error names the fix", (options, message) => {
     expect(() => transformText(upper, options as TransformOptions)).toThrow(message);
     expect(() => transformJson((value) => value, options as TransformOptions)).toThrow(message);
   });

@@ -44,7 +44,7 @@ describe("ProxyError", () => {
     },
   );
 
-  test("clientGone is 499", () => {
+  test("`clientGone` creates an error with status 499", () => {
     expect(clientGone()).toMatchObject({ code: "http_request_error", status: 499 });
     expect(clientGone("why").cause).toBe("why");
   });

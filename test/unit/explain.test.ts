@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type Explanation, ProxyError } from "#fetchway";
 import { balance } from "#fetchway/upstreams";
 
-/** No server listens there: a request that is sent fails. */
+/** A target on which no server listens, so that a request that is sent fails. */
 const TARGET = "http://127.0.0.1:1";
 
 function explain(
@@ -43,14 +43,14 @@ test("each step and each field has a reason, and the fields are in the order on 
   expect(linesOf(dropped)).toEqual(["cookie: a=b | filterHeaders | dropped"]);
 });
 
-test("an app's own transport writes the framing, which is not explained", async () => {
+test("with the option `fetch`, framing fields are not explained, because the app's `fetch` writes them", async () => {
   const fetch = vi.fn<typeof globalThis.fetch>();
   const { fields } = await explain({ fetch });
   expect(fields.map(({ name }) => name.toLowerCase())).not.toContain("connection");
   expect(fetch).not.toHaveBeenCalled();
 });
 
-test("pool options count: without keep-alive, the connection is closed", async () => {
+test("pool options are applied: with `keepAlive: false`, Connection is close", async () => {
   const { fields } = await explain({ pool: { keepAlive: false } });
   expect(fields.at(-1)).toMatchObject({ name: "Connection", value: "close" });
 });
@@ -82,7 +82,7 @@ test("hooks and interceptors of the request run, but hooks of the response do no
   expect(after).not.toHaveBeenCalled();
 });
 
-test("the body is cancelled, and a body over `bodyLimit` is refused", async () => {
+test("`explain` cancels the request's body, and refuses a body over `bodyLimit`", async () => {
   const cancel = vi.fn();
   const body = new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(9)), cancel });
   const init = { method: "POST", body, duplex: "half" };
@@ -137,7 +137,7 @@ test("`explain` rejects in the same cases as `fetch`: for misuse, and with the e
   await expect(explain({ onRequest })).rejects.toBe(thrown);
 });
 
-test("an upgrade is explained as a server hands it over", async () => {
+test("an upgrade is explained as if a server had handed it over", async () => {
   const request = new Request("http://shop.example/chat", {
     headers: { connection: "Upgrade", upgrade: "websocket" },
   });
@@ -145,7 +145,7 @@ test("an upgrade is explained as a server hands it over", async () => {
   expect(linesOf(fields)).toContain("Upgrade: websocket | tunnelled (upgrades, RFC 9110 §7.8)");
 });
 
-test("one of several upstreams is picked, and the request is not counted", async () => {
+test("with several upstreams, one of them is picked, and the request is not counted there", async () => {
   const target = balance([TARGET, "http://127.0.0.1:2"]);
   const proxy = createProxy({ target });
   const { request } = await proxy.explain(new Request("http://shop.example/"));

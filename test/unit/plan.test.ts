@@ -17,7 +17,7 @@ describe("transport", () => {
     expect(transportFor).toHaveBeenCalledOnce();
   });
 
-  test("is the given one, or created from the given fetch", () => {
+  test("is the option `transport`, or is created from the option `fetch`", () => {
     const transportFor = vi.fn(() => new FakeTransport());
     const transport = new FakeTransport();
     expect(compile({ transport }, transportFor).transport).toBe(transport);
@@ -108,11 +108,11 @@ test.each([
   [true, "x-forwarded"],
   ["forwarded", "forwarded"],
   [false, "none"],
-] as const)("xfwd: %s is %s", (xfwd, forwarded) => {
+] as const)("the option xfwd: %s compiles to %s", (xfwd, forwarded) => {
   expect(plan({ xfwd }).forwarded).toBe(forwarded);
 });
 
-test("trustProxy is compiled, and an empty list to undefined", () => {
+test("trustProxy compiles to a predicate, and false compiles to undefined", () => {
   expect(plan({}).trusts).toBeUndefined();
   expect(plan({ trustProxy: false }).trusts).toBeUndefined();
   expect(plan({ trustProxy: ["10.0.0.0/8"] }).trusts?.("10.0.0.1")).toBe(true);
@@ -148,7 +148,7 @@ describe("clientAddress", () => {
   });
 });
 
-test("`via` names this proxy in Forwarded too, if it is a valid identifier", () => {
+test("`via` is also the name of this proxy in Forwarded, if it is a valid identifier there", () => {
   expect(plan({}).by).toBeUndefined();
   expect(plan({ via: "edge-1.example" }).by).toBe("edge-1.example");
   expect(plan({ via: "edge!" }).by).toBeUndefined();
@@ -246,7 +246,7 @@ describe("rewriting the path", () => {
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");
   });
 
-  test("is applied after stripPrefix", async () => {
+  test("pathRewrite is applied after stripPrefix", async () => {
     expect(await rewrite({ stripPrefix: "/api", pathRewrite: { "^/": "/v2/" } }, "/api/a")).toBe(
       "/v2/a",
     );

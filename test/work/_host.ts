@@ -49,7 +49,7 @@ const module = process.env["TRANSPORT"] ?? "";
 const made = module === "" ? undefined : ((await import(module)) as { transport: Transport });
 const { balance } = await import("../../src/upstreams/balance.ts");
 
-/** The options of which the cost is counted, by the names that `startWork` gets. */
+/** The options whose cost is counted, by the names that `startWork` gets as `part`. */
 const parts: Record<string, ProxyOptions> = {
   serverTiming: { serverTiming: true },
   onRequestEnd: { onRequestEnd() {} },

@@ -18,8 +18,8 @@ import {
 export type WayName = "GET" | "streaming POST";
 
 /**
- * The requests for which the number of these files is limited, each with its limit. One of the files is `http1/pool.ts`,
- * which HTTP/1.1 and HTTP/2 share.
+ * The requests, each with the maximum number of files that it may pass. One of the files is `http1/pool.ts`, which HTTP/1.1
+ * and HTTP/2 share.
  */
 export const ways: Readonly<Record<WayName, { ask: Ask; maxFiles: number }>> = {
   GET: { ask: get, maxFiles: 21 },
@@ -40,8 +40,8 @@ export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> 
 }
 
 /**
- * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`; undefined
- * if CONTRIBUTING.md has no section of that name.
+ * Returns the files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`;
+ * undefined if CONTRIBUTING.md has no section of that name.
  */
 export function readDocumentedWay(): string[] | undefined {
   const text = readFileSync(new URL("../../CONTRIBUTING.md", import.meta.url), "utf8");

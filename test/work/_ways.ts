@@ -12,7 +12,7 @@ import type { Apps } from "../helpers/apps.ts";
 type Fetch = (request: Request) => Response | Promise<Response>;
 
 /**
- * Sets the client address, so that a Request that user code has constructed, and that has none, gives the same bytes.
+ * Sets the same client address for all ways, because a Request that user code has constructed has no client address.
  */
 const options: ProxyOptions = { clientAddress: () => "192.0.2.7" };
 
@@ -26,7 +26,7 @@ function makeRequest(request: Request): Request {
   });
 }
 
-/** Starts the server, and returns its port. */
+/** Starts the server of a way, and returns its port. */
 export type Way = (apps: Apps) => Promise<number>;
 
 const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serve("srvx", { fetch });

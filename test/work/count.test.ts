@@ -1,7 +1,7 @@
 /**
- * The cost of a request in counts, which, unlike times, are the same on every machine: promises, timers,
- * system calls, allocated bytes. A change that adds work to each request fails here: raise the budget if the change
- * is worth it. Function calls are not counted: extracting a helper costs nothing.
+ * The cost of a request, as counts of promises, timers, system calls and allocated bytes. Unlike times, these are the same
+ * on every machine. A change that adds work to each request fails here. Raise the budget if the change is worth it.
+ * Function calls are not counted, so that a helper function can be extracted without a cost.
  */
 import { describe, expect, test } from "vitest";
 import {
@@ -64,7 +64,7 @@ const systemBudgets: Record<string, SystemBudget> = {
   getInPieces: { reads: 3, writes: 3, loopTurns: 3 },
 };
 
-/** The tolerance per request: the report itself reads a file, and timers that expire take a turn of the event loop. */
+/** The tolerance per request. The report itself reads a file, and each timer that expires takes a turn of the event loop. */
 const SYSTEM_TOLERANCE = 0.2;
 
 /** The kilobytes that a request allocates in code that V8 has not optimized, including the server's own. */
@@ -76,7 +76,7 @@ const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
 };
 
 /**
- * The bytes of a request that reach the old generation. Objects of a request die young, unless an old object
+ * The maximum number of bytes of a request that reach the old generation. Objects of a request die young, unless an old object
  * refers to them, such as a function that V8 allocated there because its literal is assigned to a property.
  */
 const OLD_BUDGET = 1500;

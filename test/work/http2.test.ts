@@ -8,8 +8,8 @@ import { concurrently, startWork } from "./_work.ts";
 const STREAMS = 16;
 
 /**
- * The bytes of a request that reach the old generation, where Node's own objects of a stream take 3 KB: `node:http2` has the
- * streams of a session in a `Map`, whose earlier tables V8 keeps.
+ * The maximum number of bytes of a request that reach the old generation. Node's own objects of a stream take 3 KB there,
+ * because `node:http2` has the streams of a session in a `Map`, and V8 keeps the earlier tables of a `Map`.
  */
 const OLD_BUDGET = 5000;
 

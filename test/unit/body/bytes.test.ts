@@ -28,7 +28,7 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
-  test("gives a sink that owns its chunks a copy, of a Buffer too, whose `slice` does not copy", async () => {
+  test("gives a sink that owns its chunks a copy, also of a Buffer, although `slice` of a Buffer does not copy", async () => {
     const given = Buffer.from("abc");
     const body = new BytesBody(given);
     const sink = new FakeSink("owned");

@@ -5,7 +5,7 @@ import { ResponseBody } from "../../../src/body/responsebody.ts";
 import type { Sink } from "../../../src/body/source.ts";
 import { bytes, fakeScope } from "../../helpers/fakes.ts";
 
-/** A body that a test fills, and the calls of its transport. */
+/** Creates a body that the test fills, and a list of the calls to its transport. */
 function openBody(): { body: ResponseBody; calls: string[] } {
   const calls: string[] = [];
   const inlet = {
@@ -16,7 +16,7 @@ function openBody(): { body: ResponseBody; calls: string[] } {
   return { body: new ResponseBody(fakeScope(), inlet), calls };
 }
 
-/** A sink that records its calls. */
+/** Creates a sink that records its calls. */
 function recorder(hasRoom: () => boolean = () => true): Sink & { log: string[]; drain(): void } {
   const log: string[] = [];
   let waiting: (() => void) | undefined;

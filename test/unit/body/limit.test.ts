@@ -18,7 +18,7 @@ import { FakeSink } from "../../helpers/sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-/** Returns the body that `limitBody` passes to the transport, and the error if the body exceeds the limit. */
+/** Sends a request through `limitBody`. Returns the body that the transport gets, and `fail`, which an abort calls. */
 async function limited(
   limit: number,
   over: Given<UpstreamRequest>,
@@ -66,7 +66,7 @@ describe("limitBody", () => {
     ["one byte, with a limit of 0", 0, { body: bytes("a") }],
     ["a declared length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
     ["a body of known length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
-  ])("refuses %s above it before anything is sent", async (_, limit, over) => {
+  ])("refuses %s above the limit before anything is sent", async (_, limit, over) => {
     const send = vi.fn();
     const { scope } = startScope();
     expect(await errorOf(() => limitBody(limit)(send)(fakeRequest(over), scope))).toEqual(tooLarge);

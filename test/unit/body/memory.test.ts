@@ -10,7 +10,7 @@ test("chunks are joined, and a single chunk is not copied", () => {
   expect(sumLengths([one, bytes("de")])).toBe(5);
 });
 
-test("a copy has its own ArrayBuffer, also the copy of a Buffer, whose `slice` copies nothing", () => {
+test("a copy has its own ArrayBuffer, also if it is made of a Buffer, whose `slice` copies nothing", () => {
   const shared = Buffer.from("abcdef");
   const copy = copyBytes(shared.subarray(1, 3));
   expect(copy).toEqual(bytes("bc"));

@@ -118,13 +118,13 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("a reader may overwrite the chunks", async () => {
+  test("a reader that overwrites the chunks does not change the kept bytes", async () => {
     const body = keep(streamOf(["abc"]), 6);
     for await (const chunk of body.stream()) chunk.fill(0);
     expect(body.replay).toEqual(bytes("abc"));
   });
 
-  test("bytes that its source has completely are kept without a copy", () => {
+  test("the bytes of a source that is already complete are kept without a copy", () => {
     const given = bytes("abc");
     const body = new ReplayBody(new BytesBody(given), 3, undefined);
     expect(body.length).toBe(3);

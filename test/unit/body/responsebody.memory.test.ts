@@ -24,7 +24,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnTy
 }
 
 test.each([true, false])(
-  "a sink that returns memory gets the pooled chunk without a copy: arrived before pipeTo: %s",
+  "a sink that returns memory gets the pooled chunk without a copy (chunk arrived before `pipeTo`: %s)",
   (isBefore) => {
     const { body, released, copyOut } = open();
     const sink = new FakeSink("returned");

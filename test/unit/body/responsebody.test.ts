@@ -65,7 +65,7 @@ describe("a body that has arrived", () => {
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("in several chunks is joined up to a limit, and above it left for a sink", async () => {
+  test("in several chunks is joined if it is within a limit, and otherwise left for a sink", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();

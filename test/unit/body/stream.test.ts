@@ -184,7 +184,7 @@ describe("sending a body again", () => {
   });
 });
 
-test("chunks that the sink returns are filled again from the stream", async () => {
+test("memory that the sink returns is filled again from the stream", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",
@@ -203,7 +203,7 @@ test("chunks that the sink returns are filled again from the stream", async () =
   const piped = new StreamBody(stream).pipeTo(sink);
   for (let at = 0; at < 3; at++) {
     await vi.waitFor(() => expect(sink.releases).toHaveLength(at + 1));
-    // It must not read the next chunk before the sink has released the memory.
+    // The body must not read the next chunk before the sink has released the memory.
     await turn();
     expect(sink.chunks).toHaveLength(at + 1);
     sink.releases[at]?.();

@@ -10,7 +10,7 @@ import { cleanResponse } from "../../../src/response/clean.ts";
 import { bytes, fakeRequest, fakeResponse, fakeScope } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
-/** The fields of RFC 9110 §6.5.1, by the reasons that it gives. */
+/** The fields that RFC 9110 §6.5.1 forbids in trailers, by its reasons. */
 const FORBIDDEN: Record<string, string[]> = {
   framing: ["transfer-encoding", "content-length", "Trailer", "connection", "TE", "upgrade"],
   routing: ["Host", "via", "forwarded", "X-Forwarded-For", "x_forwarded_proto", "x-real-ip"],
@@ -20,7 +20,7 @@ const FORBIDDEN: Record<string, string[]> = {
   "content format": ["content-type", "content-encoding", "content-range"],
 };
 
-test.each(Object.entries(FORBIDDEN))("%s", (_, names) => {
+test.each(Object.entries(FORBIDDEN))("trailer fields for %s are dropped", (_, names) => {
   for (const name of names) {
     expect(cleanTrailers([name, "1", "X-Sum", "2"]), name).toEqual(["X-Sum", "2"]);
     expect(cleanTrailers([name, "1"]), name).toBe(undefined);
@@ -29,7 +29,7 @@ test.each(Object.entries(FORBIDDEN))("%s", (_, names) => {
   }
 });
 
-test("fields about the whole content are kept, with their duplicates", () => {
+test("trailer fields about the whole content are kept, with their duplicates", () => {
   const list = [
     "Content-Digest",
     "a",
@@ -44,7 +44,7 @@ test("fields about the whole content are kept, with their duplicates", () => {
   expect(namesOf(["X-A", "1", "X-B", "2", "X-A", "3"])).toBe("X-A, X-B");
 });
 
-test("further names are dropped, and those that Connection nominates", () => {
+test("trailer fields with a name in `dropped` or in Connection are dropped", () => {
   const list = ["X-User", "1", "x_user", "2", "X-Secret", "3", "X-Sum", "4"];
   const dropped = new NameSet(["x-user"]);
   expect(cleanTrailers(list, dropped, "keep-alive, x-secret")).toEqual(["X-Sum", "4"]);

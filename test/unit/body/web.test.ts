@@ -3,7 +3,7 @@ import type { BodySource, Sink } from "../../../src/body/source.ts";
 import { toWebStream } from "../../../src/body/web.ts";
 import { bytes, errorOf } from "../../helpers/fakes.ts";
 
-/** Creates a body. The test itself writes to the sink to which the body is piped. */
+/** Creates a body. The test itself writes to the sink that the body's web stream passes to `pipeTo`. */
 function byHand(): { source: BodySource; sink: () => Sink; cancel: ReturnType<typeof vi.fn> } {
   let sink: Sink | undefined;
   const cancel = vi.fn();
@@ -19,7 +19,7 @@ function byHand(): { source: BodySource; sink: () => Sink; cancel: ReturnType<ty
   return { source, sink: () => sink as Sink, cancel };
 }
 
-test("delivers the chunks and the end", async () => {
+test("the web stream delivers the body's chunks and its end", async () => {
   const { source, sink } = byHand();
   const text = new Response(toWebStream(source)).text();
   sink().write(bytes("ab"));
@@ -28,7 +28,7 @@ test("delivers the chunks and the end", async () => {
   expect(await text).toBe("abc");
 });
 
-test("buffers 64 KiB, and more only when the reader asks for it", async () => {
+test("the web stream buffers 64 KiB, and takes more only when its reader has read", async () => {
   const { source, sink } = byHand();
   const reader = toWebStream(source).getReader();
   expect(sink().write(new Uint8Array(65_535))).toBe(true);
@@ -40,13 +40,13 @@ test("buffers 64 KiB, and more only when the reader asks for it", async () => {
   expect(hasRoom).not.toHaveBeenCalled();
   await reader.read();
   await vi.waitFor(() => expect(hasRoom).toHaveBeenCalledOnce());
-  // The sink calls the function back only once for each call of `onDrain`.
+  // The sink calls `hasRoom` only once for each call of `onDrain`.
   await reader.read();
   await reader.read();
   expect(hasRoom).toHaveBeenCalledOnce();
 });
 
-test("fails with the reason, or without one in quiet mode", async () => {
+test("the web stream of a failed body fails with the body's error, or without a reason in quiet mode", async () => {
   for (const [quiet, expected] of [
     [false, "broken"],
     [true, undefined],
@@ -65,7 +65,7 @@ test("fails with the reason, or without one in quiet mode", async () => {
   }
 });
 
-test("begins with an empty chunk when it is flushed", async () => {
+test("with the option `flush`, the web stream begins with an empty chunk when its sink is flushed", async () => {
   for (const flush of [true, false]) {
     const { source, sink } = byHand();
     const reader = toWebStream(source, { flush }).getReader();
@@ -75,7 +75,7 @@ test("begins with an empty chunk when it is flushed", async () => {
   }
 });
 
-test("cancelling it cancels the body, and later chunks are ignored", async () => {
+test("cancelling the web stream cancels the body, and later chunks are ignored", async () => {
   const { source, sink, cancel } = byHand();
   const onFail = vi.fn();
   await toWebStream(source, { flush: true, onFail }).cancel("enough");
@@ -87,7 +87,7 @@ test("cancelling it cancels the body, and later chunks are ignored", async () =>
   expect(onFail).not.toHaveBeenCalled();
 });
 
-test("its chunks belong to the reader", () => {
+test("the chunks of the web stream belong to its reader", () => {
   const { source, sink } = byHand();
   toWebStream(source);
   expect(sink().memory ?? "owned").toBe("owned");

@@ -52,7 +52,7 @@ describe("members that a draft does not have", () => {
     ["Headers", "did you mean `headers`?"],
     ["pathname", "there are method, path, headers, body"],
     ["__proto", "there are method, path, headers, body"],
-  ])("%s is refused by name: %s", (name, fix) => {
+  ])("%s: the error names the member and the fix: %s", (name, fix) => {
     const change = (): unknown => changed(fakeRequest(), set(name));
     expect(change).toThrow(TypeError);
     expect(change).toThrow(`bad option \`onRequest\`: a draft has no \`${name}\`; ${fix}`);
@@ -72,7 +72,7 @@ describe("headers", () => {
     expect(next.headers).toEqual(["x-a", "2", "x-b", "1, 3"]);
   });
 
-  test("other header fields replace those of the draft", () => {
+  test("a `Headers` that a hook assigns to `headers` replaces the fields of the draft", () => {
     const next = changed(sent, (draft) => (draft.headers = new Headers({ "x-c": "4" })));
     expect(next.headers).toEqual(["x-c", "4"]);
   });
@@ -94,7 +94,7 @@ describe("headers", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("host overrides Host", () => {
+  test("the field host that a hook sets replaces Host, and is refused if it is not an authority", () => {
     expect(
       changed(fakeRequest({ host: "a" }), ({ headers }) => headers.set("host", "b")).host,
     ).toBe("b");

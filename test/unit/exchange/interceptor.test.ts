@@ -64,12 +64,15 @@ describe("checkInterceptor", () => {
   const send = async (): Promise<UpstreamResponse> => fakeResponse();
   const checked = (intercept: unknown): Interceptor => checkInterceptor(intercept as Interceptor);
 
-  test.each([undefined, null, 5, {}, Promise.resolve()])("returning %s is misuse", (made) => {
-    expect(() => checked(() => made)(send)).toThrow(MisuseError);
-    expect(() => checked(() => made)(send)).toThrow(
-      /`interceptors`: return a function: \(next\) =>/,
-    );
-  });
+  test.each([undefined, null, 5, {}, Promise.resolve()])(
+    "an interceptor that returns %s instead of a function is misuse",
+    (made) => {
+      expect(() => checked(() => made)(send)).toThrow(MisuseError);
+      expect(() => checked(() => made)(send)).toThrow(
+        /`interceptors`: return a function: \(next\) =>/,
+      );
+    },
+  );
 
   test.each<[unknown, RegExp]>([
     [undefined, /resolve to \{ status, statusText, headers, body \}/],
@@ -86,7 +89,7 @@ describe("checkInterceptor", () => {
       /leave out the Content-Length of another body/,
     ],
     [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],
-  ])("to resolve to %o is misuse", async (made, message) => {
+  ])("an interceptor whose function resolves to %o is misuse", async (made, message) => {
     const answer = checked(() => async () => made)(send)(fakeRequest(), fakeScope());
     await expect(answer).rejects.toThrow(MisuseError);
     await expect(answer).rejects.toThrow(message);
@@ -100,18 +103,21 @@ describe("checkInterceptor", () => {
     [{ headers: new Headers() }, /pass on `headers` as a list of strings/],
     [{ headers: ["a", 5] }, /pass on `headers`/],
     [{ upstream: "http://other.test" }, /parseTarget\(url\)/],
-  ])("to pass on %o is misuse, and nothing is sent", async (changes, message) => {
-    const sent = vi.fn(send);
-    const intercept = checked(
-      (next: Send): Send =>
-        async (request, scope) =>
-          next({ ...request, ...changes }, scope),
-    );
-    const answer = intercept(sent)(fakeRequest(), fakeScope());
-    await expect(answer).rejects.toThrow(MisuseError);
-    await expect(answer).rejects.toThrow(message);
-    expect(sent).not.toHaveBeenCalled();
-  });
+  ])(
+    "an interceptor that passes on a request with %o is misuse, and nothing is sent",
+    async (changes, message) => {
+      const sent = vi.fn(send);
+      const intercept = checked(
+        (next: Send): Send =>
+          async (request, scope) =>
+            next({ ...request, ...changes }, scope),
+      );
+      const answer = intercept(sent)(fakeRequest(), fakeScope());
+      await expect(answer).rejects.toThrow(MisuseError);
+      await expect(answer).rejects.toThrow(message);
+      expect(sent).not.toHaveBeenCalled();
+    },
+  );
 
   test("a replaced body has its own length if that is known, and otherwise the announced one", async () => {
     const lengths: unknown[] = [];

@@ -23,7 +23,7 @@ describe("a redirect to another origin", () => {
       },
     ],
   ])(
-    "drops the fields that `request` has added %s, and those that it has changed",
+    "drops the fields that `request` interceptors have added or changed %s",
     async (_, interceptor) => {
       const changing: Interceptor = (next) => (request, scope) => {
         const headers = request.headers.map((each) => (each === "client" ? "changed" : each));
@@ -42,7 +42,7 @@ describe("a redirect to another origin", () => {
     },
   );
 
-  test("calls `attempt` again with the new origin", async () => {
+  test("runs the `attempt` interceptors for each hop, with that hop's origin", async () => {
     const attempt: Interceptor = (next) => (request, scope) => {
       const isOurs = request.upstream.origin === TARGET;
       return (isOurs ? adding("X-Secret", "1")(next) : next)(request, scope);

@@ -14,7 +14,7 @@ import {
 
 const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link", "<d>"];
 
-/** Sends one interim response before the final one; waits between the two. */
+/** Creates a transport that sends an interim response, waits a turn of the event loop, and sends the final response. */
 const hinting = (): FakeTransport =>
   new FakeTransport(async (_, scope) => {
     scope.interimReceived(103, HINT);
@@ -23,7 +23,7 @@ const hinting = (): FakeTransport =>
     return fakeResponse();
   });
 
-test("connection fields and Content-Length are dropped, repeated fields are kept", () => {
+test("connection fields and Content-Length of interim responses are dropped, and repeated fields are kept", () => {
   const own = ["Keep-Alive", "timeout=5", "Content-Length", "3", "alt-svc", "clear"];
   expect(cleanInterimHeaders([...HINT, ...own, "X_B", "c"])).toEqual([
     "Link",
@@ -33,7 +33,7 @@ test("connection fields and Content-Length are dropped, repeated fields are kept
   ]);
 });
 
-test("the client gets cleaned fields, and the hook sees the same", async () => {
+test("the client gets interim responses with cleaned fields, and the hook gets the same fields", async () => {
   const inform = vi.fn();
   const onInformational = vi.fn();
   const { status } = await run({ inform }, { options: { onInformational }, transport: hinting() });
@@ -46,7 +46,7 @@ test("the client gets cleaned fields, and the hook sees the same", async () => {
   );
 });
 
-test("the client gets an interim response without a hook, and the hook gets one that the server cannot send", async () => {
+test("the client gets interim responses also without a hook, and the hook gets them also if the server cannot send them", async () => {
   const inform = vi.fn();
   await run({ inform }, { transport: hinting() });
   expect(inform).toHaveBeenCalledTimes(1);
@@ -83,16 +83,13 @@ test.each([
     },
   ],
   ["rejects", () => Promise.reject(exception)],
-])(
-  "a server that %s when it sends an interim response aborts the exchange, also if a hook is set",
-  async (_, inform) => {
-    for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
-      const options = { onInformational };
-      const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
-      expect([exception.message, "hook"]).toContain((thrown as Error).message);
-    }
-  },
-);
+])("a server whose `inform` %s aborts the exchange, also if a hook is set", async (_, inform) => {
+  for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
+    const options = { onInformational };
+    const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
+    expect([exception.message, "hook"]).toContain((thrown as Error).message);
+  }
+});
 
 test("the return value of a hook has no effect if it is not a native promise", async () => {
   const seen: number[] = [];
@@ -113,7 +110,7 @@ test("a network failure becomes a response also if the hook is set", async () =>
   expect(status).toBe(502);
 });
 
-test("a server that cannot send an interim response aborts the exchange, and an ended scope passes none on", () => {
+test("an exception of `inform` aborts the exchange, and an ended scope passes no interim response on", () => {
   const { client, scope, fail } = startScope();
   Object.assign(client, {
     inform() {

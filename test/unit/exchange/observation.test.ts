@@ -15,7 +15,7 @@ test("the reported event does not change afterwards", async () => {
   const reported = JSON.stringify(event);
   expect(event).toMatchObject({ route: "/shop", status: 204, attempts: 1, bytesIn: 0 });
 
-  // The upload continues, and an attempt that lost a race in an interceptor gets its connection.
+  // After the end, the upload continues, and another attempt gets its connection: an interceptor may race attempts.
   await body?.pipeTo(new FakeSink());
   observation.connectionAssigned({ isReused: true, connectDuration: 1 });
   observation.headersReceived();
@@ -34,15 +34,18 @@ test.each<[string, () => void]>([
     },
   ],
   ["rejects", () => Promise.reject(new Error("of the hook"))],
-])("an exception of a hook that %s is printed, and fails nothing", async (_, hook) => {
-  const print = vi.spyOn(console, "error").mockImplementation(() => {});
-  try {
-    const observation = new Observation(fakeIncoming(), undefined, hook);
-    const { status } = await observation.conclude(Promise.resolve(new Response()));
-    expect(status).toBe(200);
-    await until(() => print.mock.calls.length > 0, "the exception to be printed");
-    expect(print.mock.calls).toEqual([[new Error("of the hook")]]);
-  } finally {
-    print.mockRestore();
-  }
-});
+])(
+  "if the hook %s, its exception is printed, and the response is not affected",
+  async (_, hook) => {
+    const print = vi.spyOn(console, "error").mockImplementation(() => {});
+    try {
+      const observation = new Observation(fakeIncoming(), undefined, hook);
+      const { status } = await observation.conclude(Promise.resolve(new Response()));
+      expect(status).toBe(200);
+      await until(() => print.mock.calls.length > 0, "the exception to be printed");
+      expect(print.mock.calls).toEqual([[new Error("of the hook")]]);
+    } finally {
+      print.mockRestore();
+    }
+  },
+);

@@ -24,7 +24,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("are followed from one request to the next, and their bodies are cancelled", async () => {
+  test("are followed one after another, and their bodies are cancelled", async () => {
     const cancelled = vi.fn();
     const moved = { ...to("b"), body: streamOf(["moved"], cancelled) };
     const transport = answering(moved, to("c"), { body: bytes("here") });

@@ -90,12 +90,12 @@ describe("the new URL", () => {
     ["//up.test:4000/b", "/b"],
     ["/\u00c3\u00a9", "/%c3%a9"],
     ["/a%2Fb;c?d=%zz", "/a%2Fb;c?d=%zz"],
-  ])("%s is %s", (location, path) => {
+  ])("Location %s leads to the path %s", (location, path) => {
     const hop = next(302, location, { path: "/dir/a?q" });
     expect(hop).toMatchObject({ path, upstream: { origin: TARGET } });
   });
 
-  test("another origin", () => {
+  test("may have another origin, without the base path of the target", () => {
     const hop = next(302, "https://other.test/b");
     expect(hop).toMatchObject({
       path: "/b",
@@ -108,7 +108,7 @@ describe("the new URL", () => {
     (location) => {
       rfc("9110-4.2-empty-host");
       const hop = next(302, location);
-      // "" resolves to the same URL, which only the later check for loops refuses.
+      // "" resolves to the URL of the request. Only the check for loops refuses that, which runs later.
       if (location === "") expect(hop?.path).toBe("/");
       else expect(hop).toBeUndefined();
     },
@@ -128,7 +128,7 @@ describe("the new URL", () => {
 describe("redirectTargets", () => {
   const url = (text: string): URL => new URL(text);
 
-  test("same-origin", () => {
+  test("`same-origin` allows only redirects to the same scheme, host and port", () => {
     const allows = compileRedirectPolicy("same-origin");
     expect(allows(url("http://a.test/x"), url("http://a.test/y"))).toBe(true);
     for (const other of [
@@ -141,7 +141,7 @@ describe("redirectTargets", () => {
     }
   });
 
-  test("any, but never from https to http", () => {
+  test("`any` allows every origin, but no redirect from https to http", () => {
     const allows = compileRedirectPolicy("any");
     expect(allows(url("http://a.test"), url("http://b.test"))).toBe(true);
     expect(allows(url("http://a.test"), url("https://b.test"))).toBe(true);
@@ -149,7 +149,7 @@ describe("redirectTargets", () => {
     expect(allows(url("https://a.test"), url("http://a.test"))).toBe(false);
   });
 
-  test("a predicate decides by the URL", () => {
+  test("a predicate gets the new URL, and decides whether the redirect is followed", () => {
     const seen: string[] = [];
     const allows = compileRedirectPolicy((to) => {
       seen.push(to.href);
@@ -175,7 +175,7 @@ describe("credentials", () => {
   });
 
   test.each(["https://up.test:4000/", "http://up.test/", "http://other.test:4000/"])(
-    "are dropped on the way to %s, with all other fields meant for one origin",
+    "are dropped in a redirect to %s, as are all other fields meant for one origin",
     (location) => {
       const hop = next(307, location, private_, { secrets: ["x-key"] });
       expect(hop).toMatchObject({ headers: ["X-B", "e"], host: undefined });

@@ -1,4 +1,4 @@
-/** The rule for sending a request again: every outcome at every place, and how often. */
+/** When a request is sent again, and how often: the decision for every outcome at every place. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
@@ -23,7 +23,7 @@ import {
 
 const PLACES: readonly RetryPlace[] = ["alone", "same", "another"];
 
-/** The decision about a request at each place; "-" if it is not sent again. */
+/** For each outcome, the decision at each place, as `describeRule` writes it; "-" if the request is not sent again. */
 const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
   refused: ["listed new counts", "-", "any"],
   unsent: ["-", "-", "any"],
@@ -35,7 +35,10 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
   final: ["-", "-", "-"],
 };
 
-/** Describes the decisions of the rule about a GET and a POST, with one attempt left and with none. */
+/**
+ * Describes what the rule decides. `any` or `listed`: whether a request with any method is sent again, or only with a
+ * listed method; `new`: on a new connection; `counts`: this uses up an attempt.
+ */
 function describeRule(outcome: Outcome, place: RetryPlace): string {
   const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
     nextAttempt(fakeRequest({ method }), outcome, place, retryDefaults, left);
@@ -95,7 +98,7 @@ test.each(CODES)("the outcome of %s is %s", (code, outcome) => {
   expect(outcomeOf(new ProxyError(code))).toBe(outcome);
 });
 
-test("the outcome depends on the flags of an error and on its class, not only on its code", () => {
+test("the outcome of an error depends on its flags and its class, not only on its code", () => {
   expect(outcomeOf(new AttemptTimeout(5))).toBe("slow");
   expect(outcomeOf(stale)).toBe("stale");
   expect(outcomeOf(new ProxyError("connection_terminated", { unprocessed: true }))).toBe(
@@ -120,8 +123,8 @@ describe("how often a request to several upstreams is sent", () => {
   }
 
   /**
-   * Sends a request, to which each upstream gives its answers in turn; returns the upstreams in the order in which they got
-   * it, and the status.
+   * Sends a request. Each upstream gives its answers in turn, and repeats the last one.
+   * @returns the upstreams in the order in which they got the request, each with `+` for a new connection, and the status
    */
   async function send(
     answers: Record<string, string>,

@@ -221,7 +221,7 @@ describe("a body", () => {
     expect(transport.bodies).toEqual(["new", "new"]);
   });
 
-  test("of which nothing was sent is cancelled when no attempt follows, unless no transport got it", async () => {
+  test("that was not sent is cancelled after the last attempt, but not if it was refused before any attempt", async () => {
     const cancelled = vi.fn();
     const refusing = new FakeTransport((_, scope) => {
       scope.end();

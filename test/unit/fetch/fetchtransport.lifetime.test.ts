@@ -21,9 +21,9 @@ const never: FetchLike = (_, { signal }) =>
 
 describe("the scope", () => {
   test.each([
-    ["without a body", () => new Response(null), true],
-    ["when the body is through", () => new Response("abc"), false],
-  ])("ends %s", async (_, answer, atOnce) => {
+    ["that has no body", () => new Response(null), true],
+    ["whose body has been read", () => new Response("abc"), false],
+  ])("ends with a response %s", async (_, answer, atOnce) => {
     const client = new FakeClient();
     const reply = await send(answer, {}, new Scope(client, 0, 0));
     expect(client.listeners.size).toBe(atOnce ? 0 : 1);
@@ -32,21 +32,35 @@ describe("the scope", () => {
   });
 
   test.each([
-    ["without an idleTimeout", "text/plain", 0, undefined, true],
-    ["with one", "text/plain", 1_000, undefined, false],
-    ["which is not for event streams", "text/event-stream", 1_000, undefined, true],
+    ["without idleTimeout", "text/plain", 0, undefined, true],
+    ["with idleTimeout", "text/plain", 1_000, undefined, false],
+    [
+      "with idleTimeout, which event streams do not have",
+      "text/event-stream",
+      1_000,
+      undefined,
+      true,
+    ],
     ["with a signal", "text/event-stream", 0, AbortSignal.any([]), false],
-  ])("%s, whether or not %s is passed through", async (_, type, idleTimeout, signal, through) => {
-    const client = new FakeClient();
-    const answer = new Response("abc", { headers: { "content-type": type } });
-    const { body } = answer;
-    const options = { handsBodiesThrough: true };
-    const reply = await send(() => answer, {}, new Scope(client, 0, idleTimeout, signal), options);
-    expect(reply.body?.stream() === body).toBe(through);
-    expect(client.listeners.size).toBe(through ? 0 : 1);
-    expect(await textOf(reply)).toBe("abc");
-    expect(client.listeners.size).toBe(0);
-  });
+  ])(
+    "%s, ends with a %s body, whether that body is passed through or read",
+    async (_, type, idleTimeout, signal, through) => {
+      const client = new FakeClient();
+      const answer = new Response("abc", { headers: { "content-type": type } });
+      const { body } = answer;
+      const options = { handsBodiesThrough: true };
+      const reply = await send(
+        () => answer,
+        {},
+        new Scope(client, 0, idleTimeout, signal),
+        options,
+      );
+      expect(reply.body?.stream() === body).toBe(through);
+      expect(client.listeners.size).toBe(through ? 0 : 1);
+      expect(await textOf(reply)).toBe("abc");
+      expect(client.listeners.size).toBe(0);
+    },
+  );
 
   test("each chunk of an upload restarts the deadline", async () => {
     const scope = fakeScope();

@@ -90,7 +90,7 @@ describe.each([
 });
 
 test.each([undefined, LENGTH])(
-  "a stream that fails aborts the request first: length %s",
+  "a stream that fails aborts the request, and the reader gets an error of the client: length %s",
   async (length) => {
     const { body, controller } = upload(
       new ReadableStream({

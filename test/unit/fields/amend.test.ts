@@ -36,17 +36,17 @@ test("an unchanged header list is returned as the same array", () => {
 
 describe("only changed header fields are replaced", () => {
   test.each([
-    ["left out", without("host"), ["host"]],
-    ["added", [...before, "X-New", "2"], ["x-new"]],
-    ["left out, and others added", [...without("host"), "Y", "1", "y", "2"], ["host", "y"]],
-    ["added to another", [...before, "X", "2"], ["x"]],
-    ["made anew", [...without("host"), "Host", "b.test"], ["host"]],
-    ["changed in place", before.with(9, "2"), ["x"]],
-    ["one of several left out", before.toSpliced(4, 2), ["set-cookie"]],
-    ["one of several changed", before.with(7, "c=3"), ["set-cookie"]],
-    ["inserted", before.toSpliced(8, 0, "b", "1"), ["b"]],
-    ["nothing left", [], ["accept", "host", "set-cookie", "x"]],
-  ])("%s", (_, list, changed) => {
+    ["is removed", without("host"), ["host"]],
+    ["is added", [...before, "X-New", "2"], ["x-new"]],
+    ["is removed, and others are added", [...without("host"), "Y", "1", "y", "2"], ["host", "y"]],
+    ["is added to one of the same name", [...before, "X", "2"], ["x"]],
+    ["is removed and added again", [...without("host"), "Host", "b.test"], ["host"]],
+    ["has another value", before.with(9, "2"), ["x"]],
+    ["of several with the same name is removed", before.toSpliced(4, 2), ["set-cookie"]],
+    ["of several with the same name has another value", before.with(7, "c=3"), ["set-cookie"]],
+    ["is inserted", before.toSpliced(8, 0, "b", "1"), ["b"]],
+    ["is removed, and all others too", [], ["accept", "host", "set-cookie", "x"]],
+  ])("if one %s", (_, list, changed) => {
     expect(callsOf(list)).toEqual({ fields: toHeaderList(toHeaders(list)), changed });
     expect(toHeaderList(headers)).toEqual(before);
   });

@@ -3,7 +3,7 @@ import { parseTarget, type Upstream } from "../../../src/target/target.ts";
 import type { HeaderList } from "../../../src/fields/headers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
 
-/** How many times as long the longer input is. */
+/** The length of the longer input, divided by that of the shorter one. */
 const FACTOR = 8;
 /** The number of characters or header fields in the shorter input. */
 const SHORT = 2500;
@@ -18,7 +18,7 @@ const FLOOR = 0.02;
 const BUDGET = 10;
 const ROUNDS = 20;
 
-/** Options of a test that measures: a machine that is busy for all rounds gets a second chance. */
+/** Options of a test that measures time. It is retried, because the machine may be busy during all rounds of a try. */
 export const BUSY: { readonly retry: number } = { retry: 2 };
 
 /** Returns the shortest time of several runs, which is the least disturbed by other work of the machine. */
@@ -74,7 +74,7 @@ export function lines(
   return Array.from({ length: size }, (_, index) => field(index)).flat();
 }
 
-/** Creates a name from a prefix and a number, which all have the same length. */
+/** Creates a name from a prefix and a number. All names with the same prefix have the same length. */
 export const numbered = (prefix: string, index: number): string =>
   prefix + String(index).padStart(6, "0");
 

@@ -18,7 +18,7 @@ function literalsIn(code: string): RegExp[] {
 }
 
 describe("regular expressions", () => {
-  /** Inputs: a prefix, many repetitions of a filling, and an ending that prevents a match. */
+  /** The parts of the inputs. An input is a prefix, many repetitions of a filling, and an ending that prevents a match. */
   const befores = ["", ..."a|a=|5|;|;path=|;path=x|/|http://|:|::ffff:|[".split("|")];
   const fillings = Array.from(' \ta10.:/\\=;,"%#?');
   const pairs = ["a,", " ,", "a=", '="', ' "', "\\a", "/.", "%2e", "..", "1.", ":1", "\r\n", "\r"];
@@ -53,12 +53,12 @@ describe("regular expressions", () => {
       supported: { "template-literal": false },
     });
     for (const literal of literalsIn(code)) {
-      // Search for all matches: a search for only the first match takes no longer.
+      // Search for all matches, because this takes at least as long as a search for the first match.
       const all = new RegExp(literal, `${literal.flags.replace("g", "")}g`);
       long.forEach((given, index) => {
         const start = performance.now();
         given.replace(all, "");
-        // Most searches end in less time than a quadratic search would need.
+        // Measure the growth only of a search that is not clearly faster than a quadratic search.
         if (performance.now() - start < 0.5) return;
         const growth = growthOf((size) => {
           const sized = texts[index]?.(size) as string;

@@ -6,7 +6,7 @@ import { ProxyError } from "../../../src/error.ts";
 export interface Parsed {
   heads: ParsedHead[];
   body: string;
-  /** Whether the response has ended, and the connection can be used again. */
+  /** `open` until the response has ended; then `clean` if the connection can be reused, and otherwise `unclean`. */
   end: "open" | "clean" | "unclean";
   /** The code of the parser's error. */
   error: string | undefined;

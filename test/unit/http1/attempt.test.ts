@@ -133,7 +133,7 @@ test.each([
   [["abc", "defg"], 5, "abc"],
   [["abcdefg"], 5, ""],
 ])(
-  "the request of a body %j that does not have %i bytes is aborted",
+  "a request with the body %j, announced with %i bytes, is aborted",
   async (pieces, length, sent) => {
     for (const type of ["bytes", undefined] as const) {
       const bench = new Bench();
@@ -147,8 +147,8 @@ test.each([
       const sending = bench.send("POST", new StreamBody(body, length), length);
       expect(await failure(sending)).toMatchObject({ status: 400 });
       expect(bench.state).toBe("destroyed");
-      // From a byte stream, only the announced number of bytes is read, so the excess bytes are not noticed before
-      // sending.
+      // From a byte stream, only the announced number of bytes is read. These bytes are sent before the excess is
+      // noticed.
       const whole = type === "bytes" && pieces.join("").length > length;
       expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
     }
@@ -187,20 +187,23 @@ test.each([
   [2, "", "connection_terminated", true],
   [2, "H", "connection_terminated", false],
   [2, "HTTP/1.1 100 Continue\r\n\r\n", "connection_terminated", false],
-])("closed during request %i, after %j: %s, stale: %s", async (count, text, code, stale) => {
-  const bench = new Bench();
-  if (count > 1) {
-    const first = bench.send();
-    bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
-    await first;
-  }
-  const reply = bench.send();
-  if (text !== "") bench.feed(text);
-  bench.socket.destroy();
-  expect(await failure(reply)).toMatchObject({ code, stale });
-});
+])(
+  "a connection closed in request %i after %j fails it with %s, stale: %s",
+  async (count, text, code, stale) => {
+    const bench = new Bench();
+    if (count > 1) {
+      const first = bench.send();
+      bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
+      await first;
+    }
+    const reply = bench.send();
+    if (text !== "") bench.feed(text);
+    bench.socket.destroy();
+    expect(await failure(reply)).toMatchObject({ code, stale });
+  },
+);
 
-test("a connection closed during the body fails the body, whether it is read before or after", async () => {
+test("a connection that closes before the end of a body fails the body, whether it is read before or after", async () => {
   for (const before of [true, false]) {
     const bench = new Bench();
     const reply = bench.send();

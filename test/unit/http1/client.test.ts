@@ -31,7 +31,7 @@ class Bench {
     return this.transport.send(fakeRequest({ upstream: parseTarget(target) }), fakeScope());
   }
 
-  /** Sends a request to a target, and lets the connection attempt that it causes succeed. */
+  /** Sends a request to a target. If the request opens a connection, the attempt succeeds and the request is answered. */
   async exchange(target: TargetAddress): Promise<void> {
     const before = this.connector.attempts.length;
     const reply = this.send(target);
@@ -48,7 +48,7 @@ test("the connector gets the pool's options with defaults", () => {
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a request that waits listens to its client immediately, although listeners are normally added later", async () => {
+test("a waiting request adds the listener to its client immediately, and not later as other requests do", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {

@@ -4,7 +4,7 @@ import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
 describe("before the connection is established", () => {
-  test("its request waits, and is sent when the socket is open", () => {
+  test("a request waits, and is sent when the socket is open", () => {
     const bench = new ConnectionBench({ isOpen: false });
     expect({ sent: bench.job.sent, opened: bench.owner.opened }).toEqual({ sent: 0, opened: 0 });
     bench.connection.open(bench.socket);
@@ -12,7 +12,7 @@ describe("before the connection is established", () => {
     expect(bench.connection.address).toBe("192.0.2.1");
   });
 
-  test("destroying it aborts the connection attempt", () => {
+  test("destroying the connection aborts the connection attempt", () => {
     for (const isEarly of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       let cancelled = 0;

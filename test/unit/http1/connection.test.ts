@@ -44,7 +44,7 @@ describe("backpressure", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read takes over memory that holds nothing but the read, unless the socket refuses", () => {
+  test("the last chunk of a read keeps the read's memory if nothing else is in it and the socket permits that", () => {
     const read = Buffer.from(responses, "latin1");
     for (const [isAlone, mayKeep] of [[true], [false], [true, false]] as const) {
       const bench = new ConnectionBench();
@@ -141,7 +141,7 @@ describe("the end of the connection", () => {
 });
 
 describe("silence", () => {
-  test("has no timer on the socket without a timeout", () => {
+  test("has a timer on the socket only if there is a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });

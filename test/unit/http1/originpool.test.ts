@@ -70,7 +70,7 @@ describe("connections", () => {
   });
 });
 
-test("the addresses of an order do not share requests: the newest connection leaves the others without any", async () => {
+test("if the addresses have a fixed order, a new connection drains the connections to the other addresses", async () => {
   const bench = new PoolBench();
   const both = ["a", "b"].map((address) => ({ address, family: 4 }));
   const found = { good: both, down: [], isOrder: true };

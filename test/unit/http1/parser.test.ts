@@ -122,7 +122,7 @@ describe("a head", () => {
 describe("framing", () => {
   test.each([
     ["a length", `${sized}hello`, "hello"],
-    ["a length of none", `${ok}Content-Length: 0\r\n\r\n`, ""],
+    ["a length of 0", `${ok}Content-Length: 0\r\n\r\n`, ""],
     ["chunks", `${chunked}5\r\nhello\r\n0\r\n\r\n`, "hello"],
     [
       "chunks, sizes in all their forms",
@@ -152,7 +152,7 @@ describe("framing", () => {
     ["GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"],
-  ])("has no body for %s %j", (method, text) => {
+  ])("of a response to %s without a body: %j", (method, text) => {
     expect(whole(text, method)).toMatchObject({ body: "", end: "clean" });
     expect(whole(`${text}hello`, method)).toMatchObject({ body: "", end: "unclean" });
   });
@@ -162,7 +162,7 @@ describe("framing", () => {
       "+5|-5|0x5|5, 5|5,5|5 5|5;||five|5.0|1e1|\u00b5|5\r\nContent-Length: 5",
       "5\r\ncontent-length: 6|9999999999999999",
     ),
-  )("%j is refused as a length", (value) => {
+  )("%j is refused as a Content-Length", (value) => {
     const parsed = whole(`${ok}Content-Length: ${value}\r\n\r\nhello`);
     expect(parsed).toMatchObject({ heads: [], body: "", error: "http_protocol_error" });
   });
@@ -172,7 +172,7 @@ describe("framing", () => {
       "gzip|gzip, chunked|chunked, gzip|chunked, chunked|xchunked|chunked;q=1|",
       "chunked\r\nTransfer-Encoding: chunked|x\r\nTransfer-Encoding: chunked",
     ),
-  )("%j is refused as a coding", (value) => {
+  )("%j is refused as a Transfer-Encoding", (value) => {
     const parsed = whole(`${ok}Transfer-Encoding: ${value}\r\n\r\n5\r\nhello\r\n0\r\n\r\n`);
     expect(parsed).toMatchObject({ heads: [], body: "", error: "http_response_transfer_coding" });
   });
@@ -229,7 +229,7 @@ describe("framing", () => {
   });
 });
 
-describe("the connection after the response", () => {
+describe("the connection", () => {
   test.each([
     ["1.1", "", "clean"],
     ["1.1", "Connection: close", "unclean"],
@@ -240,7 +240,7 @@ describe("the connection after the response", () => {
     ["1.0", "", "unclean"],
     ["1.0", "Connection: Keep-Alive", "clean"],
     ["1.0", "Connection: keep-alive, close", "unclean"],
-  ])("HTTP/%s %j: %s", (version, line, end) => {
+  ])("after a response of HTTP/%s with %j is %s", (version, line, end) => {
     const head = `HTTP/${version} 200 OK\r\nContent-Length: 0\r\n${line && `${line}\r\n`}\r\n`;
     expect(whole(head).end).toBe(end);
   });
@@ -260,14 +260,14 @@ describe("the connection after the response", () => {
     ["Timeout=0", 0],
     ["max=10", Infinity],
     ["timeout=x", Infinity],
-  ])("Keep-Alive: %s", (value, keepAliveTimeout) => {
+  ])("may stay idle for the time of Keep-Alive: %s", (value, keepAliveTimeout) => {
     expect(whole(`${ok}Keep-Alive: ${value}\r\n\r\n`).heads[0]?.keepAliveTimeout).toBe(
       keepAliveTimeout,
     );
   });
 });
 
-test("limits apply to each response separately", () => {
+test("the limits of chunk extensions apply to each response separately", () => {
   const ends: boolean[] = [];
   const parser = new ResponseParser(
     {

@@ -54,7 +54,7 @@ test.each([
   ["edcba", ""],
   ["bd", "ace"],
   ["cc", "abde"],
-])("without %s", (leaving, left) => {
+])("after the removal of %s from abcde, the order is %s", (leaving, left) => {
   const [queue, items] = queueOf("abcde");
   for (const name of leaving) queue.remove(items[name] as Item);
   expect(queue.length).toBe(left.length);

@@ -171,7 +171,7 @@ describe("the tunnel", () => {
     expect(socket.writes.slice(1)).toEqual(["a", "b", "c"]);
   });
 
-  test("destroying it resets the connection, so that the upstream does not see an orderly end", async () => {
+  test("destroying the tunnel resets the connection, so that the upstream does not see an orderly end", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     tunnel.destroy();
@@ -180,7 +180,7 @@ describe("the tunnel", () => {
     expect(log.calls).toHaveLength(1);
   });
 
-  test("it can be paused and resumed", async () => {
+  test("pausing the tunnel pauses the socket, until the tunnel is resumed", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     tunnel.pause();
@@ -226,7 +226,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["bytes", "end", "close"]);
   });
 
-  test("the silence timeout of the pool does not apply to it", async () => {
+  test("the silence timeout of the pool does not apply to the tunnel", async () => {
     const { bench, socket, tunnel, log } = await open("", { timeout: 100 });
     tunnel.attach(log);
     expect(socket.timeout).toBe(0);

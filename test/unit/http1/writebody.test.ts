@@ -130,8 +130,8 @@ describe("a flush", () => {
   });
 });
 
-describe("a body with another length than announced", () => {
-  test("too long: the chunk that exceeds the length is not written, and the request fails", () => {
+describe("a body that does not end as announced", () => {
+  test("that is too long fails the request, and the chunk that exceeds the length is not written", () => {
     for (const chunks of [["abcdef"], ["abc", "def"], ["abcde", "f"]]) {
       const { connection, writer, fail } = open(5);
       for (const chunk of chunks) writer.write(bytes(chunk));
@@ -142,7 +142,7 @@ describe("a body with another length than announced", () => {
     }
   });
 
-  test("too short: the request fails", () => {
+  test("that is too short fails the request", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("abc"));
     writer.end();
@@ -151,7 +151,7 @@ describe("a body with another length than announced", () => {
     expect(writer.isOver).toBe(false);
   });
 
-  test.each([undefined, 5])("failed, length %s: it does not look complete", (length) => {
+  test.each([undefined, 5])("that fails, with the length %s, does not look complete", (length) => {
     const { connection, writer, fail } = open(length);
     writer.write(bytes("abc"));
     const before = connection.writes.length;
@@ -163,14 +163,14 @@ describe("a body with another length than announced", () => {
     expect(connection.isSent).toBe(false);
   });
 
-  test("truncated with a ProxyError: the request fails with that error", () => {
+  test("that fails with a ProxyError fails the request with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("failing after its last byte: it is complete", () => {
+  test("that fails after its last byte is complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));

@@ -79,7 +79,7 @@ describe("the names in docs/connections.md", () => {
   );
 });
 
-test("for agentkeepalive's old names, an option is suggested too", () => {
+test("the error for an old name of agentkeepalive names `freeSocketTimeout`", () => {
   for (const old of ["freeSocketKeepAliveTimeout", "keepAliveTimeout"]) {
     expect(toPool({ [old]: 5 })).toMatch(/it is called `freeSocketTimeout` here$/);
   }
@@ -104,13 +104,13 @@ describe("proxy options passed to a pool", () => {
   });
 });
 
-test("http-proxy's option for WebSockets", async () => {
+test("the error for `ws`, http-proxy's option for WebSockets, names `upgrades` and `proxy.attach`", async () => {
   expect(await toProxy({ ws: true })).toBe(
     "fetchway: bad option `ws`: WebSockets are tunnelled by default (`upgrades`); on Node, call `proxy.attach(server)`",
   );
 });
 
-test("agents", async () => {
+test("the errors for agents and dispatchers name the options of connections", async () => {
   for (const name of ["agent", "httpAgent", "httpsAgent"]) {
     expect(await toProxy({ [name]: {} })).toContain(
       "connections are reused by default; to configure them, write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",
@@ -150,7 +150,7 @@ describe.each([...otherLibraries.keys()])("options of %s", (library) => {
   });
 });
 
-test("options of http-proxy that have another name or place here", async () => {
+test("the errors for options of http-proxy that have another name or place here name it", async () => {
   const hintFor = async (options: object): Promise<string> =>
     (await toProxy(options)).replace(/^fetchway: bad option `\w+`: /, "");
   expect(await hintFor({ secure: false })).toContain("tls: { rejectUnauthorized: false }");
@@ -167,7 +167,7 @@ test.each([
   const names = ["h3's `proxyRequest`", "`hono/proxy`"].flatMap(foreignNames);
   expect(names.length).toBeGreaterThan(15);
   for (const name of names) expect(await explain(runtime, name)).not.toContain("no such option");
-  // There is no pool that an option could belong to.
+  // On these runtimes, a proxy has no pool whose options could be meant.
   for (const name of ["pool", "agent", "dispatcher"]) {
     expect(await explain(runtime, name)).toContain(
       "the runtime keeps the connections; leave it out",

@@ -94,7 +94,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
     return line.given[scope][option];
   };
 
-  test("sets its option", () => {
+  test("sets its option to the value that the text means", () => {
     const samples = goodTexts(kind);
     expect(samples).not.toEqual([]);
     for (const [text, expected] of samples) {
@@ -105,7 +105,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
     if (value === undefined) expect(read(name)).toEqual(goodTexts(kind).length > 1 ? true : {});
   });
 
-  test("--no- form exactly where the option takes false", () => {
+  test("has a --no- form if and only if the option takes false", () => {
     const takesFalse = kind.check(false) === undefined && scope !== "line";
     expect(negatable).toBe(takesFalse);
     if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);

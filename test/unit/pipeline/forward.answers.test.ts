@@ -29,7 +29,7 @@ const failing = (error: Error): FakeTransport =>
   });
 
 describe("the response", () => {
-  test("is the upstream's, cleaned", async () => {
+  test("has the status and the body of the upstream's response, and its cleaned fields", async () => {
     const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
     const response = await answerTo({
       status: 302,
@@ -102,7 +102,7 @@ describe("onRequest", () => {
     expect(transport.hops[0]).toMatchObject({ method: "POST", body: new BytesBody(bytes("new")) });
   });
 
-  test("may return a response: nothing is sent and nothing is left open", async () => {
+  test("may return a response, and then nothing is sent and nothing is left open", async () => {
     const incoming = fakeIncoming();
     const transport = new FakeTransport();
     const answer = new Response("mine");
@@ -123,7 +123,7 @@ describe("onResponse", () => {
     expect(await response.text()).toBe("abc");
   });
 
-  test("may replace the response: the upstream's body is cancelled", async () => {
+  test("may replace the response, and then the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const answer = new Response("mine");
     const body = streamOf(["abc"], cancelled);

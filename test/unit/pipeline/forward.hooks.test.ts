@@ -23,7 +23,7 @@ const oops = (): never => {
 };
 const rejects = (): Promise<never> => Promise.reject(exception);
 
-/** Each hook with its options, and the number of requests that were sent before it fails. */
+/** Each failing hook: its name, the options that set it, the number of requests sent before it fails, and a target. */
 const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
   ["target", {}, 0, oops],
   ["a target that rejects", {}, 0, rejects as unknown as () => string],
@@ -37,7 +37,7 @@ const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
   ["an onResponse that rejects", { onResponse: rejects }, 1],
 ];
 
-/** Creates a transport that answers with a redirect whose body is still arriving. */
+/** Creates a transport that answers with a redirect whose body has not ended. */
 function startReply(): { transport: FakeTransport; fail: () => void; cancelled: () => void } {
   const fail = vi.fn();
   const cancelled = vi.fn();
@@ -48,7 +48,7 @@ function startReply(): { transport: FakeTransport; fail: () => void; cancelled: 
   return { transport, fail, cancelled };
 }
 
-describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => TARGET) => {
+describe.each(FAILING)("an exception from %s", (_, options, sent, target = () => TARGET) => {
   test("rejects the call with that exception and aborts the request that was sent", async () => {
     const { transport, fail, cancelled } = startReply();
     expect(await errorOf(() => run({}, { options, target, transport }))).toBe(exception);
@@ -77,7 +77,7 @@ describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => T
   });
 });
 
-test("an exception of onError rejects the call, whichever error it was called for", async () => {
+test("an exception from onError rejects the call, whichever error onError was called for", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   for (const onError of [oops, rejects]) {
     for (const options of [
@@ -89,7 +89,7 @@ test("an exception of onError rejects the call, whichever error it was called fo
   }
 });
 
-test("a thrown value that is not an Error is handled the same way", async () => {
+test("a value that a hook throws and that is not an Error rejects the call too", async () => {
   for (const thrown of [undefined, null, "text", 0]) {
     const onRequest = (): never => {
       // oxlint-disable-next-line typescript/only-throw-error -- any value can be thrown
@@ -108,14 +108,14 @@ test("a ProxyError that a hook throws becomes its gateway response", async () =>
   expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_request_error");
 });
 
-test("a synchronous hook that returns a promise rejects with a TypeError that names the hook", async () => {
+test("a promise returned by a hook that must be synchronous rejects the call with a TypeError that names the hook", async () => {
   const options = { clientAddress: async () => "192.0.2.1" } as unknown as ProxyOptions;
   const error = await errorOf(() => run({}, { options }));
   expect(error).toBeInstanceOf(TypeError);
   expect((error as Error).message).toMatch(/`clientAddress`: return the value itself/);
 });
 
-test("a hook that fails because the client has disconnected does not reject", async () => {
+test("a hook that fails after the client has disconnected does not reject the call", async () => {
   const incoming = fakeIncoming();
   const onError = vi.fn();
   const onRequest = (): never => {
@@ -132,7 +132,7 @@ test("a hook that fails because the client has disconnected does not reject", as
 });
 
 test.each(["onRequest", "onResponse", "onError"])(
-  "%s that returns something other than a Response rejects with a TypeError that names it",
+  "a string returned by %s rejects the call with a TypeError that names the hook",
   async (hook) => {
     const path = "/what/it/was/to/set";
     const options = { [hook]: () => path } as unknown as ProxyOptions;

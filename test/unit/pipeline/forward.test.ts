@@ -91,7 +91,7 @@ describe("the request that is sent", () => {
     expect(hop.headers).toEqual(["X-B", "1", "x-b", "3", ...FORWARDED]);
   });
 
-  test("`headers` wins over the client's and the proxy's own fields; null deletes", async () => {
+  test("`headers` replaces fields of the client and of the proxy, and null deletes them", async () => {
     const headers = ["x-a", "client", "X_A", "client", "cookie", "c"];
     const hop = await hopOf(
       { headers },
@@ -101,7 +101,7 @@ describe("the request that is sent", () => {
     expect(hop.headers).toEqual([...FORWARDED.slice(2), ...added]);
   });
 
-  test("naming one of the proxy's fields in Connection does not remove it", async () => {
+  test("a field that the proxy adds is not removed if the client's Connection names it", async () => {
     const headers = ["Connection", "x-forwarded-for, x-a", "X-Forwarded-For", "6.6.6.6"];
     const hop = await hopOf({ headers }, { headers: { "x-a": "1" } });
     expect(hop.headers.slice(0, 2)).toEqual(["X-Forwarded-For", "192.0.2.7"]);
@@ -113,11 +113,11 @@ describe("the request that is sent", () => {
     [{ changeOrigin: false }, "proxy.test"],
     [{ host: "other.test" }, "other.test"],
     [{ changeOrigin: false, host: "other.test" }, "other.test"],
-  ])("%j makes Host %s", async (options, host) => {
+  ])("the options %j make Host %s", async (options, host) => {
     expect((await hopOf({}, options)).host).toBe(host);
   });
 
-  test("the URL's authority replaces a missing Host (HTTP/2)", async () => {
+  test("the authority of the URL replaces a missing Host, as in HTTP/2", async () => {
     const hop = await hopOf({ headers: [], authority: "two.test" }, { changeOrigin: false });
     expect(hop.host).toBe("two.test");
     expect(hop.headers).toEqual(expect.arrayContaining(["X-Forwarded-Host", "two.test"]));
@@ -196,13 +196,16 @@ describe("the path", () => {
     [{}, `${TARGET}/base`, "/../a"],
     [{ stripPrefix: "/api" }, TARGET, "/api/../a"],
     [{ pathRewrite: { "^": "/.%2e" } }, TARGET, "/a"],
-  ])("%j, %s: %s becomes 400, and nothing is sent", async (options, target, path) => {
-    const transport = new FakeTransport();
-    const response = await run({ path }, { options, target, transport });
-    expect(response.status).toBe(400);
-    expect(await response.text()).toBe("Bad Request: http_request_error\n");
-    expect(transport.hops).toHaveLength(0);
-  });
+  ])(
+    "with %j and the target %s, the path %s gets 400, and nothing is sent",
+    async (options, target, path) => {
+      const transport = new FakeTransport();
+      const response = await run({ path }, { options, target, transport });
+      expect(response.status).toBe(400);
+      expect(await response.text()).toBe("Bad Request: http_request_error\n");
+      expect(transport.hops).toHaveLength(0);
+    },
+  );
 
   test.each<[NonNullable<ProxyOptions["pathRewrite"]>, string, string]>([
     [{ "^/api": "" }, "/api", "/"],
@@ -213,12 +216,12 @@ describe("the path", () => {
     [async () => "http://evil.test/", "/a", "/http://evil.test/"],
     [() => undefined, "/a?b", "/a?b"],
     [async () => {}, "/a?b", "/a?b"],
-  ])("%o makes of %s: %s", async (pathRewrite, path, expected) => {
+  ])("pathRewrite %o rewrites %s to %s", async (pathRewrite, path, expected) => {
     const hop = await hopOf({ path }, { pathRewrite });
     expect(hop).toMatchObject({ path: expected, upstream: { host: "up.test:4000" } });
   });
 
-  test("a pathRewrite that does not return a path is named in the error", async () => {
+  test("a pathRewrite that returns something other than a path rejects the call, and the error names the option", async () => {
     const options = { pathRewrite: () => 1 as never };
     await expect(run({ path: "/a" }, { options })).rejects.toThrow(/bad option `pathRewrite`/);
   });

@@ -19,7 +19,7 @@ async function fieldsOf(
 const chain = ["X-Forwarded-For", "6.6.6.6, 203.0.113.7, 10.0.0.2", "X-Forwarded-Proto", "https"];
 const trustProxy = ["10.0.0.0/8"];
 
-test("a trusted chain is trimmed at the client, and the peer is appended", async () => {
+test("the addresses before the client are removed from a trusted chain, and the peer is appended", async () => {
   const fields = await fieldsOf({ headers: chain, address: "10.0.0.3" }, { trustProxy });
   expect(fields["X-Forwarded-For"]).toBe("203.0.113.7, 10.0.0.2, 10.0.0.3");
   expect(fields).toMatchObject({ "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443" });
@@ -29,7 +29,7 @@ describe("a peer of unknown address", () => {
   const unknown = { headers: chain, address: undefined };
 
   test.each([[trustProxy], [["0.0.0.0/0", "::/0"]], [(): boolean => true]])(
-    "is not trusted by %j",
+    "is not trusted if trustProxy is %j",
     async (trust) => {
       const fields = await fieldsOf(unknown, { trustProxy: trust });
       expect(fields).not.toHaveProperty("X-Forwarded-For");
@@ -37,7 +37,7 @@ describe("a peer of unknown address", () => {
     },
   );
 
-  test("is trusted by true", async () => {
+  test("is trusted if trustProxy is true", async () => {
     const fields = await fieldsOf(unknown, { trustProxy: true });
     expect(fields["X-Forwarded-For"]).toBe("6.6.6.6, 203.0.113.7, 10.0.0.2");
     expect(fields["X-Forwarded-Proto"]).toBe("https");
@@ -71,7 +71,7 @@ test("forwardHeaders forwards the other kind of forwarding field, trimmed as wel
   expect(fields["Forwarded"]).toBe("for=203.0.113.7");
 });
 
-test("`headers` and filterHeaders win over a trusted peer", async () => {
+test("`headers` and `filterHeaders` take precedence over the fields of a trusted peer", async () => {
   const options = {
     trustProxy,
     headers: { "x-forwarded-proto": "ours" },
@@ -85,7 +85,7 @@ test("`headers` and filterHeaders win over a trusted peer", async () => {
   });
 });
 
-test("a loop becomes 502, nothing is sent, and onError is called", async () => {
+test("a request whose Via names this proxy gets 502 and is not sent, and onError is called", async () => {
   const transport = new FakeTransport();
   const onError = vi.fn();
   const headers = ["Via", "1.1 a, 1.1 edge"];
@@ -98,7 +98,7 @@ test("a loop becomes 502, nothing is sent, and onError is called", async () => {
   expect((await run({ headers }, { transport })).status).toBe(200);
 });
 
-test("`via` states the received HTTP version, and names this proxy in Forwarded", async () => {
+test("the option `via` adds Via with the received HTTP version, and names this proxy in Forwarded", async () => {
   const options: ProxyOptions = { via: "edge", xfwd: "forwarded" };
   expect(await fieldsOf({ version: () => "2.0" }, options)).toEqual({
     Forwarded: "for=192.0.2.7;by=_edge;host=proxy.test;proto=http",

@@ -63,7 +63,7 @@ async function upgrade(
   return { tunnel, transport, answered, response, client };
 }
 
-test("the request follows the same rules as any other, and names the protocol", async () => {
+test("an upgrade request is cleaned like any other, and names the protocol", async () => {
   const { transport } = await upgrade({ xfwd: false, headers: { "x-added": "1" } });
   expect(transport.hops[0]).toMatchObject({
     upgrade: "websocket",
@@ -92,7 +92,7 @@ test.each([
   expect(tunnel.destroyed).toBe("tunnel" in over ? 0 : 1);
 });
 
-test("a 101 that was not asked for becomes 502", async () => {
+test("a 101 to a request without Upgrade becomes 502", async () => {
   const { response, tunnel } = await upgrade({}, {}, { headers: ["Host", "proxy.test"] });
   expect(response.status).toBe(502);
   expect(tunnel.destroyed).toBe(1);
@@ -137,7 +137,7 @@ test("an app in this process gets no upgrade", async () => {
   expect(app.fetch).not.toHaveBeenCalled();
 });
 
-test("with `upgrades`, other protocols are carried, and with none every Upgrade is ignored", async () => {
+test("the protocols in `upgrades` are carried, and with an empty list every Upgrade is ignored", async () => {
   const headers = ["Host", "proxy.test", "Upgrade", "TCP, websocket"];
   const other = await upgrade(
     { upgrades: ["tcp"] },

@@ -39,7 +39,7 @@ describe("the body of a GET or HEAD", () => {
     ["Content-Length", "0", 200],
     ["Transfer-Encoding", "chunked", 501],
     ["X-A", "5", 200],
-  ])("that the server hides: %s: %s is %i", async (name, value, status) => {
+  ])("that the server hides: a request with %s: %s gets %i", async (name, value, status) => {
     const given = { headers: ["Host", "a", name, value], hidesGetBody: true };
     expect((await send(given))[0]).toBe(status);
     expect(await send(given, { dropGetBody: true })).toEqual([200, [null]]);

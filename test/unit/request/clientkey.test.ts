@@ -1,4 +1,4 @@
-/** The client for which a request counts where requests wait. */
+/** The key of a request's client, by which waiting requests are grouped. */
 import { expect, test } from "vitest";
 import type { HeaderList } from "../../../src/fields/headers.ts";
 import { type ClientRules, clientKeyOf } from "../../../src/request/clientkey.ts";

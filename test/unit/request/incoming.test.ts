@@ -30,7 +30,7 @@ describe("WebIncoming", () => {
     expect(new WebIncoming(new Request("http://a.test"), undefined, "2.0").version()).toBe("2.0");
   });
 
-  test.each(["GET", "HEAD"])("does not ask a %s for its body", (method) => {
+  test.each(["GET", "HEAD"])("does not read the property `body` of a %s request", (method) => {
     const body = vi.fn();
     const request = { url: "http://a.test/", method, headers: new Headers(), bodyUsed: false };
     Object.defineProperty(request, "body", { get: body });
@@ -41,7 +41,7 @@ describe("WebIncoming", () => {
   test.each([
     ["Content-Length", "5"],
     ["Transfer-Encoding", "chunked"],
-  ])("gives the body of a request with %s as its stream", (...field) => {
+  ])("passes on the stream of the request itself if the request has %s", (...field) => {
     const headers = [field];
     const request = new Request("http://a.test/", { method: "POST", headers, body: "hello" });
     const { body } = new WebIncoming(request, undefined);
@@ -51,7 +51,7 @@ describe("WebIncoming", () => {
     expect(body?.length).toBe(field[0] === "Content-Length" ? 5 : undefined);
   });
 
-  test("has no body for a request without one, also if its method allows one", () => {
+  test("has the body null for a request without a body, also if the method allows a body", () => {
     const request = new Request("http://a.test/", { method: "DELETE" });
     expect(new WebIncoming(request, undefined).body).toBeNull();
   });

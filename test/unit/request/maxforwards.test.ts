@@ -39,7 +39,7 @@ describe.each(counted)("%s", (method) => {
     expect(await send(method, headers)).toMatchObject({ forwarded, calls: 1 });
   });
 
-  test.each(["0", "00", "000"])("%j is answered by the proxy", async (value) => {
+  test.each(["0", "00", "000"])("with Max-Forwards: %j is answered by the proxy", async (value) => {
     const sent = await send(method, ["Max-Forwards", value]);
     expect(sent).toMatchObject({ calls: 0, response: { status: 200 } });
   });
@@ -63,7 +63,7 @@ describe.each(counted)("%s", (method) => {
     expect(error).toEqual(proxyError("http_request_error", 400));
   });
 
-  test("onRequest sees the request, and its response is used", async () => {
+  test("onRequest is called for a request that ends at the proxy, and its response is used", async () => {
     const seen: (string | null)[] = [];
     const onRequest = ({ headers }: { headers: Headers }): Response => {
       seen.push(headers.get("max-forwards"));

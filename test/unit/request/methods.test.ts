@@ -27,15 +27,18 @@ test.each([
   ["OPTIONS", `${TARGET}/base/`, "/base"],
   ["OPTIONS", `${TARGET}/base?k=v`, "/base?k=v"],
   ["OPTIONS", `${TARGET}/?k=v`, "/?k=v"],
-])("%s * to %s asks for %s, whatever the options do to paths", async (method, target, path) => {
-  const transport = new FakeTransport(() => fakeResponse());
-  const options = { pathRewrite: () => "/rewritten", onRequest: () => {} };
-  const response = await run({ method, path: "*" }, { transport, target, options });
-  expect(response.status).toBe(200);
-  expect(transport.hops.map((hop) => hop.path)).toEqual([path]);
-});
+])(
+  "%s * to the target %s is sent with the path %s, whatever the options do to paths",
+  async (method, target, path) => {
+    const transport = new FakeTransport(() => fakeResponse());
+    const options = { pathRewrite: () => "/rewritten", onRequest: () => {} };
+    const response = await run({ method, path: "*" }, { transport, target, options });
+    expect(response.status).toBe(200);
+    expect(transport.hops.map((hop) => hop.path)).toEqual([path]);
+  },
+);
 
-test("* is a bad path for every other method, also where a hook sets it", async () => {
+test("the path * with another method than OPTIONS gets 400, also if a hook has set it", async () => {
   const transport = new FakeTransport(() => fakeResponse());
   expect((await run({ method: "GET", path: "*" }, { transport })).status).toBe(400);
   const options = { onRequest: (draft: { path: string }) => void (draft.path = "*") };

@@ -28,11 +28,11 @@ test.each([
   ["*", "/*", ""],
   ["*", "*", ""],
   ["", "/", ""],
-])("the mount of %s, which is passed on as %s, is %j", (sent, path, cut) => {
+])("if the client requests %s and the handler gets %s, the mount is %j", (sent, path, cut) => {
   expect(findMount(sent, path)).toBe(cut);
 });
 
-/** A proxy whose upstream redirects to the given path or to /login, and returns the requested path in a field. */
+/** Creates a proxy. Its upstream redirects to `location`, and returns the path that it got in the field `asked`. */
 function redirecting(options: ProxyOptions = {}, location = "/login") {
   return createProxy({
     ...options,
@@ -49,7 +49,7 @@ describe("the mount of h3 is found on every runtime", () => {
     ["/api/x?y", "/x", new H3().mount("/api", redirecting().fetch), "/api/login"],
     ["/api", "/", new H3().mount("/api", redirecting()), "/api/login"],
     ["/api/api/x", "/api/x", new H3().mount("/api", redirecting()), "/api/login"],
-    // h3 does not remove parameters and, without Node, the prefix of `withBase`.
+    // h3 does not remove a prefix with parameters. Without Node, it does not remove the prefix of `withBase` either.
     ["/shops/7/a", "/shops/7/a", new H3().mount("/shops/:id", redirecting()), "/login"],
     [
       "/api/x",
@@ -63,10 +63,13 @@ describe("the mount of h3 is found on every runtime", () => {
     ["/api/x", "/api/x", new H3().all("/api/**", ({ req }) => redirecting().fetch(req)), "/login"],
     ["/x", "/x", new H3().all("/**", ({ req }) => redirecting().fetch(req)), "/login"],
     ["/a/b", "/a/b", new H3().all("/a/:name", ({ req }) => redirecting().fetch(req)), "/login"],
-  ])("for %s, of which the upstream gets %s", async (path, asked, app, location) => {
-    const { headers } = await app.request(path);
-    expect([headers.get("asked"), headers.get("location")]).toEqual([asked, location]);
-  });
+  ])(
+    "for a request for %s of which the upstream gets the path %s",
+    async (path, asked, app, location) => {
+      const { headers } = await app.request(path);
+      expect([headers.get("asked"), headers.get("location")]).toEqual([asked, location]);
+    },
+  );
 });
 
 test("the mount of Hono is not found without Node, but `stripPrefix` in a route has the same effect", async () => {

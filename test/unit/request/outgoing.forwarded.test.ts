@@ -64,7 +64,7 @@ describe("x-forwarded", () => {
     [["X-Forwarded-Host", "shop.example:8443, inner"], "shop.test:8080", "8443"],
     [["X-Forwarded-Host", "shop.example"], "shop.test:8080", "80"],
     [["X-Forwarded-Host", "shop.example", "X-Forwarded-Proto", "https"], "shop.test:8080", "443"],
-  ])("the port agrees with %j, with Host %s: %s", (inbound, host, port) => {
+  ])("with the trusted fields %j and Host %s, the port is %s", (inbound, host, port) => {
     const headers = forwarded("x-forwarded", { host }, inbound);
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
   });

@@ -78,9 +78,9 @@ describe("cleanRequestHeaders", () => {
     ["X-SECRET ,\tx-other", ["X-Secret", "1", "X_Other", "2"], []],
     ["x_secret", ["X-Secret", "1"], []],
     ["keep-alive, upgrade, te, ,", ["x-secret", "1"], ["x-secret", "1"]],
-    // U+00A0 is not white space: it is part of the option, which is then not a field name.
+    // U+00A0 is not white space, but part of the connection option. So "X-A\xa0" names no field.
     ["X-A\xa0,\tX-B\t", ["X-A", "1", "X-B", "2"], ["X-A", "1"]],
-  ])("Connection: %s", (connection, raw, left) => {
+  ])("drops the fields that Connection names: %s", (connection, raw, left) => {
     expect(cleanRequestHeaders(["Connection", connection, ...raw], dropped).headers).toEqual(left);
     expect(
       cleanRequestHeaders([...raw, "Connection", "close", "connection", connection], dropped)

@@ -28,7 +28,7 @@ test.each([
   [["HTTP/1.0 edge(comment)"]],
   [["1.0 a, 1.1\tedge , 1.1 c"]],
   [["1.0 a", "2 edge"]],
-])("%j has already passed this proxy: 502", (values) => {
+])("a request with Via %j has already passed this proxy, and gets 502", (values) => {
   expect(() => via(...values)).toThrow(proxyError("proxy_loop_detected", 502));
 });
 
@@ -42,7 +42,7 @@ test.each([
   [["\xa0"], "\xa0, 1.1 Edge"],
   [["1.1 edge\xa0"], "1.1 edge\xa0, 1.1 Edge"],
   [["\xa01.1 edges"], "\xa01.1 edges, 1.1 Edge"],
-])("%j has not passed this proxy", (values, expected) => {
+])("a request with Via %j has not passed this proxy", (values, expected) => {
   rfc("9110-5.6.1.1-empty-sent");
   expect(via(...values)).toBe(expected);
 });

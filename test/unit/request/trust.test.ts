@@ -31,21 +31,21 @@ describe("ranges", () => {
     ["linklocal", "169.254.169.254", "169.253.0.1"],
     ["uniquelocal", "172.31.0.1", "172.32.0.1"],
     ["uniquelocal", "fc00::1", "fe80::1"],
-  ])("%s has %s and not %s", (range, inside, outside) => {
+  ])("%s contains %s and not %s", (range, inside, outside) => {
     expect(checkRange(range)).toBeUndefined();
     expect(trusts([range], inside)).toBe(true);
     expect(trusts([range], outside)).toBe(false);
     expect(trusts(["198.51.100.1", range, "198.51.100.2"], inside)).toBe(true);
   });
 
-  test("ranges stay right when more entries have been checked than are remembered", () => {
+  test("the results stay correct after more entries than the cache holds", () => {
     for (let i = 0; i < 500; i++) {
       const entry = `10.${i >> 8}.${i & 255}.0/24`;
       expect(checkRange(entry)).toBeUndefined();
       expect(trusts([entry], entry.replace("0/24", "7"))).toBe(true);
       expect(trusts([entry], "192.0.2.1")).toBe(false);
     }
-    // A wrong entry is refused again, even after it has been compiled.
+    // An invalid entry is refused again, although it is in the cache.
     for (let i = 0; i < 2; i++) {
       expect(trusts(["10.0.0.1/8"], "192.0.2.1")).toBe(false);
       expect(checkRange("10.0.0.1/8")).toMatch(/is not a range/);
@@ -210,7 +210,7 @@ describe("compileTrust", () => {
     expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/return the value itself/);
   });
 
-  test("one entry more than are kept at least is not parsed with each call", () => {
+  test("a list with one entry more than the guaranteed size of the cache is not parsed again with each call", () => {
     const entries = Array.from({ length: 101 }, (_, i) => `2001:db8:${i.toString(16)}::/48`);
     for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
     const parse = vi.spyOn(URL, "parse");
@@ -235,6 +235,6 @@ test.each([
   ["::FFFF:192.0.2.7", "192.0.2.7"],
   ["192.0.2.7", "192.0.2.7"],
   ["2001:db8::7", "2001:db8::7"],
-])("unmapAddress: the address that is shown as %j is %j", (shown, address) => {
+])("unmapAddress converts %j to %j", (shown, address) => {
   expect(unmapAddress(shown)).toBe(address);
 });

@@ -13,14 +13,14 @@ test.each(["websocket", "WebSocket", "h2c,\tWEBSOCKET ", "websocket/13", "websoc
 );
 
 test.each(["", "h2c", "TLS/1.0, websockets", "x-websocket", "web socket", "websocket x"])(
-  "%j is ignored",
+  "the Upgrade field %j is ignored",
   (upgrade) => {
     expect(chooseProtocol(upgrade, ["websocket"])).toBeUndefined();
     expect(readUpgrade(fakeIncoming(), upgrade, ["websocket"])).toBeUndefined();
   },
 );
 
-test("the first carried protocol is chosen, with its version if that is carried too", () => {
+test("the first protocol of Upgrade that the proxy carries is chosen, in the carried version", () => {
   expect(chooseProtocol("h2c, tcp, websocket", ["websocket", "tcp"])).toBe("tcp");
   expect(chooseProtocol("x/2, x/1", ["x/1"])).toBe("x/1");
   expect(chooseProtocol("x", ["x/1"])).toBeUndefined();
@@ -78,7 +78,7 @@ test.each([
   ["POST", "tcp", ["Content-Length", "0"], "tcp"],
   ["POST", "tcp", ["Content-Length", "5"], undefined],
   ["POST", "tcp", ["Transfer-Encoding", "chunked"], undefined],
-])("%s asks for %s with %j: %s", (method, protocol, fields, expected) => {
+])("the protocol of an upgrade by %s to %s with %j is %s", (method, protocol, fields, expected) => {
   const headers = ["Connection", "Upgrade", "Upgrade", protocol, ...fields];
   const incoming = fakeIncoming({ method, headers, upgrade: protocol });
   expect(readUpgrade(incoming, protocol, ["websocket", "tcp"])).toBe(expected);

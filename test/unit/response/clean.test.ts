@@ -58,9 +58,9 @@ describe("cleanResponseHeaders", () => {
   });
 });
 
-describe("a rewrite", () => {
+describe("the rewriting function", () => {
   test.each(["Location", "content-location", "Refresh", "set-cookie"])(
-    "is called once for a response with %s, with the last upstream request and the client's request",
+    "is called once for a response with %s, and gets the client's, the first upstream and the last upstream request",
     (name) => {
       const [request, followed] = [fakeRequest(), fakeRequest({ path: "/followed" })];
       const rewrite = vi.fn((headers: HeaderList) => void (headers[1] = "rewritten"));

@@ -37,7 +37,7 @@ describe("domain", () => {
     ["a=b; XDomain=up.test; Domains=up.test", "a=b; XDomain=up.test; Domains=up.test"],
     ["", ""],
     [";", ";"],
-  ])("a string for all cookies makes %j %j", (cookie, rewritten) => {
+  ])("a string replaces the domain of every cookie: %j becomes %j", (cookie, rewritten) => {
     expect(rewrite(cookie, "shop.test")).toBe(rewritten);
   });
 
@@ -48,12 +48,12 @@ describe("domain", () => {
     ["a=b; Secure; domain=x; domain=y", "a=b; Secure"],
     ['a=b; Domain="x" ; Secure', "a=b; Secure"],
     ["a=b; Domain=", "a=b; Domain="],
-  ])("an empty string removes it: %j becomes %j", (cookie, rewritten) => {
+  ])("an empty string removes the attribute: %j becomes %j", (cookie, rewritten) => {
     expect(rewrite(cookie, "")).toBe(rewritten);
     expect(rewrite(cookie, { "*": "" })).toBe(rewritten);
   });
 
-  test("a map is looked up without case and leading dot, then with *", () => {
+  test("a domain is looked up in a map without its leading dot and ignoring case, and then as *", () => {
     const map = { "Up.Test": "a.test", ".other.test": "" };
     expect(rewrite("a=b; Domain=.UP.test", map)).toBe("a=b; Domain=a.test");
     expect(rewrite("a=b; Domain=other.test", map)).toBe("a=b");
@@ -76,7 +76,7 @@ describe("path", () => {
     ["a=b; Path=/\u00e9", "a=b; Path=/\u00ff"],
     ["a=\u00e9; Path=/a b\u00a0", "a=\u00e9; Path=/c"],
     ["a=b", "a=b"],
-  ])("a map is looked up by the whole value: %j becomes %j", (cookie, rewritten) => {
+  ])("a path is looked up in a map by its whole value: %j becomes %j", (cookie, rewritten) => {
     const map = { "/up": "/shop", "/\u00e9": "/\u00ff", "/a b\u00a0": "/c" };
     expect(rewrite(cookie, undefined, map)).toBe(rewritten);
   });

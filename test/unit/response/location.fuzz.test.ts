@@ -49,7 +49,7 @@ const setup = fc.record({
   from: fc.constantFrom("/", "/api", "/api/x/y?z", "/v2/x/"),
 });
 
-/** Returns the URL that the proxy would request if a client followed this URL. */
+/** Returns the URL that the proxy would request from the upstream if a client requested `url`. */
 async function forwarded(url: URL, target: string, prefix: string): Promise<URL> {
   const plan = compile({ stripPrefix: prefix || "/" }, () => new FakeTransport());
   const asked = url.pathname + url.search;
@@ -58,7 +58,7 @@ async function forwarded(url: URL, target: string, prefix: string): Promise<URL>
   return new URL(upstream.origin + joinTarget(upstream, stripped) + url.hash);
 }
 
-/** Whether a URL is below the target. */
+/** Whether a URL is below the base path of the target, whose names are its own host and `host`. */
 function isInside(url: URL, target: string, host: string | undefined): boolean {
   const { origin, protocol, pathname } = new URL(target);
   const names = [origin, host && new URL(`${protocol}//${host}`).origin];

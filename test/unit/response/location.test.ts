@@ -142,7 +142,7 @@ describe("stripPrefix", () => {
     expect(locate(reference, { prefix: "/api" })).toBe(path);
   });
 
-  test("is added in front of paths below the base path", () => {
+  test("is added to paths below the base path, after the base path is removed", () => {
     const setup = { prefix: "/api", target: `${TARGET}/v2` };
     expect(locate("/v2/a", setup)).toBe("/api/a");
     expect(locate("/v2", setup)).toBe("/api/");
@@ -173,7 +173,7 @@ describe("Host", () => {
     // A redirect to https must keep its scheme, or the client would be redirected in a loop.
     ["shop.test", "https://shop.test/v2/a?b", "https://shop.test/api/a?b"],
     ["shop.test:8443", "https://shop.test:8443/v2//a", "https://shop.test:8443/api//a"],
-  ])("%s is a name of the target: %j", (host, reference, path) => {
+  ])("Host %s is a name of the target, so %j is rewritten", (host, reference, path) => {
     const prefix = reference.startsWith("https") ? "/api" : "";
     expect(locate(reference, { host, prefix, target: `${TARGET}/v2` })).toBe(path);
   });
@@ -185,7 +185,7 @@ describe("Host", () => {
     ["shop.test:80", "https://shop.test/v2/a"],
     ["[", "http://[/v2/a"],
     [undefined, "http://shop.test/v2/a"],
-  ])("%s is not in %j", (host, reference) => {
+  ])("with Host %s, %j is not a URL of the target and stays unchanged", (host, reference) => {
     expect(locate(reference, { ...(host && { host }), target: `${TARGET}/v2` })).toBe(reference);
   });
 });

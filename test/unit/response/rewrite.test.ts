@@ -119,7 +119,7 @@ describe("rewriting in a proxy", () => {
     expect(headers.get("location")).toBe("/api/a?b");
   });
 
-  test("treats a forwarded client's Host as a name of the target, and does not show it", async () => {
+  test("treats the client's Host as a name of the target if it is forwarded, and removes it from Location", async () => {
     const headers = ["Location", "http://evil.test/a"];
     const incoming = { headers: ["Host", "evil.test"] };
     const kept = await run(incoming, {

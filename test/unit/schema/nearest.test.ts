@@ -15,11 +15,11 @@ test.each([
   ["connect_timeout", "connectTimeout"],
   ["conectTimeOuts", "connectTimeout"],
   ["x", "x"],
-])("%s is probably %s", (spelled, meant) => {
+])("the name most similar to %s is %s", (spelled, meant) => {
   expect(nearest(spelled, names)).toBe(meant);
 });
 
-// Two wrong letters of four make another word.
+// A name of four letters with two wrong letters is likely another word.
 test.each(["cors", "post2", "rest", "tls", "dos1", "agent", "", "y", "to", "rewriteEverything"])(
   "%j is similar to none of the names",
   (spelled) => {

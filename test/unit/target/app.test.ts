@@ -42,7 +42,7 @@ describe("urlOf", () => {
     ["a string", { fetch, url: "https://shop.example" }, "https://shop.example"],
     ["a URL", { fetch, url }, url],
     ["the value of a getter", Object.create({ fetch, url }) as FetchTarget, url],
-    ["the default where there is none", { fetch }, "http://app.invalid"],
+    ["the default for an app without `url`", { fetch }, "http://app.invalid"],
     ["the default for a stub", createStub(), "http://app.invalid"],
     [
       "the default for a method called url",

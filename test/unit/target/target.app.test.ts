@@ -44,7 +44,7 @@ describe("an app", () => {
     },
   );
 
-  test("is suggested when its fetch was passed as a target function", () => {
+  test("is suggested by the error for a target that is a Response", () => {
     const parse = (): unknown => parseTarget(fetch());
     expect(parse).toThrow(TypeError);
     expect(parse).toThrow(
@@ -63,13 +63,16 @@ describe("an app", () => {
 describe("assertReachable", () => {
   const client = { name: "fake", capabilities: { unixSocket: false, tls: false } };
 
-  test.each(["host", "changeOrigin: false"])("an app gets no other Host: %s", (option) => {
-    const app = parseTarget({ fetch: () => new Response() });
-    expect(() => assertReachable(app, client)).not.toThrow();
-    expect(() => assertReachable(app, client, option)).toThrow(TypeError);
-    expect(() => assertReachable(app, client, option)).toThrow(
-      `bad option \`${option}\`: leave it out: a target in process has the host of its \`url\``,
-    );
-    expect(() => assertReachable(parseTarget(TARGET), client, option)).not.toThrow();
-  });
+  test.each(["host", "changeOrigin: false"])(
+    "an app is refused as a target with the option %s, because its `url` has the host",
+    (option) => {
+      const app = parseTarget({ fetch: () => new Response() });
+      expect(() => assertReachable(app, client)).not.toThrow();
+      expect(() => assertReachable(app, client, option)).toThrow(TypeError);
+      expect(() => assertReachable(app, client, option)).toThrow(
+        `bad option \`${option}\`: leave it out: a target in process has the host of its \`url\``,
+      );
+      expect(() => assertReachable(parseTarget(TARGET), client, option)).not.toThrow();
+    },
+  );
 });

@@ -99,7 +99,7 @@ describe("assertReachable", () => {
   test.each<[TargetAddress, string]>([
     ["unix:/run/app.sock", "the fake client cannot reach unix sockets; use a URL"],
     [{ url: "https://a.test", tls: {} }, "the fake client has no TLS options; leave out `tls`"],
-  ])("%j needs a transport with that capability", (target, fix) => {
+  ])("the target %j is refused by a transport without the capability for it", (target, fix) => {
     const upstream = parseTarget(target);
     expect(() => assertReachable(upstream, client(true))).not.toThrow();
     expect(() => assertReachable(upstream, client(false))).toThrow(TypeError);

@@ -14,7 +14,7 @@ import type {
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 
-/** A request such as `a1`, whose first letter is the address of its client; `?` is an unknown address. */
+/** A request with a name such as `a1`. The first letter is the address of its client; `?` stands for an unknown address. */
 class Item implements Waiting, Holder {
   place: Place | undefined;
   account: Account | undefined;
@@ -33,7 +33,7 @@ class Item implements Waiting, Holder {
   }
 }
 
-/** Places that some requests have from the start, and a queue for them. */
+/** A bound on running requests: as many places as there are requests running at the start, and a queue for the others. */
 class Bound implements Places {
   readonly running: Item[];
   readonly queue: AddressQueue<Item>;
@@ -57,7 +57,7 @@ class Bound implements Places {
     return items;
   }
 
-  /** Ends a running request, so that the next one gets its place. Returns the name of the next one. */
+  /** Ends a running request, and gives its place to the first one in the queue. Returns the name of that request. */
   end(name: string): string | undefined {
     const at = this.running.findIndex((each) => each.name === name);
     const [ended] = this.running.splice(at, 1);
@@ -96,7 +96,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("a3 a4 a5 a6");
   });
 
-  test("two addresses alternate, although one came first with many requests", () => {
+  test("two addresses alternate, although all requests of one came first", () => {
     const bound = new Bound("c1 c2");
     bound.add("a1 a2 a3 a4 b1 b2");
     expect(bound.drain()).toBe("a1 b1 a2 b2 a3 a4");
@@ -107,7 +107,7 @@ describe("turns", () => {
     bound.add("a5 a6 b1 b2 b3 b4");
     expect(bound.end("a1")).toBe("b1");
     expect(bound.end("a2")).toBe("b2");
-    // Each has two of four places: they take turns.
+    // Each address now has two of four places, so the two addresses take turns.
     expect([bound.end("a3"), bound.end("b1")]).toEqual(["a5", "b3"]);
   });
 
@@ -129,7 +129,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("?1 b1 ?2");
   });
 
-  test("a request that leaves the queue keeps the turn of its address", () => {
+  test("an address keeps its turn when its first request leaves the queue", () => {
     const bound = new Bound("c1");
     const [first] = bound.add("a1 a2 b1");
     bound.queue.remove(first as Item);
@@ -162,13 +162,13 @@ describe("counting", () => {
     expect(bound.queue.isCounting).toBe(true);
     vi.advanceTimersByTime(2_000);
     expect(bound.queue.isCounting).toBe(false);
-    // Accounts from the earlier counting do not count any more.
+    // The accounts of the earlier counting have no effect any more.
     bound.add("a4 b2");
     expect(bound.running[0]?.account?.running).toBe(1);
     expect(bound.drain()).toBe("a4 b2");
   });
 
-  test("gives a request that is started twice only one place", () => {
+  test("counts a request that is started twice only once", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3 b1");
     bound.queue.start(bound.running[0] as Item);
@@ -181,11 +181,11 @@ describe("a full queue", () => {
     ["a1 a2 a3 b1", "b2", "a3"],
     ["a1 a2 a3 b1", "c1", "a3"],
     ["a1 b1 b2 b3 a2", "c1", "b3"],
-    // Refusing a waiting request instead would not make the shares fairer.
+    // No request is removed here, because refusing the new one is equally fair.
     ["a1 a2 b1", "b2", undefined],
     ["a1 b1 c1", "d1", undefined],
     ["a1 a2 a3 b1", "a4", undefined],
-  ])("of %s makes room for %s by refusing %s", (waiting, newcomer, leaving) => {
+  ])("of %s, to which %s comes, refuses the waiting request %s", (waiting, newcomer, leaving) => {
     const bound = new Bound("c9");
     bound.add(waiting);
     expect(bound.queue.findSurplus(new Item(newcomer))?.name).toBe(leaving);

@@ -20,7 +20,7 @@ describe("the scope of a further attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("has a running timer while a response is cancelled, which a chunk of the request restarts", () => {
+  test("has a timeout that began with the last chunk of the request, not with the response headers", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(500);
     scope.touch();
@@ -88,7 +88,7 @@ describe("the scope of a further attempt", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("waits for a promise, unless the exchange is aborted", async () => {
+  test("settles `orAbort` with its promise, or rejects it if the exchange is aborted", async () => {
     const { scope } = startScope(1_000);
     expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
     await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
@@ -116,7 +116,7 @@ describe("a scope that has followers", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has a follower's reason as its error, but not the reverse", () => {
+  test("has the error of its aborted follower, but the follower does not have the error of an aborted predecessor", () => {
     const { client, scope: first } = startScope();
     first.abort(reason);
     const second = first.again();
@@ -126,7 +126,7 @@ describe("a scope that has followers", () => {
     expect(first.error).toEqual(gone);
   });
 
-  test("creates the next follower after the last one, whose scope ends", () => {
+  test("creates a further follower behind the last one, and ends that one", () => {
     const { client, scope: first } = startScope();
     const second = first.again();
     const third = first.again();
@@ -137,7 +137,7 @@ describe("a scope that has followers", () => {
     expect([second.error, third.error]).toEqual([reason, reason]);
   });
 
-  test("continues after a fork, which ends on its own or with the same client", () => {
+  test("continues when a fork ends, and both end when the client disconnects", () => {
     const { client, scope: main, fail } = startScope();
     const fork = main.fork();
     const stopped = vi.fn();
@@ -151,7 +151,7 @@ describe("a scope that has followers", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("does nothing when it is aborted after all have ended", () => {
+  test("does nothing when it is aborted after its last follower has ended", () => {
     const { scope: first } = startScope();
     const last = first.again();
     const stopped = vi.fn();
@@ -162,7 +162,7 @@ describe("a scope that has followers", () => {
     expect(first.error).toBeUndefined();
   });
 
-  test("waits for work until the last follower is aborted", async () => {
+  test("rejects `orAbort` if its last follower has been aborted", async () => {
     const { scope: first } = startScope();
     const last = first.again();
     last.abort(reason);

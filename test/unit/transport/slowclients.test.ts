@@ -1,4 +1,4 @@
-/** Requests are ended if their clients are slower than `minRate` while others wait. */
+/** Requests whose clients are slower than `minRate` are ended while requests of other addresses wait. */
 import { describe, expect, test } from "vitest";
 import { PassSink } from "../../../src/body/pass.ts";
 import type { Sink } from "../../../src/body/source.ts";
@@ -6,8 +6,9 @@ import type { ProxyError } from "../../../src/error.ts";
 import { Account, type Claim, type Holder } from "../../../src/transport/claim.ts";
 import { countTaken, SlowClients } from "../../../src/transport/slowclients.ts";
 
-/** A request, and the bytes that its client has transferred; undefined while the request does not wait for the client. */
+/** A running request. */
 class Running implements Claim, Holder {
+  /** The number of bytes that the client has transferred; undefined while the request does not wait for its client. */
   clientBytes: number | undefined = 0;
   error: ProxyError | undefined;
   readonly account: Account;
@@ -29,15 +30,15 @@ class Running implements Claim, Holder {
 }
 
 /**
- * Some requests of one address, which are checked each second, with a minimum of 240 bytes a second and a grace period of 5
- * s.
+ * Running requests of one address, which are checked once a second. `minRate` is 240 bytes a second, and the grace period
+ * is 5 s.
  */
 class Scene {
   readonly greedy: Account = new Account("a");
   readonly requests: Running[];
   readonly slow: SlowClients = new SlowClients({ minRate: 240, minRateGrace: 5000 }, 1000);
   share = 2;
-  /** The number of requests of other addresses that wait. */
+  /** The number of waiting requests of other addresses. */
   others = 100;
 
   constructor(count: number) {
@@ -45,8 +46,8 @@ class Scene {
   }
 
   /**
-   * Checks the requests this many times; before each check, the clients transfer the given number of bytes. Returns how
-   * many requests have been ended.
+   * Checks the requests `times` times. Before each check, each client transfers `bytes` bytes.
+   * @returns the number of requests that have been ended so far
    */
   look(times: number, bytes = 0): number {
     for (let i = 0; i < times; i++) {
@@ -84,7 +85,7 @@ test("bytes that a client transfers above the rate are not credited for later", 
   expect(scene.look(1)).toBe(1);
 });
 
-test("time in which a request does not wait for its client does not count", () => {
+test("time in which a request does not wait for its client does not count against the client", () => {
   const scene = new Scene(3);
   scene.look(4);
   for (const request of scene.requests) request.clientBytes = undefined;
@@ -94,13 +95,13 @@ test("time in which a request does not wait for its client does not count", () =
   expect(scene.look(1)).toBe(1);
 });
 
-test("an address keeps its share, however slow its clients are", () => {
+test("an address keeps its share of the places, however slow its clients are", () => {
   const scene = new Scene(5);
   scene.share = 3;
   expect(scene.look(100)).toBe(2);
 });
 
-test("one check ends no more requests than wait from other addresses", () => {
+test("one check ends at most as many requests as other addresses have waiting", () => {
   const scene = new Scene(10);
   scene.others = 3;
   expect(scene.look(6)).toBe(3);
@@ -108,13 +109,13 @@ test("one check ends no more requests than wait from other addresses", () => {
   expect(scene.look(20)).toBe(3);
 });
 
-test("an address keeps all places if no other one waits", () => {
+test("an address keeps all places if no other address has a waiting request", () => {
   const scene = new Scene(10);
   scene.others = 0;
   expect(scene.look(100)).toBe(0);
 });
 
-test("time in which only requests of the same address wait does not count", () => {
+test("time in which only requests of the same address wait does not count against a slow client", () => {
   const scene = new Scene(3);
   scene.others = 0;
   scene.look(20);
@@ -123,7 +124,7 @@ test("time in which only requests of the same address wait does not count", () =
   expect(scene.look(1)).toBe(1);
 });
 
-test("the grace period starts again after a time in which nothing waited", () => {
+test("the grace period starts again after a time without waiting requests", () => {
   const scene = new Scene(3);
   scene.look(5);
   scene.slow.forget();
@@ -144,7 +145,7 @@ describe("countTaken", () => {
     ["a sink that knows the unsent bytes", { ...sink, unsent: 300 }, 700],
     ["a sink behind another", new PassSink({ ...sink, unsent: 300 }), 700],
     ["an unread stream", new PassSink({ ...sink, isUnread: true }), undefined],
-  ])("%s", (_, reader, taken) => {
+  ])("counts the bytes that the reader has taken: %s", (_, reader, taken) => {
     expect(countTaken(reader, 1000)).toBe(taken);
   });
 });

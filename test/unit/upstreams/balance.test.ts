@@ -18,7 +18,7 @@ import { until } from "../../helpers/wait.ts";
 const REFUSED = new ProxyError("connection_refused");
 const GET: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "10.0.0.1" };
 
-/** A balancer of hosts a, b, … on a clock that the test sets. */
+/** Creates a balancer of the hosts a, b, …, with a clock that the test sets. */
 function setUp(
   count: number,
   options: BalanceOptions = {},
@@ -100,7 +100,7 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 3, failures: 2 });
     report(undefined, new ProxyError("http_request_error", { status: 499 }), true);
     expect(count()).toEqual({ requests: 4, failures: 2 });
-    // A place that was given back does not count as a request.
+    // A place that was given back unused does not count as a request.
     const released = new ProxyError("http_request_error", { status: 499 });
     const unused = { status: undefined, error: released, latency: 0, isOver: true, isSent: false };
     target.report({ target: "http://a.test", ...unused });
@@ -143,7 +143,7 @@ describe("an upstream", () => {
     ["whose client disconnects", new ProxyError("http_request_error", { status: 499 })],
     ["that fails", REFUSED],
     ["that succeeds", undefined],
-  ])("that is half-open is not affected by a request from before %s", (_, error) => {
+  ])("that is half-open is not affected by a request from before its ejection %s", (_, error) => {
     const { clock, target } = setUp(2);
     const old = { ...GET };
     expect(pick(target, old)).toBe("http://a.test");
@@ -207,7 +207,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["up", "starting"]);
   });
 
-  test("can be added after the last one is removed, when requests get no upstream", async () => {
+  test("can be added after the last one is removed, and in between, requests get no upstream", async () => {
     const { target } = setUp(1);
     await target.remove("http://a.test");
     expect(pick(target)).toBeUndefined();
@@ -257,7 +257,7 @@ describe("consistent hashing", () => {
         expect(names).toContain(pick(target, { ...GET, headers }));
       }
     }
-    // A client that sends one key again and again does not fill one upstream.
+    // A client that always sends the same key does not send all its requests to one upstream.
     for (let n = 0; n < 400; n++) pick(target, { ...GET, headers: ["x-user", "same"] });
     const most = Math.max(...target.states().map(({ active }) => active));
     expect(most).toBeLessThanOrEqual(Math.ceil(1.25 * (target.active / 4)));
@@ -266,7 +266,7 @@ describe("consistent hashing", () => {
   test("one policy may serve several targets", () => {
     const policy = consistentHash(byUri);
     const [one, three] = [setUp(1, { policy }).target, setUp(3, { policy }).target];
-    // It has had as many changes as the other one.
+    // Give both targets the same `version`, so that the policy cannot confuse them by it.
     while (one.version < three.version) one.setWeight("http://a.test", 1);
     const alone = setUp(3, { policy: consistentHash(byUri) }).target;
     for (let n = 0; n < 100; n++) {
@@ -380,7 +380,7 @@ describe("options", () => {
     expect(call).toThrow(message);
   });
 
-  test("with good values are accepted", () => {
+  test("with valid values are accepted", () => {
     const options: BalanceOptions = {
       policy: { pick: ([each]) => each as never },
       outliers: { consecutiveFailures: Infinity, maxEjected: 0 },

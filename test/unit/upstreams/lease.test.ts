@@ -1,4 +1,4 @@
-/** Only requests that are sent to the picked upstream count there. */
+/** How often a request is counted in the statistics of the picked upstream: once each time that it is sent there. */
 import { expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions } from "#fetchway";
 import { type Interceptor, parseTarget } from "#fetchway/transport";
@@ -7,8 +7,8 @@ import { balance } from "#fetchway/upstreams";
 type Options = Partial<CreateProxyOptions>;
 
 /**
- * Sends one request to a target of two upstreams; returns the URLs of all requests, and the number that the upstreams have
- * counted.
+ * Sends one request to a target of two upstreams.
+ * @returns the URLs of all requests that were sent, and the number of requests that were counted at the upstreams
  */
 async function send(options: Options, answer = () => new Response()): Promise<[string[], number]> {
   const urls: string[] = [];
@@ -24,7 +24,7 @@ async function send(options: Options, answer = () => new Response()): Promise<[s
   return [urls, states.reduce((sum, { requests }) => sum + requests, 0)];
 }
 
-test("a request counts once at its upstream", async () => {
+test("a request that is sent once counts once at the picked upstream", async () => {
   const [urls, requests] = await send({});
   expect([urls.length, requests]).toEqual([1, 1]);
 });
@@ -35,7 +35,7 @@ test("a request that an interceptor sends to another upstream does not count at 
   expect(await send({ interceptors: { request: [elsewhere] } })).toEqual([["http://c.test/x"], 0]);
 });
 
-test("a request that an interceptor sends twice counts twice, and once if the first time was elsewhere", async () => {
+test("a request that an interceptor sends twice counts twice, or once if the interceptor sends it elsewhere first", async () => {
   const twice: Interceptor = (next) => async (request, scope) => {
     (await next(request, scope)).body?.cancel();
     return next(request, scope.again());

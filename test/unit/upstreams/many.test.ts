@@ -11,7 +11,7 @@ import { type Group, type Member, type Policy, realChance } from "../../../src/u
 const COUNT = 2_000;
 const PICKS = 500;
 
-/** Upstreams of three weights that count how often a policy reads one of them. */
+/** Creates a group of upstreams with three different weights. `looks` returns how often a policy has read one of them. */
 function makeGroup(): { group: Group; looks: () => number } {
   let looks = 0;
   const members = Array.from({ length: COUNT }, (_, i): Member => ({
@@ -50,7 +50,7 @@ test.each(policies)("%s reads few of many upstreams", (_, make) => {
   expect((looks() - before) / PICKS).toBeLessThan(40);
 });
 
-test("an attempt at another upstream asks the policy again instead of making a list without the tried ones", () => {
+test("an attempt at another upstream calls the policy again with the same list, not with a list without the tried upstream", () => {
   const lists = new Set<readonly Member[]>();
   let turn = 0;
   const policy: Policy = {
@@ -86,7 +86,7 @@ test("round_robin keeps weights exactly while upstreams come and go", () => {
   const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
   const counts = new Map<Member, number>();
   for (let i = 0; i < 1_000; i++) {
-    // A list for a single attempt must not disturb the turns of the others.
+    // Some picks get a list of their own, which must not disturb the turns of the other picks.
     const able = i % 7 === 0 ? [...members] : members;
     const member = policy.pick(able, request, group);
     counts.set(member, (counts.get(member) ?? 0) + 1);

@@ -13,7 +13,7 @@ class Pair {
     () => {},
   );
 
-  /** Lets the first upstream fail, and sweeps until it is back. Returns the milliseconds of its ejection. */
+  /** Lets the first upstream fail, and then succeed after its ejection. Returns the length of the ejection in milliseconds. */
   eject(): number {
     const at = this.now;
     for (let i = 0; i < outlierDefaults.consecutiveFailures; i++) {

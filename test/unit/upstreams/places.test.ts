@@ -29,10 +29,10 @@ function respond(status = 200, text = "ok"): UpstreamResponse {
   return { status, statusText: "", headers: [], body };
 }
 
-/** An attempt that ends only when it is stopped. */
+/** An upstream that never responds: the attempt ends only when it is aborted. */
 const hang: Answer = (_, scope) => new Promise((_resolve, fail) => scope.onAbort({ fail }));
 
-/** Returns an upstream that responds after a time, unless the attempt is stopped before. */
+/** Returns an upstream that responds after a time, unless the attempt is aborted before. */
 function answerAfter(milliseconds: number): Answer {
   return async (_, scope) => {
     let stop: ((error: Error) => void) | undefined;
@@ -71,7 +71,7 @@ function setUp(
   return { target, ask, sent };
 }
 
-/** Whether no place is taken: neither in the sum, nor at an upstream. */
+/** Expects that no place is taken, neither in the sum nor at an upstream. */
 function expectIdle(target: Balancer): void {
   expect(target.active).toBe(0);
   expect(target.states().map(({ active }) => active)).toEqual(target.states().map(() => 0));
@@ -152,7 +152,7 @@ describe("a place at an upstream", () => {
     const transport = transportOf(ok, { ...FULL, unixSocket: false });
     const socket = { url: "http://c.test", socketPath: "/c" };
     expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");
-    // For an upstream that is added later, the first request to it throws.
+    // An upstream that is added later is checked by the first request to it.
     const { target, ask } = setUp(ok, { transport }, { policy: "first" });
     target.add(socket);
     await Promise.all(HOSTS.map((each) => target.remove(each)));
@@ -189,7 +189,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is given back by each of two requests that an interceptor makes from one", async () => {
+  test("is given back by both requests if an interceptor sends a request twice", async () => {
     const twice: Interceptor = (next) => async (request, scope) => {
       const first = await next(request, scope);
       first.body?.cancel();
@@ -226,7 +226,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is not picked if a target that the app implements has no `choose`", async () => {
+  test("is not taken at a target that the app implements without `choose`, because that target is refused", async () => {
     const target = { pick: () => "http://a.test" } as unknown as Upstreams;
     const fix = "needs `choose` of fetchway/upstreams";
     expect(() => createProxy({ target })).toThrow(fix);
@@ -259,7 +259,7 @@ describe("requests that wait", () => {
     const left = [1, 2].map(() => ask({ signal: leaving.signal }));
     leaving.abort();
     for (const each of left) expect((await each).status).toBe(499);
-    // They have left the queue immediately, with their timers.
+    // The requests and their timers have been removed immediately.
     expect(target.waiting).toBe(0);
     const second = new AbortController();
     const waiting = [1, 2].map(() => ask({ signal: second.signal }));
@@ -298,7 +298,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("get 503 if their upstream is removed", async () => {
+  test("get 503 if the only upstream is removed", async () => {
     const { target, ask } = setUp(hang, {}, { maxRequests: 1 }, ["http://a.test"]);
     const leaving = new AbortController();
     const running = ask({ signal: leaving.signal });
@@ -331,7 +331,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("do not wait for each other's upstream", async () => {
+  test("give their own place back before they wait for another upstream, so that two requests cannot block each other", async () => {
     const { target, ask } = setUp(
       async () => {
         await new Promise((resolve) => setTimeout(resolve, 5));
@@ -385,7 +385,7 @@ describe("ejection by faults of clients", () => {
     ["an upload that is never completed", true, false],
     ["a request without a body", false, true],
   ])(
-    "a target that the app implements gets the same error as the client: %s",
+    "a target that the app implements gets the error that the client gets, for %s",
     async (_, hasBody, isUploaded) => {
       const results: Result[] = [];
       const target: Upstreams = {
@@ -433,7 +433,7 @@ describe("ejection by faults of clients", () => {
     expect(target.states()[0]?.state).toBe("up");
   });
 
-  test("exceptions of the app eject no upstream", async () => {
+  test("exceptions of an interceptor eject no upstream", async () => {
     const { target, ask } = setUp(
       ok,
       { interceptors: { attempt: [() => () => Promise.reject(new TypeError("oops"))] } },
@@ -497,11 +497,11 @@ describe("attempts", () => {
     expect(sent.map(({ upstream }) => upstream.origin)).toEqual(HOSTS);
   });
 
-  test("have no attemptTimeout if no other one can follow", async () => {
+  test("have no attemptTimeout if no other attempt can follow", async () => {
     const slow = answerAfter(80);
     for (const target of ["http://a.test", balance(HOSTS)]) {
       let attempts = 0;
-      // The first attempt never ends by itself: an answer after some time could come first in a process that was not scheduled.
+      // The first attempt never ends by itself. A late answer to it could be the first to arrive on a busy machine.
       const transport = transportOf((request, scope) =>
         attempts++ === 0 ? hang(request, scope) : slow(request, scope),
       );

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { RetryBudget, type RetryBudgetOptions } from "../../../src/upstreams/retrybudget.ts";
 
-/** A budget without the reserve of each second, and its clock. */
+/** Creates a budget that by default has no reserve (`perSecond`), and its clock. */
 function setUp(options: RetryBudgetOptions = {}): { clock: { now: number }; budget: RetryBudget } {
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
@@ -13,7 +13,7 @@ function depositMany(budget: RetryBudget, count: number): void {
   for (let i = 0; i < count; i++) budget.deposit();
 }
 
-/** Returns the number of retries that are allowed now. */
+/** Uses up the budget, and returns the number of retries that it allowed. */
 function drain(budget: RetryBudget): number {
   let allowed = 0;
   while (budget.withdraw()) allowed++;
@@ -33,7 +33,7 @@ test.each([
   expect(drain(budget)).toBe(left);
 });
 
-test("the credit of requests at a steady rate does not grow beyond that of ten seconds", () => {
+test("requests at a steady rate give credit for the retries of about ten seconds, and no more", () => {
   const { clock, budget } = setUp({ ratio: 0.1 });
   for (let i = 0; i < 10_000; i++) {
     clock.now++;

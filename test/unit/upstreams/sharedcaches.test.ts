@@ -16,7 +16,7 @@ test.each<[ReturnType<typeof mayShare>, HeaderList]>([
   ["by-default", ["cache-control", "max-age=60, s-maxage=0"]],
   ["by-default", ["cache-control", "max-age=0", "expires", TOMORROW]],
   ["by-default", ["expires", "Thu, 01 Jan 1970 00:00:00 GMT"]],
-  // Names of fields, and a text that only looks like a directive.
+  // `private` with the names of fields, and a quoted text that only looks like a directive.
   ["by-default", ["cache-control", 'private="set-cookie"']],
   ["by-default", ["cache-control", 'x="a, no-store, private"']],
   ["as-it-says", ["cache-control", "public"]],

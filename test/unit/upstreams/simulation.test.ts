@@ -42,7 +42,7 @@ class World {
   readonly balancer: Balancer;
   failures = 0;
   refused = 0;
-  /** The pending events, by time: a ring of milliseconds. */
+  /** The pending events, by the millisecond in which they happen. */
   readonly #later: Map<number, (() => void)[]> = new Map();
 
   constructor(count: number, options: BalanceOptions, seed = 1) {
@@ -63,7 +63,7 @@ class World {
     return [...this.upstreams.values()][index] as Upstream;
   }
 
-  /** Lets time pass, with the given number of requests in each millisecond. */
+  /** Lets the given time pass, and sends `perMillisecond` requests in each millisecond. */
   run(milliseconds: number, perMillisecond: number, pathOf = (n: number): string => `/${n}`): void {
     for (const end = this.time + milliseconds; this.time < end; this.time++) {
       for (const task of this.#later.get(this.time) ?? []) task();
@@ -118,7 +118,7 @@ describe("many upstreams", () => {
       const world = new World(upstreams, { policy });
       world.run(requests / 100, 100);
       expect(world.counts().reduce((sum, each) => sum + each, 0)).toBe(requests);
-      // 100 requests for each: at random, the deviation would be a tenth.
+      // Each upstream gets 100 requests on average. A random choice would give a deviation of 0.1.
       expect(deviation(world.counts())).toBeLessThan(policy === "round_robin" ? 0.001 : 0.2);
       expect(Math.min(...world.counts())).toBeGreaterThan(policy === "round_robin" ? 99 : 30);
     },
@@ -174,7 +174,7 @@ test.each([
   ["least_conn", 0.02],
   ["peak_ewma", 0.002],
 ] as const)(
-  "%s gives a slow upstream of three, which needs 2 s, a share of at most %d",
+  "%s gives a slow upstream, one of three, at most the share %d of the requests",
   (policy, most) => {
     const world = new World(3, { policy });
     world.run(1_000, 1);
@@ -184,7 +184,7 @@ test.each([
     world.run(20_000, 1);
     const share = (slow.requests - before) / 20_000;
     expect(share).toBeLessThan(most);
-    // The upstream is tried again from time to time, and gets its share when it is fast again.
+    // The slow upstream still gets a request from time to time, so it gets its full share when it is fast again.
     slow.latency = 10;
     world.run(60_000, 1);
     const late = slow.requests;

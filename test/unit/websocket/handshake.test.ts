@@ -36,7 +36,7 @@ describe("a client's handshake", () => {
     expect(asksForWebSocket(headers)).toBe(asks);
   });
 
-  test("gets a key from the proxy, and loses its extensions", () => {
+  test("gets a key from the proxy, and its extensions are removed", () => {
     rfc("6455-4.1-key", "6455-5.4-intermediary-fragments", "6455-9.1-extensions");
     const headers = [
       "Sec-WebSocket-Key",
@@ -96,16 +96,24 @@ describe("the upstream's 101", () => {
     [["a, b"], "a, b", false],
     [["a"], "A", false],
     [[], "a", false],
-  ])("to an offer of %j may choose the subprotocol %j: %s", async (offers, chosen, isAllowed) => {
-    rfc("6455-4.1-subprotocol");
-    const offered = offers.flatMap((offer) => ["Sec-WebSocket-Protocol", offer]);
-    const answer = ["Sec-WebSocket-Accept", await acceptOf(KEY), "sec-websocket-protocol", chosen];
-    const checked = checkAnswer(answer, [...asked, ...offered]);
-    if (isAllowed) await expect(checked).resolves.toBeUndefined();
-    else await expect(checked).rejects.toMatchObject(refused);
-  });
+  ])(
+    "that answers an offer of %j with the subprotocol %j is accepted: %s",
+    async (offers, chosen, isAllowed) => {
+      rfc("6455-4.1-subprotocol");
+      const offered = offers.flatMap((offer) => ["Sec-WebSocket-Protocol", offer]);
+      const answer = [
+        "Sec-WebSocket-Accept",
+        await acceptOf(KEY),
+        "sec-websocket-protocol",
+        chosen,
+      ];
+      const checked = checkAnswer(answer, [...asked, ...offered]);
+      if (isAllowed) await expect(checked).resolves.toBeUndefined();
+      else await expect(checked).rejects.toMatchObject(refused);
+    },
+  );
 
-  test("must choose no extension, because none was offered", async () => {
+  test("must not choose an extension, because the proxy offers none", async () => {
     rfc("6455-4.1-subprotocol", "6455-9.1-extensions");
     const answer = ["Sec-WebSocket-Accept", await acceptOf(KEY)];
     answer.push("Sec-WebSocket-Extensions", "permessage-deflate");

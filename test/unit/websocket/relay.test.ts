@@ -102,7 +102,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Ends a relay whose client has disconnected, so that no timer is left. */
+/** Reports the end of the upstream's connection, so that the relay ends and leaves no timer. */
 function close(): void {
   tunnel.handler?.onClose();
 }
@@ -126,14 +126,14 @@ describe("messages", () => {
 });
 
 describe("when the proxy is closed", () => {
-  test("the client gets code 1001: the proxy goes away (RFC 6455 §7.4.1)", () => {
+  test("the client gets code 1001, with which an endpoint goes away (RFC 6455 §7.4.1)", () => {
     tunnel.handler?.onClose(poolClosed());
     expect(client.calls).toEqual(["close", 1001, ""]);
     relay.onClientClose(1001, "");
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("another error with the same code and `retryAfter` is a failure, such as that of a target without an upstream", () => {
+  test("an error with the same code, but with `retryAfter`, terminates the connection of the client", () => {
     tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
     expect(client.calls).toEqual(["terminate"]);
   });
@@ -146,7 +146,7 @@ describe("when the proxy is closed", () => {
 });
 
 describe("backpressure", () => {
-  test("a slow client makes the upstream wait until the server reports that all is sent", () => {
+  test("a slow client pauses the upstream until the server reports that all bytes are sent", () => {
     client.buffered = 101;
     tunnel.handler?.onData(frame(1, "a"));
     expect(tunnel.calls).toEqual(["pause"]);
@@ -158,7 +158,7 @@ describe("backpressure", () => {
     vi.runAllTimers();
   });
 
-  test("if the server does not report that, the relay polls the buffered bytes", () => {
+  test("if the server does not report that all bytes are sent, the relay polls the number of buffered bytes", () => {
     client.buffered = 101;
     tunnel.handler?.onData(frame(1, "a"));
     vi.advanceTimersByTime(100);
@@ -168,7 +168,7 @@ describe("backpressure", () => {
     expect(tunnel.calls).toEqual(["pause", "resume"]);
   });
 
-  test("a slow upstream makes the client wait", () => {
+  test("a slow upstream pauses the client", () => {
     tunnel.hasRoom = false;
     relay.onClientMessage("a");
     relay.onClientMessage("b");
