@@ -296,7 +296,7 @@ function toClause(detail: string | undefined): string {
  */
 function explainException({ message, thrown }: FailureFacts): readonly [string] {
   if (!(thrown instanceof Error)) return [message ?? "something other than an Error was thrown"];
-  const [, place] = /^\s+at (.*)$/m.exec(thrown.stack ?? "") ?? [];
+  const [, place] = /^ {1,16}at (.*)$/m.exec(thrown.stack ?? "") ?? [];
   const where =
     place === undefined ? "" : `, thrown at ${place.replace(/file:\/\/|\?read=\d+/g, "")}`;
   return [`${thrown.name}: ${thrown.message}${where}`];

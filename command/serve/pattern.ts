@@ -68,7 +68,7 @@ export function parsePattern(text: string): Pattern {
   const path = slash < 0 ? "" : text.slice(slash);
   return {
     host: host === "" ? undefined : host.toLowerCase().replace(/\.$/, ""),
-    prefix: path.replace(/\/+$/, ""),
+    prefix: path.replace(/(?<!\/)\/+$/, ""),
   };
 }
 

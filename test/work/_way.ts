@@ -39,14 +39,12 @@ export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> 
   }
 }
 
-/**
- * Returns the files that CONTRIBUTING.md names in its section on one request's way, such as `src/pipeline/pipeline.ts`;
- * undefined if CONTRIBUTING.md has no section of that name.
- */
-export function readDocumentedWay(): string[] | undefined {
+/** Returns the files that CONTRIBUTING.md names in its section on the path of a request, such as `src/pipeline/pipeline.ts`. */
+export function readDocumentedWay(): string[] {
   const text = readFileSync(new URL("../../CONTRIBUTING.md", import.meta.url), "utf8");
-  const section = text.split(/^(?=##+ )/m).find((part) => /^##+ .*request's way/i.test(part));
-  if (section === undefined) return undefined;
+  const section = text.split(/^(?=##+ )/m).find((part) => /^## The path of a request$/m.test(part));
+  if (section === undefined)
+    throw new Error("CONTRIBUTING.md has no section on the path of a request");
   return [...new Set(section.match(/\b(?:src|runtimes)\/[\w./-]+\.ts\b/g))];
 }
 

@@ -1,5 +1,6 @@
 /** Each regular expression of the sources takes linear time: see responses.test.ts. */
-import { readdirSync, readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { transform } from "esbuild";
 import { describe, expect, test } from "vitest";
 import { fill, growthOf, LINEAR } from "./_growth.ts";
@@ -29,24 +30,11 @@ describe("regular expressions", () => {
     ),
   );
   const long = texts.map((text) => text(16_000));
-  const root = new URL("../../../", import.meta.url);
-  const sources = [
-    "src/",
-    "runtimes/",
-    "runtimes/sockets/",
-    "integrations/",
-    "command/",
-    "runtimes/node/",
-    "runtimes/node/internals/",
-    "src/http1/",
-  ].flatMap((directory) =>
-    readdirSync(new URL(directory, root))
-      .filter((name) => name.endsWith(".ts"))
-      .map((name) => directory + name),
-  );
+  const root = join(import.meta.dirname, "../../..");
+  const sources = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root }).toSorted();
 
   test.each(sources)("of %s take linear time", async (source) => {
-    const text = readFileSync(new URL(source, root), "utf8");
+    const text = readFileSync(join(root, source), "utf8");
     const { code } = await transform(text.replace(/^#!.*/, ""), {
       loader: "ts",
       minifyWhitespace: true,
