@@ -142,7 +142,7 @@ function findRunning(socket: Socket): { headersSent: boolean } | undefined {
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
-/** The request line of a refused request is searched in this many bytes of the packet. */
+/** The number of bytes at the start of the packet in which the request line of a refused request is searched for. */
 const MAX_REQUEST_LINE = 16_384;
 
 /**

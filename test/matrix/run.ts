@@ -93,7 +93,10 @@ const inProcess = [
   ".node.test.ts",
 ];
 
-/** Whether a test file starts the command as `HOST_COMMAND` names it, and not its sources, which old versions cannot run. */
+/**
+ * Whether a test file starts the command only through `_command.ts`, which runs the compiled file that `HOST_COMMAND` names. A
+ * file that names `command/main.ts` runs the TypeScript sources, which old versions of Node cannot run.
+ */
 function startsCommand(path: string): boolean {
   const code = readFileSync(join(root, path), "utf8");
   return code.includes('"./_command.ts"') && !code.includes('"command/main.ts"');

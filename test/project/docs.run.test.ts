@@ -349,7 +349,7 @@ test("hooks: an interceptor uses a second upstream", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/x"]);
 });
 
-test("http2: each way to use HTTP/2 to an upstream works", async () => {
+test("http2: the block runs, and two of its proxies use HTTP/2", async () => {
   const { createServer: createHttp2 } = await import("node:http2");
   const grpc = createHttp2((req, res) => void res.end(`HTTP/${req.httpVersion}`));
   const port = await listen(grpc);

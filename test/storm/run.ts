@@ -1,11 +1,12 @@
 /**
- * Runs the storm from the command line.
+ * Runs the storm, which is random exchanges through the proxy, from the command line.
  *
  *     npm run test:storm -- [--hosts node,srvx:wrapped,…] [--exchanges 100000] [--seed 1]
  *                           [--only 17] [--concurrency 32] [--options '{"pool":{"maxSockets":8}}']
  *                           [--without pipelining,HTTP/1.0] [--except order]
  *
- * The same seed creates the same plans. `--only` runs one session repeatedly, until there were `--exchanges` exchanges.
+ * A session is one connection of a client. The seed determines the plans of all sessions. `--only 17` runs only the session
+ * with the index 17, repeatedly, until there have been `--exchanges` exchanges: 1 by default, otherwise 10000.
  * `--without` leaves features out of the plans, `--except` leaves invariants unchecked.
  */
 import { parseArgs } from "node:util";

@@ -1,4 +1,4 @@
-/** Runs sessions against a host until there were enough exchanges, and records the violations of invariants. */
+/** Runs sessions against a host until there have been enough exchanges, and records the violations of invariants. */
 import { connect } from "../helpers/client.ts";
 import { type Host, startHost } from "../hosts/_host.ts";
 import type { HostName } from "../hosts/_hosts.ts";
@@ -20,7 +20,7 @@ export interface StormOptions {
   exchanges: number;
   /** The number of sessions that run at the same time. */
   concurrency?: number;
-  /** The index of a session to run alone, repeated until there were `exchanges` exchanges. */
+  /** The index of a session to run alone, repeated until there have been `exchanges` exchanges. */
   only?: number;
   /** Options for the proxies in addition to those of the setup, as JSON. */
   options?: string;

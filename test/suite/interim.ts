@@ -115,7 +115,8 @@ export const interim = {
           return call.reply(200, [], "second");
         }
         call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst");
-        // Where the server forwards pipelined requests immediately, wait until the whole second response has arrived.
+        // Some servers forward pipelined requests immediately. Wait until no further request arrives, so that such a server
+        // gets the whole second response while the first one is incomplete.
         await settled(() => t.upstream.calls.length, undefined, 100);
         call.write(" end");
       };

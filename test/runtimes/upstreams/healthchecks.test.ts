@@ -50,7 +50,7 @@ test("checks request the path with the header fields, and look for a text in the
   target.close();
 });
 
-test("a check without a descriptor for its connection does not count against the upstream", async () => {
+test("a check that fails because the process is out of file descriptors does not count against the upstream", async () => {
   const target = balance(["http://a.test"], { check });
   let asked = 0;
   const transport = transportOf(() => {

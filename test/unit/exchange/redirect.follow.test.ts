@@ -34,7 +34,7 @@ describe("redirects", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("are followed five times by default, then the last one goes to the client", async () => {
+  test("are followed five times by default; the sixth goes to the client", async () => {
     const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);

@@ -154,7 +154,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(ended()).toBe(false);
   });
 
-  test("an upload that is stopped because the trailers of the response have arrived never looks complete", async () => {
+  test("if a response ends with trailers during an upload, the upload is reset, and never looks complete to the upstream", async () => {
     await start((connection, id) =>
       connection.send(
         responseHead(id),
