@@ -1,6 +1,6 @@
 /** Reads the config file of the command. */
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, resolve } from "node:path";
 import process from "node:process";
@@ -71,7 +71,8 @@ function parseJson(path: string, source: string): unknown {
 }
 
 async function importConfig(path: string, source: string): Promise<unknown> {
-  const file = resolve(path);
+  // Node caches real paths: through a link that leads elsewhere by now, it would import the earlier file again.
+  const file = realpathSync(path);
   // CommonJS modules, and on Bun all modules, are cached by their path.
   delete createRequire(file).cache[file];
   let loaded: { default?: unknown };

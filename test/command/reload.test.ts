@@ -103,21 +103,24 @@ describe.each([
   const countReloads = (program: Program): number =>
     program.output().match(/has been reloaded/g)?.length ?? 0;
 
-  test("the config file is read again when its symbolic link points to a new release", async () => {
-    const at = join(folder, tool);
+  test.each([
+    ["config.json", ""],
+    ["config.mjs", "export default "],
+  ])("%s is read again when its symbolic link points to a new release", async (name, begin) => {
+    const at = join(folder, `${tool}-${name}`);
     for (const version of [1, 2]) {
       mkdirSync(join(at, String(version)), { recursive: true });
       const headers = { "x-revision": String(version) };
-      const file = join(at, String(version), "config.json");
-      writeFileSync(file, JSON.stringify({ target, headers }));
+      const file = join(at, String(version), name);
+      writeFileSync(file, begin + JSON.stringify({ target, headers }));
     }
     symlinkSync("1", join(at, "current"));
-    const config = `--config=${join(at, "current", "config.json")}`;
+    const config = `--config=${join(at, "current", name)}`;
     await using program = startProgram(tool, [...args, config, "--port=0"]);
     const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
     symlinkSync("2", join(at, "new"));
     renameSync(join(at, "new"), join(at, "current"));
-    await program.printed(/config\.json has been reloaded: 1 route, 1 of them new or changed/);
+    await program.printed(/config\.\w+ has been reloaded: 1 route, 1 of them new or changed/);
     expect(await ask(`${origin}/`)).toBe("200 / 2");
   });
 
