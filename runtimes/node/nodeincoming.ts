@@ -264,8 +264,8 @@ class PeerIncoming extends WebIncoming {
 }
 
 /**
- * A web `Request` that an app has built while it handled a request of Node's server. The client that has sent the original
- * request gets the response.
+ * A web `Request` that an app built while it handled a request of a Node server. The response goes to the client that sent
+ * the request of the Node server, so that client's disconnect aborts the exchange.
  */
 class RebuiltIncoming extends PeerIncoming {
   readonly #connection: ClientStream;

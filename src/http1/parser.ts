@@ -350,7 +350,7 @@ function hexValueOf(byte = 0): number {
 class LineReader {
   /** The lines that were read last, including their line ends. */
   text = "";
-  /** Whether a first part of the lines has arrived, and the rest has not. */
+  /** Whether only a part of the lines has arrived so far. */
   isPartial = false;
   /** The bytes of lines that are not complete. */
   #buffer: Uint8Array | undefined;
