@@ -1,5 +1,6 @@
 /** The command with the permissions that docs/deploy.md names, and without one of them. */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -12,7 +13,7 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { Command, getRaw, programs, upstream } from "./_command.ts";
 import { compareVersions, hostNode, hostVersion, isInRange } from "../hosts/_node.ts";
 import { listen } from "../helpers/serve.ts";
-import { until } from "../helpers/wait.ts";
+import { until, within } from "../helpers/wait.ts";
 
 const APP = "/srv/proxy";
 const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
@@ -46,10 +47,12 @@ async function findPort(): Promise<number> {
 /**
  * Starts a command line of the page with the addresses and files of this test.
  * @param change changes the words of the command line
+ * @param variables environment variables of the process, besides those of the tests
  */
 async function start(
   line: string,
   change = (words: string[]): string[] => words,
+  variables: NodeJS.ProcessEnv = {},
 ): Promise<Command> {
   const port = line.includes(":3000") ? await findPort() : 0;
   const upstreamPort = new URL(upstream.url).port;
@@ -64,7 +67,7 @@ async function start(
   const program = tool === "node" ? [hostNode] : [programs.deno[0] as string];
   // On a terminal, Deno would prompt. NO_COLOR is unset, because srvx does not read TERM if it is set.
   if (tool === "deno") args.splice(1, 0, "--no-prompt");
-  return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined });
+  return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined, ...variables });
 }
 
 /** Expects that a command forwards, and prints nothing but its banner and the warnings of Node. */
@@ -126,7 +129,9 @@ test.skipIf(!existsSync(SCRIPT))(
     child.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
     await until(() => said.includes("\n") || child.exitCode !== null, "the banner");
     expect(said).toMatch(/^fetchway listens on /);
-    child.kill();
+    // Ctrl-C on the terminal ends the command. A signal to `script` would leave the command running.
+    child.stdin.end("\x03");
+    await within(once(child, "close"), "the exit");
   },
 );
 
@@ -165,28 +170,34 @@ describe("a feature that needs further permissions:", () => {
     await expectRefusal(words, /bad\.config\.mjs: Unexpected number/);
   });
 
-  test("an upstream with TLS, on Deno", async () => {
-    const tls = createTlsServer(await makeCertificate(), (_, res) => void res.end());
-    const target = `https://localhost:${await listen(tls)}`;
-    const statusWith = async (flags: string): Promise<string> => {
-      const command = await start(deno, denoWith(flags, target));
-      const [response] = await getRaw(await command.origin());
-      command.child.kill();
-      await command.exit;
-      return `${response.statusCode} ${String(response.headers["proxy-status"])} ${command.stderr}`;
-    };
-    // Deno needs the permission only to read the certificates that this variable names.
-    const hasExtra = process.env["NODE_EXTRA_CA_CERTS"] !== undefined;
-    // The certificate is self-signed, so an error of it shows that the handshake reached its verification.
-    expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
-      hasExtra
-        ? /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /
-        : /^502 fetchway; error=tls_certificate_error /,
-    );
-    const flags = "--allow-net --allow-sys=ca --allow-env=TERM,NODE_USE_SYSTEM_CA";
-    expect(await statusWith(flags)).toContain("error=tls_certificate_error");
-    tls.close();
-  });
+  test.each(["unset", "set"])(
+    "an upstream with TLS, on Deno, with NODE_EXTRA_CA_CERTS %s",
+    async (how) => {
+      const certificate = await makeCertificate();
+      const tls = createTlsServer(certificate, (_, res) => void res.end());
+      const target = `https://localhost:${await listen(tls)}`;
+      const file = join(folder, "extra.pem");
+      writeFileSync(file, (await makeCertificate()).cert);
+      const variables = { NODE_EXTRA_CA_CERTS: how === "set" ? file : undefined };
+      const statusWith = async (flags: string): Promise<string> => {
+        const command = await start(deno, denoWith(flags, target), variables);
+        const [response] = await getRaw(await command.origin());
+        command.child.kill();
+        await command.exit;
+        return `${response.statusCode} ${String(response.headers["proxy-status"])} ${command.stderr}`;
+      };
+      // Deno needs the permission only to read the certificates that the variable names. The certificate of the upstream is
+      // self-signed, so an error of it shows that the handshake reached its verification.
+      expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
+        how === "set"
+          ? /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /
+          : /^502 fetchway; error=tls_certificate_error /,
+      );
+      const flags = "--allow-net --allow-sys=ca --allow-env=TERM,NODE_USE_SYSTEM_CA";
+      expect(await statusWith(flags)).toContain("error=tls_certificate_error");
+      tls.close();
+    },
+  );
 
   test("a unix socket, on Deno", async () => {
     const path = join(folder, "upstream.sock");
