@@ -16,10 +16,9 @@ export const LINEAR = 24;
 const FLOOR = 0.02;
 /** The time in milliseconds for which a function is called repeatedly. */
 const BUDGET = 10;
-const ROUNDS = 20;
-
-/** Options of a test that measures time. It is retried, because the machine may be busy during all rounds of a try. */
-export const BUSY: { readonly retry: number } = { retry: 2 };
+const ROUNDS = 5;
+/** The CPU time in microseconds that the runs take together where CPU time is measured. */
+const CPU_BUDGET = 200_000;
 
 /** Returns the shortest time of several runs, which is the least disturbed by other work of the machine. */
 function timeOf(run: () => unknown): number {
@@ -33,6 +32,16 @@ function timeOf(run: () => unknown): number {
   return best;
 }
 
+/** Returns the mean CPU time of several runs in microseconds. The system counts CPU time in steps of some milliseconds. */
+function cpuTimeOf(run: () => unknown): number {
+  const begin = process.cpuUsage();
+  for (let runs = 1; ; runs++) {
+    run();
+    const { user, system } = process.cpuUsage(begin);
+    if (user + system >= CPU_BUDGET) return (user + system) / runs;
+  }
+}
+
 /** Prepares input of this size, and returns a function that makes one call with it. */
 export type Sized = (size: number) => () => unknown;
 
@@ -42,14 +51,15 @@ export function growthOf(make: Sized): number {
   const long = make(SHORT * FACTOR);
   let shortest = Infinity;
   let longest = Infinity;
-  let ratio = Infinity;
   // A busy machine disturbs single rounds, but not all of them.
-  for (let round = 0; round < ROUNDS && ratio >= LINEAR; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     shortest = Math.min(shortest, timeOf(short));
     longest = Math.min(longest, timeOf(long));
-    ratio = (longest + FLOOR) / (shortest + FLOOR);
+    const ratio = (longest + FLOOR) / (shortest + FLOOR);
+    if (ratio < LINEAR) return ratio;
   }
-  return ratio;
+  // A very busy machine interrupts every call that takes longer than a time slice of the scheduler.
+  return cpuTimeOf(long) / cpuTimeOf(short);
 }
 
 /** Returns the error that a call throws, because refusing a text is measured as well as accepting it. */

@@ -120,7 +120,8 @@ describe.each(runtimes)("%s", (runtime) => {
       await until(() => upstream.connections[0]?.has(PING) === true, "the answer to the PING");
       const answer = await client.read().catch(() => undefined);
       if (isComplete) expect([answer?.length, answer?.cut]).toEqual([80_000, false]);
-      else expect(answer?.cut ?? true).toBe(true);
+      // On a busy machine, the reset arrives together with the response headers. The client then gets 502.
+      else expect([true, "502"]).toContain(answer?.status === 502 ? "502" : (answer?.cut ?? true));
       upstream.close();
     }
   });
