@@ -1,6 +1,6 @@
 /**
- * The thin entry over a runtime's own pooled client, its `fetch`: `fetchway/fetch`, and `fetchway` on runtimes that have no
- * entry of their own. On Bun and Deno, it is the alternative to Fetchway's own client; on Node, `fetchway/undici` is.
+ * The thin entry over a runtime's own pooled client, its `fetch`: `fetchway/fetch`, and `fetchway` on runtimes without
+ * a separate entry. On Bun and Deno, it is the alternative to Fetchway's own client; on Node, `fetchway/undici` is.
  *
  * It lacks everything that `fetch` does not support. Responses arrive decoded, or without content coding. `Host` is the
  * target's. Header fields are joined and in lower case. WebSockets get 501. There are no trailers, no unix sockets, no TLS

@@ -222,7 +222,10 @@ function compileTransform(options: TransformOptions, usualTypes: readonly string
   return { typePattern, maxBytes, tooLarge, unreadable, ranges };
 }
 
-/** The reason why a body cannot be read. Its message completes a sentence, as `what` of `settleChange` does. */
+/**
+ * The reason why a body cannot be read. Its message is the end of a sentence that begins with "the response body", like
+ * the parameter `what` of `settleChange`.
+ */
 class UnreadableError extends Error {}
 
 function transform(change: ChangeBody<string>, options: Transform): Interceptor {

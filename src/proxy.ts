@@ -124,7 +124,7 @@ export interface ExplainedField {
   readonly option?: string | undefined;
 }
 
-/** The outcome that a request would have. */
+/** The result of `explain`: how a request would be forwarded. */
 export interface Explanation {
   /** The request that an upstream would get; undefined if none would get one. */
   readonly request: UpstreamRequest | undefined;
@@ -143,7 +143,7 @@ export interface Explanation {
   readonly dropped: readonly ExplainedField[];
 }
 
-/** The member of proxies on runtimes where Fetchway's own client writes the requests. */
+/** The method `explain`, which proxies have on the runtimes where Fetchway's own client writes the requests. */
 export interface ExplainingProxy {
   /**
    * Explains how a request would be forwarded, field by field, without sending it. The request passes the same steps as on

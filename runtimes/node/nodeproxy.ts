@@ -44,7 +44,7 @@ export interface NodeProxy extends Proxy, ExplainingProxy {
    *
    * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
    * Node have this member.
-   * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels go on
+   * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels continue
    * @throws TypeError for a value that is not such a server, and for a wrong option
    * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
    */

@@ -11,7 +11,7 @@
  * - Check: `onwrite` must be a function that can be replaced.
  * - Otherwise: the error is not held back, so that early answers may be lost. Where reading does not end after a write has
  *   failed, the error is passed on after `HOLD_TIMEOUT`.
- * - Test: test/runtimes/sockets/heldwrite.node.test.ts, "a runtime that does not show the result of a write".
+ * - Test: test/runtimes/sockets/heldwrite.node.test.ts, "a runtime that does not report the result of a write".
  */
 import type { Socket as RawSocket } from "node:net";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";

@@ -66,7 +66,8 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *     request → send → response
  *        ↑ again, on a new connection ↓
  *
- * For a target with several upstreams, the lease of the request does the same, at that upstream and at the others.
+ * For a target with several upstreams, the lease of the request does the same, at the picked upstream and at the
+ * others.
  */
 export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;

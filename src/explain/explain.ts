@@ -108,7 +108,7 @@ function withoutEffects(
   return { ...kept, onRequestEnd };
 }
 
-/** Whether the client that sends the request is Fetchway's own, which writes the message framing. */
+/** Whether Fetchway's own HTTP client sends the request, and so writes the message framing. */
 function hasOwnClient({ upstream }: UpstreamRequest, { options }: Plan): boolean {
   return (
     upstream.app === undefined && options.transport === undefined && options.fetch === undefined

@@ -349,7 +349,10 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.end();
   }
 
-  /** Closes the connection. Where the runtime can do it, the upstream sees that this is not a regular end. */
+  /**
+   * Closes the connection, with a reset where the runtime can send one, so that the upstream does not see a regular
+   * end.
+   */
   reset(): void {
     this.socket?.reset();
   }

@@ -113,7 +113,10 @@ export interface Socket {
   confirmEnd(done: () => void, isTunnel?: boolean): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes the connection immediately. Where the runtime can do it, the upstream sees that this is not a regular end. */
+  /**
+   * Closes the connection immediately, with a reset where the runtime can send one, so that the upstream does not see a
+   * regular end.
+   */
   reset(): void;
   /** Closes the connection immediately, in both directions. */
   destroy(): void;

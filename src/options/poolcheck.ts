@@ -57,7 +57,7 @@ function inPool(options: string): string {
   return `\`createProxy({ pool: { ${options} } })\`, or \`transport: createTransport({ ${options} })\``;
 }
 
-/** Finds the name of a pool option by that name, or by its name in another library. */
+/** Returns the name of the pool option that has this name here or in another library; undefined if there is none. */
 function findPoolOption(name: string): string | undefined {
   if (Object.hasOwn(poolSchema, name)) return name;
   const options = Object.entries(poolSchema) as [string, { aliases?: readonly string[] }][];

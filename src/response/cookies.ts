@@ -16,7 +16,7 @@ const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
  * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. It changes only the values of
- * the attributes `Domain` and `Path`; all other bytes stay as they are.
+ * the attributes `Domain` and `Path`, and no other byte.
  * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2
  */

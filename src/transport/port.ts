@@ -106,8 +106,9 @@ export interface Transport {
   /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**
-   * Lets running and waiting requests finish, then closes every connection. Later requests fail. Tunnels, which have no
-   * end of their own, are closed after the timeout; without a timeout, when the requests have finished.
+   * Lets running and waiting requests finish, then closes every connection. Later requests fail. A tunnel may stay open
+   * for any time, so tunnels are closed after the timeout; without a timeout, they are closed when the requests have
+   * finished.
    * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    */
   close?(timeout?: number): Promise<void>;

@@ -102,7 +102,7 @@ export interface Lease {
 
 /**
  * The maximum number of interim responses (1xx) to one request. Each one is parsed, so that without a limit an upstream
- * could keep the event loop busy until the deadline. Every transport of our own has this limit.
+ * could keep the event loop busy until the deadline. Every transport of this package has this limit.
  */
 export const MAX_INTERIM = 64;
 

@@ -45,7 +45,8 @@ export interface Tunnel {
   /** Closes our direction once everything is written. */
   end(): void;
   /**
-   * Closes both directions immediately, if possible so that the upstream does not take it for a regular end.
+   * Closes both directions immediately, with a reset where one can be sent, so that the upstream does not see a regular
+   * end.
    * @param reason why the tunnel is closed, if it did not end regularly
    */
   destroy(reason?: unknown): void;

@@ -15,7 +15,7 @@ const OWN: ReadonlySet<string> = new Set([
   "project/advisories.test.ts",
 ]);
 
-/** A test with a marker, which says that it checks a requirement, or what an advisory describes. */
+/** A test with a marker, which names a requirement or an advisory that the test checks. */
 export interface Marked<Id extends string = RequirementId> {
   readonly id: Id;
   /** The file, from the folder of the tests, such as `suite/hops.ts`. */
@@ -107,7 +107,7 @@ export function markersOf(file: string, source: string): Marked[] {
   return found as Marked[];
 }
 
-/** Reads the advisories that the titles of a file's tests name, or calls of `advisory` in them. */
+/** Reads the advisories that the tests of a file name, in their titles or in calls of `advisory`. */
 export function advisoriesIn(file: string, source: string): Marked<string>[] {
   const titled = titlesOf(file, source).flatMap(({ at, indent, title: own }) => {
     const title = titleAt(titlesOf(file, source), at + 1, indent + 1) ?? own;

@@ -8,7 +8,8 @@ export interface Certificate {
 
 /**
  * Creates a certificate with an ECDSA key. It is valid from 30 minutes before now to 30 minutes after now.
- * @param shift milliseconds by which that time is moved; with −3,600,000, for example, the certificate has expired
+ * @param shift milliseconds by which both ends of this period are moved; with −3,600,000, for example, the certificate
+ * has expired
  */
 export async function makeCertificate(shift = 0): Promise<Certificate> {
   const now = Date.now() + shift;

@@ -123,7 +123,10 @@ export class Client {
     return head;
   }
 
-  /** Reads the next final response head. Its `interim` has the interim heads (1xx except 101) that came before. */
+  /**
+   * Reads the next final response head. Its member `interim` lists the interim heads (1xx except 101) that arrived
+   * before it.
+   */
   async readHead(limit: number = patience): Promise<ResponseHead> {
     const interim: ResponseHead[] = [];
     for (;;) {

@@ -52,7 +52,7 @@ const starts: Entry[] = [
       "GET /{id}/ HTTP/1.10|GET /{id}/ HTTP/0.9|GET /{id}/ HTTP/2.0|GET /{id}/ HTTP/11",
       "GET /{id}/ HTTP/-1.1|GET /{id}/ HTTP/1,1|GET /{id}/ |GET /{id}/|GET/{id}/ HTTP/1.1",
     ),
-    // A server may take several spaces for one (RFC 9112 §3), and any 1.x version for 1.1 (RFC 9110 §2.5).
+    // A server may treat several spaces as one (RFC 9112 §3), and any 1.x version as 1.1 (RFC 9110 §2.5).
     (line) => [`${line}\r\nHost: proxy.test\r\n\r\n`, "GET /"],
   ),
   ...each(

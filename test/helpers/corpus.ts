@@ -72,7 +72,7 @@ const lengths: Entry[] = [
     ),
     (value) => [post([`Content-Length: ${value}`], `hello${hidden}`)],
   ),
-  // A server may take a list of equal numbers for that number (RFC 9110 §8.6).
+  // A server may treat a list of equal numbers as that number (RFC 9110 §8.6).
   ...each("content-length", ["5, 5", "5,5", "05", "0000000005"], (value) => [
     post([`Content-Length: ${value}`], "hello"),
     "POST / hello",
@@ -113,7 +113,7 @@ const clear = list(
   "Transfer-Encoding:\r\n chunked|X-A: b\nTransfer-Encoding: chunked",
   "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",
 );
-/** Whether a server may join the line to the field before it. The request then has no transfer coding. */
+/** Whether a server may join the line to the field before it, so that the request has no transfer coding. */
 const isValue = (line: string): boolean => line.startsWith("X-A: b\r");
 /** A body that is empty if it is read as chunks. The bytes behind the last chunk are then another request. */
 const zero = `0\r\n\r\n${hidden}`;

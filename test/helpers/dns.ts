@@ -23,7 +23,7 @@ export class NameServer implements AsyncDisposable {
   broken: boolean | 4 | 6 = false;
   /** Whether the server does not answer at all. */
   silent = false;
-  /** The names for whose IPv4 addresses the server was asked, in order. */
+  /** The names whose IPv4 addresses were queried, in order. */
   asked: string[] = [];
   readonly #socket: Socket = createSocket("udp4");
 
@@ -39,7 +39,7 @@ export class NameServer implements AsyncDisposable {
   }
 
   #answer(query: Buffer, from: RemoteInfo): void {
-    // A query has one question: labels that each follow their length, an empty label, the type and the class.
+    // A query has one question: labels, each after its length; an empty label; the type and the class.
     const labels: string[] = [];
     let at = 12;
     for (let size = query[at] ?? 0; size > 0; size = query[at] ?? 0) {

@@ -160,7 +160,7 @@ export class RawConnection {
   }
 }
 
-/** Answers a request. The upstream calls it when the HEADERS of the request have arrived. */
+/** A function that answers a request. The upstream calls it when the HEADERS of the request have arrived. */
 export type RawScript = (connection: RawConnection, id: number) => void;
 
 export class RawUpstream {

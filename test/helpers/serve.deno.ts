@@ -30,7 +30,7 @@ export function serveDeno(handler: DenoHandler, port = 0): number {
     port,
     hostname: "127.0.0.1",
     onListen() {},
-    // Deno's own handler of errors would also print a `ProxyError` for each truncated response body.
+    // Deno's default error handler would also print a `ProxyError` for each truncated response body.
     onError(error: unknown) {
       if ((error as Error).name !== "ProxyError") console.error(error);
       return new Response(null, { status: 500 });

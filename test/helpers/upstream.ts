@@ -14,7 +14,7 @@ export const echo: Script = async (call) => {
 };
 
 export class Upstream {
-  /** Answers each request. The upstream calls it when the head of the request has arrived. */
+  /** The function that answers each request. The upstream calls it when the head of the request has arrived. */
   script: Script = echo;
   links: Link[] = [];
 

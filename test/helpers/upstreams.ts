@@ -13,7 +13,7 @@ export class TestUpstreams implements AsyncDisposable {
   #held: ServerResponse[] = [];
   readonly #servers: Server[] = [];
 
-  /** @param addresses the address that each server listens on; all have the same port if they differ */
+  /** @param addresses the address of each server; if the addresses differ, all servers listen on the same port */
   async start(addresses: readonly string[]): Promise<void> {
     for (const [index, address] of addresses.entries()) {
       const server = createServer((req, res) => {

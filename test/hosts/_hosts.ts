@@ -53,7 +53,7 @@ export const HOSTS: Readonly<Record<HostName, HostEntry>> = {
 
 export const hostNames: readonly HostName[] = Object.keys(HOSTS) as HostName[];
 
-/** The hosts with Fetchway's own client; on Workers, with the only client. */
+/** The hosts with Fetchway's own client, and the host on Workers, where the only client is `fetch`. */
 export const OWN: readonly HostName[] = hostNames.filter((name) => HOSTS[name].client === "own");
 
 /** The hosts on Node with Fetchway's own client. */

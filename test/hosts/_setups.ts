@@ -326,7 +326,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
   }),
   routed: (upstream) => ({
-    /** A router that adds the request's path, as it sees it, to the target's query. It serves only the name shop.test. */
+    /** A router that adds the path that it sees to the target's query. It serves only the name shop.test. */
     target({ url }) {
       const { host, pathname } = new URL(url);
       if (host !== "shop.test") return "http://127.0.0.1:1";
@@ -335,7 +335,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {},
   }),
   witnessed: (upstream) => ({
-    /** A router that adds the request's authority, as it sees it, to the target's query. */
+    /** A router that adds the authority that it sees to the target's query. */
     target: ({ url }) =>
       `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
     options: { changeOrigin: false },

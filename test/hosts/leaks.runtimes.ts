@@ -12,7 +12,7 @@ import { serveDeno } from "../helpers/serve.deno.ts";
 import type { Holdings } from "./leaks.ts";
 
 declare const Bun: { gc(isFull: boolean): void } | undefined;
-/** Exists on Deno with --v8-flags=--expose-gc. */
+/** This function exists on Deno when it runs with --v8-flags=--expose-gc. */
 declare const gc: () => void;
 
 const collect = typeof Bun === "undefined" ? gc : () => Bun?.gc(true);

@@ -1,6 +1,6 @@
 /**
  * A host on srvx that uses none of the proxy's fast paths: it constructs a new Request, and a new Response from the
- * proxy's.
+ * proxy's response.
  */
 import { createProxy } from "#fetchway";
 import { serve } from "../helpers/serve.ts";

@@ -104,7 +104,7 @@ describe("srvx: any response defines how it is sent", () => {
   });
 });
 
-describe("@hono/node-server: fields that are given as pairs are sent as they are", () => {
+describe("@hono/node-server: fields that are given as pairs are sent unchanged", () => {
   interface NodeServer {
     createAdaptorServer: (options: { fetch: Fetch }) => Server;
   }

@@ -52,7 +52,7 @@ async function leaveUnanswered(t: Tools, how: Way): Promise<void> {
   await expectStillWorks(t);
 }
 
-/** Sends `answer`, which ends within the body, and disconnects the client when it has received those bytes. */
+/** Responds with `answer`, whose body is incomplete, and disconnects the client when it has received those bytes. */
 async function leaveSilentBody(t: Tools, answer: string, how: Way): Promise<void> {
   t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${answer}`);
   const client = await t.connect();

@@ -86,7 +86,7 @@ export const advisedFields = {
     expect(t.upstream.calls[0]?.names.filter((name) => name.includes("filtered"))).toEqual([]);
   },
 
-  async "CVE-2026-33805, GHSA-62c8-mh53-4cqv, GHSA-92mv-8f8w-wq52: a field that the proxy adds stays if Connection names it"(
+  async "CVE-2026-33805, GHSA-62c8-mh53-4cqv, GHSA-92mv-8f8w-wq52: a field that the proxy adds reaches the upstream although Connection names it"(
     t: Tools,
   ): Promise<void> {
     for (const [setup, names] of Object.entries(ADDED)) {
@@ -109,7 +109,7 @@ export const advisedFields = {
     }
   },
 
-  async "GHSA-7r4p-vjf4-gxv4: a field that a hook sets for some paths has the hook's value or is absent"(
+  async "GHSA-7r4p-vjf4-gxv4: a field that a hook sets only for some paths never has the client's value"(
     t: Tools,
   ): Promise<void> {
     const users: (string[] | undefined)[] = [];
@@ -127,11 +127,11 @@ export const advisedFields = {
     expect(users).toEqual([["alice"], [], [], []]);
   },
 
-  async "CVE-2026-47674: every spelling of an IPv6 address is in the same ranges"(
+  async "CVE-2026-47674: trusted ranges contain every spelling of an IPv6 address, or none"(
     t: Tools,
   ): Promise<void> {
     for (const [sent, kept] of [
-      // Each spelling of 127.0.0.1 is a trusted proxy, so the address in front of it counts.
+      // Each spelling of 127.0.0.1 is a trusted proxy, so the address to the left of it is the client's.
       ["6.6.6.6, 203.0.113.7, 0:0:0:0:0:ffff:7f00:1", "203.0.113.7, 0:0:0:0:0:ffff:7f00:1"],
       ["6.6.6.6, 203.0.113.7, ::FFFF:127.0.0.1", "203.0.113.7, ::FFFF:127.0.0.1"],
       ["6.6.6.6, 203.0.113.7, 0000::ffff:7F00:0001", "203.0.113.7, 0000::ffff:7F00:0001"],

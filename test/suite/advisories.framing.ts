@@ -35,7 +35,9 @@ async function expectNoRequest(t: Tools, body: string): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Answers a GET with these bytes, and expects an error or a response that breaks off, and an untouched next response. */
+/**
+ * Answers a GET with these bytes. Expects an error or a truncated response, and that the next response is not affected.
+ */
 async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   const what = JSON.stringify(bytes);
   t.upstream.script = (call) => {
@@ -46,7 +48,7 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   };
   const client = await t.connect();
   client.send(request("GET", "/"));
-  // A body that fails early may close the connection in front of the head.
+  // If the body fails early, the server may close the connection without sending the head.
   const answer = await client.read().catch(() => undefined);
   if (answer?.status !== 502) expect(answer?.cut ?? true, what).toBe(true);
   const next = await t.ask(request("GET", "/next"));
@@ -69,7 +71,7 @@ async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   client.send(HIDDEN);
   client.finish();
   await client.rest();
-  // A server that keeps the connection parses the bytes as another request, to which the rules of any request apply.
+  // A server that keeps the connection parses the bytes as another request, which is forwarded like any request.
   for (const call of t.upstream.calls) expect(call.get("host")).toBe(t.upstream.authority);
 }
 
@@ -148,7 +150,7 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2025-22871, CVE-2025-55315: a bare LF ends no chunk line of a request"(
+  async "CVE-2025-22871, CVE-2025-55315: a bare LF does not end a chunk line of a request"(
     t: Tools,
   ): Promise<void> {
     for (const lines of ["5\n", "5;\n", "5;a=b\n", "5;a\nb\r\n", "5 \n"]) {
@@ -159,13 +161,13 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request"(
+  async "CVE-2025-22871, CVE-2025-55315: a bare LF does not end the trailer section of a request"(
     t: Tools,
   ): Promise<void> {
     await expectNoRequest(t, `5\r\nhello\r\n0\r\n\n${HIDDEN}`);
   },
 
-  async "CVE-2025-22871, CVE-2025-55315: a bare LF ends no chunk line of a response"(
+  async "CVE-2025-22871, CVE-2025-55315: a bare LF does not end a chunk line of a response"(
     t: Tools,
   ): Promise<void> {
     for (const lines of ["5\n", "5;\n", "5;a=b\n", "5;a\nb\r\n"]) {

@@ -65,7 +65,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-40912: a path that has a prefix only after decoding keeps that part"(
+  async "CVE-2026-40912: `stripPrefix` does not remove a prefix that a path has only after decoding"(
     t: Tools,
   ): Promise<void> {
     for (const [target, ...may] of [
@@ -115,7 +115,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-39825: a hook sees each of thousands of parameters that the upstream gets"(
+  async "CVE-2026-39825: a hook sees all of the thousands of query parameters that the upstream gets"(
     t: Tools,
   ): Promise<void> {
     const target = `/?${"a&".repeat(5000)}admin=1`;

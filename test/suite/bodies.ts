@@ -36,7 +36,7 @@ export const bodies = {
     }
   },
 
-  async "a byte stream that a hook returns and closes late ends for the client"(
+  async "the client gets the end of a response whose byte stream a hook closes late"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");
@@ -57,7 +57,7 @@ export const bodies = {
     }
   },
 
-  async "a bodyless request with a method that allows a body is forwarded with no framing or content-length: 0"(
+  async "a bodyless request with a method that allows a body is forwarded without framing fields, or with content-length: 0"(
     t: Tools,
   ): Promise<void> {
     for (const method of ["PROPFIND", "MKCOL", "PURGE", "M-SEARCH", "LINK", "QUERY"]) {
@@ -68,7 +68,7 @@ export const bodies = {
     }
   },
 
-  async "a method in lower case is forwarded as it is, or refused"(t: Tools): Promise<void> {
+  async "a method in lower case is forwarded unchanged, or refused"(t: Tools): Promise<void> {
     const answer = await t.ask(request("patch", "/"));
     if (answer.status === 200) expect(t.upstream.calls[0]?.method).toBe("patch");
     else expect([400, 501]).toContain(answer.status);

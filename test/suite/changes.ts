@@ -44,7 +44,7 @@ export const changes = {
     const grown = await growth(t, async () => {
       for (const path of ["/many", "/bomb"]) {
         const answer = await t.ask(request("GET", path), "changed");
-        // The setup passes a body on that it cannot change, unless the runtime's fetch has refused or decoded the body.
+        // The setup forwards a body that it cannot change, unless the runtime's fetch has refused or decoded the body.
         if (answer.get("content-encoding") === undefined) continue;
         expect([answer.status, answer.body.equals(bomb as Buffer)], path).toEqual([200, true]);
       }
@@ -92,7 +92,7 @@ export const changes = {
     }
   },
 
-  async "transformText leaves other media types, partial responses and responses without a body as they are"(
+  async "transformText does not change other media types, partial responses and responses without a body"(
     t: Tools,
   ): Promise<void> {
     const type: Header = ["Content-Type", "text/plain"];
@@ -113,7 +113,7 @@ export const changes = {
     expect([part.get("etag"), part.get("content-range")]).toEqual(['"a"', "bytes 0-2/9"]);
   },
 
-  async "transformText passes on a body that is too long or unreadable, if the option says so"(
+  async "transformText forwards a body that is too long or unreadable if `tooLarge` and `unreadable` are `pass`"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {

@@ -30,7 +30,7 @@ async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<voi
 }
 
 /**
- * Sends a request of which a part is too large, and returns the status of the response. A server that closes the
+ * Sends a request with a part that is too large, and returns the status of the response. A server that closes the
  * connection while the client still sends resets it, and a reset may destroy the response (RFC 9112 §9.6). Then the
  * request is sent again on a new connection.
  */
@@ -262,7 +262,9 @@ export const conformance = {
     }
   },
 
-  async "RFC 9110 §5.6.1.2: empty elements of Connection name no field"(t: Tools): Promise<void> {
+  async "RFC 9110 §5.6.1.2: empty list elements in Connection are ignored"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-5.6.1.2-empty-received");
     const headers: Header[] = [
       ["Connection", ", ,x-secret,, keep-alive,"],
@@ -274,7 +276,7 @@ export const conformance = {
     expect(t.upstream.calls[0]?.all("x-kept")).toEqual(["yes"]);
   },
 
-  async "RFC 9112 §9.3: a request body that is still unread at the response is not taken for a request"(
+  async "RFC 9112 §9.3: a request body that is unread when the response is sent is not parsed as the next request"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.3-read-request");
@@ -388,7 +390,9 @@ export const conformance = {
     expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
   },
 
-  async "RFC 9110 §9.3.2: HEAD has the fields of GET, and its length"(t: Tools): Promise<void> {
+  async "RFC 9110 §9.3.2: the response to HEAD has the fields of the response to GET, with its Content-Length"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-8.6-head", "9110-9.3.2-head-fields");
     const fields: Header[] = [
       ["Content-Length", "4"],
@@ -431,7 +435,8 @@ export const conformance = {
     for (const name of ["x-trailer", "set-cookie"]) expect(answer.all(name)).toEqual([]);
     expect([200, 400]).toContain(answer.status);
     for (const call of t.upstream.calls) {
-      // A server may refuse the request when it reads the trailers, and the proxy has begun to send it by then.
+      // A server may refuse the request only when it reads the trailers. By then the proxy has begun to send the
+      // request.
       if (answer.status === 400) expect(call.state).not.toBe("complete");
       for (const name of ["x-trailer", "authorization"]) expect(call.all(name)).toEqual([]);
     }

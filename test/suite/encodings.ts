@@ -37,7 +37,7 @@ export const encodings = {
     await expectUntouched(t, "zstd", zstdCompressSync(text));
   },
 
-  async "bodies with several, unknown or false content codings pass unchanged"(
+  async "bodies with several, unknown or wrong content codings pass unchanged"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.4-encoding");
@@ -78,7 +78,7 @@ export const encodings = {
     expect(answer.get("etag")).toBe('"s"');
   },
 
-  async "an absent, empty or identity Accept-Encoding is forwarded as it is"(
+  async "an absent, empty or identity Accept-Encoding is forwarded unchanged"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/"));

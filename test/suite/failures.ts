@@ -116,7 +116,7 @@ export const failures = {
         call.write(bytes);
         call.close();
       };
-      // Repeat it: whether the server has sent the head before the connection breaks depends on timing.
+      // Repeat the request: whether the server has sent the head before the connection breaks depends on timing.
       for (let count = 0; count < 25; count++) {
         const answer = await t.ask(request("GET", "/"));
         if (answer.status === 200)

@@ -1,6 +1,7 @@
 /**
- * The frames of a client's WebSocket (RFC 6455 §5 to §7) at servers that read frames. Other servers pass the bytes through a
- * tunnel. There, these tests show that the upstream gets the frames, and the client the answer of the upstream.
+ * The frames of a client's WebSocket (RFC 6455 §5 to §7) at servers that read frames. Other servers pass the bytes
+ * through a tunnel. With a tunnel, these tests show that the upstream gets the frames, and that the client gets the
+ * upstream's answer.
  */
 import { createHash } from "node:crypto";
 import type { Socket } from "node:net";
@@ -177,7 +178,7 @@ export const frames = {
     expect([received !== undefined, messages]).toEqual([true, []]);
   },
 
-  async "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message of it"(
+  async "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message from that frame"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-5.2-reserved", "6455-5.4-fragments", "6455-5.5-control", "6455-5.6-utf8");
@@ -211,7 +212,7 @@ export const frames = {
     expect(received).toEqual(Buffer.of(0x88, 2, 3, 232));
   },
 
-  async "RFC 6455 §5.5.2: a ping of a client is answered with a pong of the same data"(
+  async "RFC 6455 §5.5.2: a ping of a client is answered with a pong that has the same data"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-5.5.2-pong");

@@ -128,7 +128,9 @@ export const interim = {
     }
   },
 
-  async "a client that sends no Expect gets no 100 of the upstream"(t: Tools): Promise<void> {
+  async "the upstream's 100 does not reach a client that has sent no Expect"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await askInSteps(t, ["HTTP/1.1 100 Continue\r\nX-A: b\r\n\r\n"]);
     expect(answer.interim).toEqual([]);
   },

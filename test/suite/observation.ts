@@ -25,7 +25,7 @@ async function seen(t: Tools, count = 1): Promise<Seen[]> {
 const TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 
 export const observation = {
-  async "serverTiming adds the upstream's times after the upstream's own Server-Timing"(
+  async "serverTiming adds the proxy's measurements after the Server-Timing of the upstream"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [["Server-Timing", "db;dur=5"]], "x");
@@ -36,7 +36,7 @@ export const observation = {
       timings.push((await client.read()).all("server-timing").join(", "));
     }
     const time = "[0-9]+\\.[0-9]";
-    // A runtime's own client does not tell about its connections.
+    // A runtime's own client does not report its connections.
     const queue = `(?:, upstream-queue;dur=${time})?`;
     const first = `(${queue}, upstream-connect;dur=${time})?, upstream-first-byte;dur=${time}`;
     expect(timings[0]).toMatch(new RegExp(`^db;dur=5${first}$`));
@@ -138,7 +138,7 @@ export const observation = {
     const { firstByte = NaN, total } = first.timings;
     expect(firstByte).toBeGreaterThan(0);
     expect(total).toBeGreaterThanOrEqual(firstByte);
-    // A runtime's own client does not tell about its connections.
+    // A runtime's own client does not report its connections.
     expect([undefined, true]).toContain(second.reused);
     if (second.reused === true) expect(first.timings.connect).toBeGreaterThan(0);
   },

@@ -6,7 +6,7 @@ import { type Script, Upstream } from "../helpers/upstream.ts";
 import { within } from "../helpers/wait.ts";
 import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
-/** Answers a request for "/" with this redirect, and other requests with 200 and their own body. */
+/** Answers a request for "/" with this redirect, and other requests with 200 and the body of the request. */
 function redirecting(status: number, location: string): Script {
   return async (call) => {
     await call.done;

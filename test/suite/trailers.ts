@@ -194,7 +194,7 @@ export const trailers = {
     expect(t.upstream.calls.map((call) => call.text)).toEqual(["hello", "hello"]);
   },
 
-  async "TE: trailers is forwarded, and names itself in Connection"(t: Tools): Promise<void> {
+  async "TE: trailers is forwarded, and Connection names TE"(t: Tools): Promise<void> {
     rfc("9110-10.1.4-te", "9112-7.4-te-nominated");
     await t.ask(
       request("GET", "/", [

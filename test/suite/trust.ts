@@ -6,7 +6,9 @@ import { request, type Header } from "../helpers/wire.ts";
 import { forged, own, forwardingFields } from "./forwarding.ts";
 
 export const trust = {
-  async "trustProxy appends to the forwarding fields of the peer"(t: Tools): Promise<void> {
+  async "with trustProxy, the address of a trusted peer is appended to its forwarding fields"(
+    t: Tools,
+  ): Promise<void> {
     const inbound: Header[] = [
       ["X-Forwarded-For", "203.0.113.7"],
       ["X-Forwarded-For", "10.0.0.2"],

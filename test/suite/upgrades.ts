@@ -158,7 +158,7 @@ export const upgrades = {
     }
   },
 
-  async "RFC 6455 §4.4: a handshake of a version that the upstream refuses is answered with its versions"(
+  async "RFC 6455 §4.4: a handshake with a version that the upstream refuses is answered with the upstream's versions"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-4.2.2-version", "6455-4.4-versions");
@@ -357,7 +357,9 @@ export const upgrades = {
     expect(answer.get("x-why")).toBe("because");
   },
 
-  async "nothing that follows a refused upgrade reaches the upstream"(t: Tools): Promise<void> {
+  async "the bytes after a refused upgrade are not sent to the upstream as if it had succeeded"(
+    t: Tools,
+  ): Promise<void> {
     advisory("CVE-2026-2833");
     for (const [status, body] of [
       [400, "no"],
@@ -376,7 +378,7 @@ export const upgrades = {
       expect(answer.status).toBe(status);
       const targets = t.upstream.calls.map((call) => call.target);
       expect(targets.slice(0, 1)).toEqual(["/"]);
-      // A host that keeps the connection has parsed the rest as a request, to which the rules of any request apply.
+      // A host that keeps the connection has parsed the rest as a request, and has forwarded it like any request.
       for (const call of t.upstream.calls.slice(1)) {
         expect(call.get("host")).toBe(t.upstream.authority);
         expect(call.get("x-forwarded-for")).toBeDefined();

@@ -207,7 +207,7 @@ describe("transformText", () => {
     expect(other.headers).toEqual(image);
   });
 
-  test("undefined leaves the response as it is", async () => {
+  test("the response is unchanged if the function returns undefined", async () => {
     const headers = ["Content-Type", "text/html", "Content-Encoding", "gzip", "ETag", '"a"'];
     const body = new Uint8Array(gzipSync("a"));
     const passed = await pass(
@@ -306,7 +306,7 @@ describe("transformJson", () => {
     expect(await textOf(await pass(transformJson(change), { body: bytes("{") }))).toBe("{");
   });
 
-  test("undefined leaves the response as it is", async () => {
+  test("the response is unchanged if the function returns undefined", async () => {
     const unchanged = await pass(
       transformJson(() => undefined),
       { headers, body: bytes(" 1 ") },

@@ -85,7 +85,7 @@ describe("toErrorResponse", () => {
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
   });
 
-  test("names the proxy by its pseudonym, as a string where that is no token", () => {
+  test("names the proxy by its pseudonym, in quotes if the pseudonym is not a token", () => {
     const named = (name: string): string | undefined =>
       toErrorResponse(secret, "GET", name).headers[5];
     expect(named("edge")).toBe("edge; error=connection_refused");
@@ -101,12 +101,12 @@ describe("toErrorResponse", () => {
     );
   });
 
-  test("sends Retry-After if the error has a time", () => {
+  test("sends Retry-After if the error has `retryAfter`", () => {
     const late = new ProxyError("destination_unavailable", { retryAfter: 5 });
     expect(toErrorResponse(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
   });
 
-  test("has no body for HEAD, but the Content-Length that the body would have", () => {
+  test("has no body in the response to HEAD, but the Content-Length of the body for GET", () => {
     const { body, headers } = toErrorResponse(secret, "HEAD");
     expect(body).toBeNull();
     expect(headers).toEqual(toErrorResponse(secret, "GET").headers);

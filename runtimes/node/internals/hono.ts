@@ -10,13 +10,13 @@
  * - Test: test/runtimes/node/internals/hono.test.ts, "a request without the symbols" and "a symbol that is not known".
  *
  * How a response is written.
- * - Rests on: a head that is a plain object is passed to Node's `writeHead` as it is. A response whose `body` was read
- *   before is sent with its first chunk, and Node then writes the head as latin1.
+ * - Rests on: a head that is a plain object is passed unchanged to Node's `writeHead`. A response whose `body` was read
+ * before is sent with its first chunk, and Node then writes the head as latin1.
  * - Check: none is needed. A plain object is also a valid `HeadersInit`, and reading `body` has no other effect.
  * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
  *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
- * - Test: the suite on the host `hono`, "the case of response field names is kept", "a response without content-type gets none"
- *   and "latin-1 bytes in response fields stay single bytes when the body arrives late".
+ * - Test: the suite on the host `hono`, "response field names keep their case", "a response without Content-Type stays
+ * without one" and "latin-1 bytes in response fields stay single bytes when the body arrives late".
  *
  * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
  * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays that is also
@@ -153,7 +153,7 @@ function* pairsOf(list: HeaderList): Generator<[name: string, value: string], vo
 let tried: typeof Response | undefined;
 let keeps = false;
 
-/** Whether the global class of responses stores a record as it is, and makes `Headers` of it by iterating. */
+/** Whether the global class of responses stores a record unchanged, and makes `Headers` of it by iterating. */
 function keepsRecords(): boolean {
   const { Response: Current } = globalThis;
   if (Current === tried) return keeps;

@@ -21,8 +21,8 @@
  * - Check: the method only returns data, and the web interface of the response works without it. `pipe` checks that
  *   the head has been written.
  * - Otherwise: the server reads `status`, `headers` and `body`, as it does with any `Response`. `pipe` writes the head.
- * - Test: test/runtimes/node/internals/srvx.test.ts, "a server that reads the response as a web one" and "a server that leaves
- *   the head to the body". test/work/hosts.test.ts tests that `_toNodeResponse()` is used.
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a server that uses the methods of a web Response" and "the server
+ * only calls `pipe` of the body". test/work/hosts.test.ts tests that `_toNodeResponse()` is used.
  *
  * The class of a response.
  * - Rests on: @hono/node-server replaces the global `Response` by a subclass, and h3 then accepts only its instances. An
@@ -30,7 +30,7 @@
  *   is another class extends that class.
  * - Check: when a response is made, `instanceof` shows whether the global class accepts the proxy's class.
  * - Otherwise: the response is made with the global class, of bytes or of a web stream (see hono.ts).
- * - Test: test/runtimes/node/internals/srvx.test.ts, "a global Response that was replaced".
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "a class that has replaced the global Response".
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { HeaderList } from "../../../src/fields/headers.ts";
@@ -68,7 +68,7 @@ function isRebuilt(request: Request): boolean {
   const native: object = NativeRequest.prototype;
   const prototype: object = Object.getPrototypeOf(request) as object;
   if (prototype === native) return true;
-  // srvx may replace the global `Request` by a subclass that has no members of its own.
+  // srvx may replace the global `Request` by a subclass without its own members.
   return (
     !Object.hasOwn(prototype, "body") && Object.prototype.isPrototypeOf.call(native, prototype)
   );

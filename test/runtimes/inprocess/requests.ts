@@ -93,7 +93,7 @@ export const requests: Record<string, Case> = {
     assertEqual([headers["x-hook"], headers["content-length"], body], ["1", "11", "/a replaced"]);
   },
 
-  async "a method arrives as it is, or gets 501"(create) {
+  async "a method arrives unchanged, or gets 501"(create) {
     for (const method of ["DELETE", "OPTIONS", "PATCH", "BREW", "patch", "TRACE"]) {
       let request: Request;
       try {

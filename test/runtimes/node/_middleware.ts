@@ -17,7 +17,7 @@ const same: After = (response) => response;
 export function addMiddlewareTests(apps: Apps, serve: Serve): void {
   const { upstream } = apps;
 
-  test("request headers that middleware sets, appends and deletes are what the upstream sees", async () => {
+  test("the upstream sees the request headers as middleware has set, appended and deleted them", async () => {
     const port = await serve(({ headers }) => {
       headers.set("x-user", "alice");
       headers.append("x-list", "2");
@@ -40,7 +40,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(call.all("x-secret")).toEqual([]);
   });
 
-  test("a header deleted by middleware, and nothing else, does not reach the upstream", async () => {
+  test("a header that middleware deletes does not reach the upstream, and all others do", async () => {
     const port = await serve(({ headers }) => headers.delete("cookie"), same);
     await apps.ask(port, request("GET", "/", [["Cookie", "session=1"]]));
     expect(apps.only().all("cookie")).toEqual([]);

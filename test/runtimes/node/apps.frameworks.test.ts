@@ -20,7 +20,7 @@ test("Express: a mounted handler forwards the path below its mount", async () =>
   expect((await apps.ask(port, request("GET", "/elsewhere"))).status).toBe(404);
 });
 
-test("Express: request headers that middleware sets and deletes are what the upstream sees", async () => {
+test("Express: the upstream sees the request headers as middleware has set and deleted them", async () => {
   const app = express()
     .use((req, _, next) => {
       req.headers["x-user"] = "alice";
@@ -72,7 +72,7 @@ const upstreamsCookies: [string, string][] = [
   ["Set-Cookie", "b=2"],
 ];
 
-test("Express: cookies set before the proxy come in front of the upstream's", async () => {
+test("Express: cookies set before the proxy precede the upstream's cookies", async () => {
   const own = ["session=1; Path=/", "a=express; Path=/"];
   const app = express()
     .use((_, res, next) => {
@@ -90,7 +90,7 @@ test("Express: cookies set before the proxy come in front of the upstream's", as
   expect((await apps.ask(port, request("GET", "/"))).all("set-cookie")).toEqual(own);
 });
 
-test("Koa: cookies set before the proxy come in front of the upstream's", async () => {
+test("Koa: cookies set before the proxy precede the upstream's cookies", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const app = new Koa();
   app.use((ctx, next) => {

@@ -277,7 +277,7 @@ test.each(Object.entries(mounts))(
   },
 );
 
-test("a Request that middleware creates is forwarded as it is", async () => {
+test("a Request that middleware creates is forwarded unchanged", async () => {
   const app = new Hono().all("*", (c) => {
     const headers = new Headers(c.req.raw.headers);
     headers.set("x-user", "alice");

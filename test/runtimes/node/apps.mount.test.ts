@@ -107,7 +107,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     expect(await redirect(await serveMount(proxy), "/login")).toBe("/api/login");
   });
 
-  test("leaves the rules of `locationRewrite` as they are", async () => {
+  test("does not change the rules of `locationRewrite`", async () => {
     const locationRewrite = { "/old/": "/new/" };
     const port = await serveMount(createProxy({ target: upstream.url, locationRewrite }));
     expect(await redirect(port, "/old/a")).toBe("/new/a");
@@ -117,7 +117,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
   });
 });
 
-test("mounts in mounts and parameters of a mount are part of the prefix", async () => {
+test("nested mounts and parameters of a mount are part of the prefix", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url, stripPrefix: "/v2" });
   const inner = express().use("/:name/", nodeHandler);
   const port = await apps.serve("node", express().use("/a%20b", inner));

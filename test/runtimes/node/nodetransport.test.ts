@@ -26,7 +26,8 @@ test("a body that arrives with its head leaves in one write with the head", asyn
   const { port } = upstream;
   const front = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(front);
-  // The first request only opens the upstream connection: its body would arrive while it waits for that.
+  // The first request only opens the upstream connection, because its body would arrive while it waits for the
+  // connection.
   await ask(client);
   const write = vi.spyOn(Socket.prototype, "write");
   try {

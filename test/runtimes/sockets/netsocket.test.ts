@@ -83,9 +83,12 @@ test("an end is confirmed by an empty write if the socket is still writable", ()
   }
 });
 
-test.each(["destroyed", "readableEnded", "writable"] as const)("usable follows %s", (name) => {
-  const { raw, socket } = start();
-  expect(socket.usable).toBe(true);
-  raw[name] = !raw[name];
-  expect(socket.usable).toBe(false);
-});
+test.each(["destroyed", "readableEnded", "writable"] as const)(
+  "`usable` becomes false when `%s` of the socket changes",
+  (name) => {
+    const { raw, socket } = start();
+    expect(socket.usable).toBe(true);
+    raw[name] = !raw[name];
+    expect(socket.usable).toBe(false);
+  },
+);

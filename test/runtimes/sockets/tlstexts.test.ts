@@ -47,7 +47,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
-test("other options, and texts without a mark, stay as they are", () => {
+test("other options, and texts without a mark, are unchanged", () => {
   const tls = { ca: ["a", "b"], key: "c", servername: "d" };
   expect(removeMarks(tls)).toEqual(tls);
 });

@@ -38,7 +38,7 @@ function closesWhenReused(how: string, hint: string): void {
 
 describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test.each(cases)(
-    "closed by %s as it is reused (hint: %s), no idempotent request fails",
+    "if a connection is closed by %s as it is reused (hint: %s), no idempotent request fails",
     async (how, hint) => {
       closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
@@ -61,7 +61,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test.each(cases)(
-    "closed by %s as it is reused (hint: %s), a POST reaches the upstream once",
+    "if a connection is closed by %s as it is reused (hint: %s), a POST reaches the upstream once",
     async (how, hint) => {
       closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);

@@ -123,7 +123,7 @@ describe("pool", () => {
     expect(() => make({ connections: 1 } as never)).toThrow(/it is called `maxSockets` here/);
   });
 
-  test("maxSockets", async () => {
+  test("maxSockets limits the connections", async () => {
     const proxy = make({ maxSockets: 1 });
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
@@ -143,21 +143,21 @@ describe("pool", () => {
     expect(upstream.links).toHaveLength(300);
   });
 
-  test("keepAlive: false", async () => {
+  test("keepAlive: false opens a connection for each request", async () => {
     const proxy = make({ keepAlive: false });
     for (let i = 0; i < 2; i++) await ask(proxy);
     expect(upstream.calls.map((call) => call.get("connection"))).toEqual(["close", "close"]);
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("freeSocketTimeout", async () => {
+  test("freeSocketTimeout closes an idle connection", async () => {
     const proxy = make({ freeSocketTimeout: 50 });
     await ask(proxy);
     await until(() => proxy.stats()?.closed === 1, "the connection's close");
     expect(proxy.stats()).toMatchObject({ created: 1, timedOut: 1 });
   });
 
-  test("socketTTL", async () => {
+  test("socketTTL limits the life of a connection", async () => {
     const proxy = make({ socketTTL: 30 });
     await ask(proxy);
     const since = performance.now();
@@ -385,7 +385,7 @@ describe("tunnels", () => {
     });
   });
 
-  test("are opened by HTTP/1.1, even if the agent may use HTTP/2", async () => {
+  test("are opened over HTTP/1.1, even if the agent may use HTTP/2", async () => {
     const server = createSecureServer({ cert, key, allowHTTP1: true }, (_, res) => res.end());
     const sockets = new WebSocketServer({ noServer: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>

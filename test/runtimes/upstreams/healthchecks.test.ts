@@ -142,7 +142,7 @@ test("close ends all checks, also running ones, and another start begins them on
   );
 });
 
-test("checks are refused by the name of the option where nothing runs between requests", () => {
+test("checks are refused on a runtime where nothing runs between requests, and the error names the option", () => {
   const target = balance(["http://a.test"], { check });
   const transport: Transport = {
     name: "workerd",

@@ -230,7 +230,7 @@ describe("a name", () => {
     expect(names.asked.length).toBe(asked);
   });
 
-  test("is refused by name where the client looks up names itself", () => {
+  test("is refused if the client looks up names itself, and the error names the option", () => {
     const target = balance(["http://app.test"], { resolve: true });
     expect(() => createProxy({ target })).toThrow(
       "option `resolve`: the fetch client looks up names itself; leave it out",

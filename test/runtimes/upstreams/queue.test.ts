@@ -218,7 +218,7 @@ describe("a sticky request", () => {
     expect(queue.ask(one).target).toBe(A);
     expect(queue.ask(two).isSettled).toBe(false);
     expect(queue.ask(three).target).toBe(B);
-    // Both have a request now, and there is one more place in the queue, for either.
+    // Both upstreams have a request now, and there is one more place in the queue, for either of them.
     expect(queue.ask(three).isSettled).toBe(false);
     expect(queue.ask(three)).toMatchObject({ target: undefined, isSettled: true });
   });
@@ -342,7 +342,7 @@ test("a further attempt that waited for a place and got none costs the retry bud
   await until(() => asked === 1, "the attempt that waits");
   fail?.();
   expect(await (await answer).text()).toBe("0");
-  // A slow second attempt may ask once more.
+  // The second attempt may be slow, so that a third one asks the budget later.
   expect(paidThen).toBe(1);
   await proxy.close();
 });

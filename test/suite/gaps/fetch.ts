@@ -32,7 +32,7 @@ export const losses: readonly Loss[] = [
     ALL_UNDICI,
     [
       "an unsolicited 100 before the final response is ignored",
-      "a client that sends no Expect gets no 100 of the upstream",
+      "the upstream's 100 does not reach a client that has sent no Expect",
     ],
   ],
   [
@@ -75,7 +75,7 @@ export const losses: readonly Loss[] = [
   [
     "TE is not forwarded: the upstream may leave trailer fields out",
     ALL_UNDICI,
-    ["TE: trailers is forwarded, and names itself in Connection"],
+    ["TE: trailers is forwarded, and Connection names TE"],
   ],
   [
     "a response with message framing in its trailer section breaks off, or never ends",
@@ -165,10 +165,10 @@ export const losses: readonly Loss[] = [
       "a gzip body passes unchanged",
       "a br body passes unchanged",
       "a zstd body passes unchanged",
-      "bodies with several, unknown or false content codings pass unchanged",
+      "bodies with several, unknown or wrong content codings pass unchanged",
       "a chunked gzip body passes unchanged",
       "the response to HEAD of a gzip resource keeps Content-Encoding, Content-Length and ETag",
-      "an absent, empty or identity Accept-Encoding is forwarded as it is",
+      "an absent, empty or identity Accept-Encoding is forwarded unchanged",
       "a 206 response of a gzip resource passes unchanged",
       "a gzip body that stalls longer than idleTimeout fails",
       "a body under idleTimeout keeps its length and its bytes",
@@ -184,7 +184,7 @@ export const losses: readonly Loss[] = [
     ["fetch-deno"],
     [
       "transformText changes an encoded body, and corrects the fields that describe it",
-      "transformText passes on a body that is too long or unreadable, if the option says so",
+      "transformText forwards a body that is too long or unreadable if `tooLarge` and `unreadable` are `pass`",
     ],
   ],
   [
@@ -213,7 +213,7 @@ export const losses: readonly Loss[] = [
       "path and query pass byte for byte",
       "14 CVE-2026-33131: the path that the router sees is the path that is forwarded",
       "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path",
-      "CVE-2026-40912: a path that has a prefix only after decoding keeps that part",
+      "CVE-2026-40912: `stripPrefix` does not remove a prefix that a path has only after decoding",
     ],
   ],
   [

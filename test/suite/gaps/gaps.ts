@@ -45,7 +45,7 @@ const uninformed = INFORMED.map((title) => [title, UNINFORMED] as const);
 const TRAILERS_DOWN = [
   "trailer fields of a response reach the client, and are announced",
   "trailer fields of a response that does not announce them reach the client",
-  "TE: trailers is forwarded, and names itself in Connection",
+  "TE: trailers is forwarded, and Connection names TE",
 ] as const;
 const TRAILERS_UP = [
   "trailer fields of a request reach the upstream, and are announced",
@@ -56,7 +56,7 @@ const NO_TRAILERS_UP = "trailer fields of requests are dropped";
 const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
 const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
 
-/** The titles of the tests of an expectation from end to end. */
+/** The titles of the tests in which the proxy forwards an `Expect` field to the upstream. */
 const EXPECTATIONS = [
   "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
   "an upstream that refuses an expectation with 413 is never sent the body",
@@ -198,14 +198,14 @@ const onWorkerd: Gap[] = (
       "several Cookie lines are not joined with a comma",
       "several Cookie lines are joined with a comma",
     ],
-    ["an absent, empty or identity Accept-Encoding is forwarded as it is", EMPTY],
+    ["an absent, empty or identity Accept-Encoding is forwarded unchanged", EMPTY],
     ["a 3xx response passes through with its Location", EMPTY],
     [
       "a request without a body is forwarded without Content-Length and Transfer-Encoding",
       "requests without a body get content-length: 0, except GET and HEAD",
     ],
     [
-      "a bodyless request with a method that allows a body is forwarded with no framing or content-length: 0",
+      "a bodyless request with a method that allows a body is forwarded without framing fields, or with content-length: 0",
       "unknown methods are answered with 501",
     ],
     [
@@ -225,7 +225,7 @@ const onWorkerd: Gap[] = (
       QUOTED,
     ],
     [
-      "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request",
+      "CVE-2025-22871, CVE-2025-55315: a bare LF does not end the trailer section of a request",
       "a bare LF behind the last chunk of a request is accepted",
     ],
     [
@@ -346,7 +346,7 @@ const onBun: Gap[] = (
       "bytes that are not UTF-8 become U+FFFD in the request target",
     ],
     [
-      "a method in lower case is forwarded as it is, or refused",
+      "a method in lower case is forwarded unchanged, or refused",
       "a request with a method in lower case closes the connection",
     ],
     [
@@ -421,7 +421,7 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-/** Deno drops the request if it sees the client's FIN, which follows the bytes, before it begins with the request. */
+/** The client's FIN follows the bytes. If Deno sees the FIN before it begins with the request, it drops the request. */
 const CHUNK_EXTENSION: Gap = {
   host: "deno",
   test: "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted",

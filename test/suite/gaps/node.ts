@@ -7,7 +7,7 @@ const STREAMED = "response headers are sent only with the first chunk of the bod
 const TRAILERS = [
   "trailer fields of a response reach the client, and are announced",
   "trailer fields of a response that does not announce them reach the client",
-  "TE: trailers is forwarded, and names itself in Connection",
+  "TE: trailers is forwarded, and Connection names TE",
   "trailer fields of a request reach the upstream, and are announced",
   "a request that is sent again keeps its trailer fields",
 ] as const;

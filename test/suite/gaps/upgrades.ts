@@ -7,14 +7,14 @@ import type { TestName } from "../_suite.ts";
 const carried: readonly TestName[] = [
   "RFC 6455 §4: the handshakes with the client and with the upstream are complete",
   "RFC 6455 §4.2.1: a handshake with a malformed key gets an HTTP error",
-  "RFC 6455 §4.4: a handshake of a version that the upstream refuses is answered with its versions",
+  "RFC 6455 §4.4: a handshake with a version that the upstream refuses is answered with the upstream's versions",
   "RFC 9110 §7.8: a handshake with Expect: 100-continue gets 100 before its 101",
-  "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message of it",
+  "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message from that frame",
   "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived",
   "RFC 6455 §5.1: an unmasked frame of a client ends its WebSocket",
   "RFC 6455 §7.1.7: a malformed frame of a client is answered with a close frame and its code",
   "RFC 6455 §5.5.1, §7.1.1: a close frame of a client is answered, and then the server closes the connection",
-  "RFC 6455 §5.5.2: a ping of a client is answered with a pong of the same data",
+  "RFC 6455 §5.5.2: a ping of a client is answered with a pong that has the same data",
   "a WebSocket carries text and binary messages of any size in both directions",
   "close codes and reasons of a WebSocket pass in both directions",
   "a WebSocket's subprotocol is the one that the upstream chooses",
@@ -25,7 +25,7 @@ const carried: readonly TestName[] = [
   "a WebSocket handshake is forwarded by the rules of any request",
   "hooks see a WebSocket handshake and its 101",
   "the response to a refused WebSocket handshake is relayed like any other",
-  "nothing that follows a refused upgrade reaches the upstream",
+  "the bytes after a refused upgrade are not sent to the upstream as if it had succeeded",
   "a frame in the same packet as the handshake reaches the upstream",
   "a 101 that does not answer the handshake becomes 502",
   "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
@@ -55,7 +55,7 @@ const BUN_PACKET = "a WebSocket handshake with bytes behind it in the same packe
 export const onRelays: readonly Gap[] = [
   {
     host: "bun",
-    test: "nothing that follows a refused upgrade reaches the upstream",
+    test: "the bytes after a refused upgrade are not sent to the upstream as if it had succeeded",
     reason: BUN_PACKET,
   },
   {

@@ -43,7 +43,7 @@ test("collects a body up to the limit", async () => {
   expect(await new HeldBody(new BytesBody(bytes("")), 0).collect()).toEqual(bytes(""));
 });
 
-test("passes a longer body on, with its trailer fields, and pauses the upstream until it is taken", async () => {
+test("passes on a longer body with its trailer fields, and pauses the upstream until the body is taken", async () => {
   const { body, calls } = openBody();
   const held = new HeldBody(body, 3);
   const collected = held.collect();
@@ -79,7 +79,7 @@ test("an end or a failure before the body is taken reaches the sink", async () =
   }
 });
 
-test("a failure during the collection rejects, and a cancellation reaches the source", async () => {
+test("`collect` rejects if the body fails, and a cancellation reaches the source", async () => {
   const { body, calls } = openBody();
   const collected = new HeldBody(body, 1).collect();
   body.fail(new Error("reset") as never);

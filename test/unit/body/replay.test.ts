@@ -22,7 +22,7 @@ function keep(stream: ReadableStream<Uint8Array>, limit: number, length?: number
 }
 
 describe("ReplayBody", () => {
-  test("keeps a body that passes, byte for byte", async () => {
+  test("keeps a copy of a body that it passes on, byte for byte", async () => {
     const body = keep(streamOf(["ab", "c", "def"]), 6);
     expect(body.replay).toBeUndefined();
     expect(await read(body)).toBe("abcdef");
@@ -35,7 +35,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes(""));
   });
 
-  test("passes a body over the limit completely and keeps nothing", async () => {
+  test("passes on a whole body over the limit, and keeps nothing of it", async () => {
     const body = keep(streamOf(["abc", "def", "g"]), 6);
     expect(await read(body)).toBe("abcdefg");
     expect(body.replay).toBeUndefined();

@@ -96,7 +96,7 @@ test("a pooled body that is read as a stream is copied", async () => {
   expect(released).toEqual([pooled]);
 });
 
-/** Returns a body of which each chunk is a view of one ArrayBuffer, and these chunks. */
+/** Returns a body whose chunks are views of one ArrayBuffer, and these chunks. */
 function openShared(): { body: ResponseBody; first: Uint8Array; second: Uint8Array } {
   const read = bytes("head first second");
   const inlet = { pause() {}, resume() {}, cancel() {} };

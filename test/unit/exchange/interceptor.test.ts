@@ -135,7 +135,7 @@ describe("checkInterceptor", () => {
     expect(lengths).toEqual([6, 3]);
   });
 
-  test("a length that the upstream has repeated is no misuse", async () => {
+  test("a response whose Content-Length repeats the same number is not misuse", async () => {
     for (const value of ["3, 3", "03", "3"]) {
       const headers = ["Content-Length", value, "content-length", "3"];
       const response = fakeResponse({ headers, body: bytes("abc") });

@@ -122,7 +122,7 @@ test("an exception of `inform` aborts the exchange, and an ended scope passes no
   expect(() => scope.interimReceived(103, [])).not.toThrow();
 });
 
-test("a forked scope passes no interim responses on, and the scope of a further attempt does", () => {
+test("a forked scope passes on no interim responses, but the scope of a further attempt does", () => {
   const inform = vi.fn();
   const { client, scope } = startScope();
   Object.assign(client, { inform });

@@ -1,4 +1,4 @@
-/** The event of `onRequestEnd`; test/suite/observation.ts checks its facts on each host. */
+/** The event of `onRequestEnd`; test/suite/observation.ts checks its values on each host. */
 import { expect, test, vi } from "vitest";
 import { Observation } from "../../../src/exchange/observation.ts";
 import type { RequestEnd } from "../../../src/options/observationoptions.ts";
@@ -15,7 +15,8 @@ test("the reported event does not change afterwards", async () => {
   const reported = JSON.stringify(event);
   expect(event).toMatchObject({ route: "/shop", status: 204, attempts: 1, bytesIn: 0 });
 
-  // After the end, the upload continues, and another attempt gets its connection: an interceptor may race attempts.
+  // An interceptor may race attempts. So after the end of the exchange, an upload may continue, and another attempt may
+  // get a connection.
   await body?.pipeTo(new FakeSink());
   observation.connectionAssigned({ isReused: true, connectDuration: 1 });
   observation.headersReceived();

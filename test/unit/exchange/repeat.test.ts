@@ -1,4 +1,4 @@
-/** When a request is sent again, and how often: the decision for every outcome at every place. */
+/** When a request is sent again, and how often: the decision for every outcome at every `RetryPlace`. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";

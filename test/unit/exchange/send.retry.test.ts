@@ -68,7 +68,7 @@ describe("a further attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("is made once by default, and no other one when it fails as well", async () => {
+  test("is made once by default, and not again when it fails as well", async () => {
     rfc("9110-9.2.2-twice");
     const transport = answering(stale, stale);
     expect((await run({}, { transport })).status).toBe(502);
@@ -116,7 +116,7 @@ describe("a further attempt", () => {
     );
   });
 
-  test("is not made after the client has disconnected, and its response is not discarded", async () => {
+  test("is not made after the client has disconnected, and the received response is not discarded", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.handleEvent();

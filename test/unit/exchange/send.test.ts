@@ -12,7 +12,7 @@ import {
   proxyError,
 } from "../../helpers/fakes.ts";
 
-test("sendThrough sends the request as it is, to an app or over the network", async () => {
+test("sendThrough sends the request unchanged, to an app or over the network", async () => {
   const [network, inProcess] = [new FakeTransport(), new FakeTransport()];
   const [request, scope] = [fakeRequest(), fakeScope()];
   const send = sendThrough(network, inProcess);

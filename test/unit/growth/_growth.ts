@@ -88,7 +88,7 @@ export function lines(
 export const numbered = (prefix: string, index: number): string =>
   prefix + String(index).padStart(6, "0");
 
-/** Texts for `fill`, each of which becomes a test of its own. */
+/** Texts for `fill`, each of which becomes a separate test. */
 export type Texts = readonly (readonly [before: string, filling: string, after?: string])[];
 
 export function each(

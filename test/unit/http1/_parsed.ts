@@ -12,7 +12,9 @@ export interface Parsed {
   error: string | undefined;
 }
 
-/** Splits bytes into arrays with memory of their own, so that the parser cannot read beyond one. */
+/**
+ * Splits bytes into arrays that each have their own memory, so that the parser cannot read beyond the end of an array.
+ */
 export function piecesOf(text: string, ...cuts: number[]): Uint8Array[] {
   const bytes = Buffer.from(text, "latin1");
   const ends = [...cuts.toSorted((a, b) => a - b), bytes.length];

@@ -20,7 +20,7 @@ function fieldsOf(text: string): string[] | undefined {
 
 describe("a head", () => {
   test.each(["SSH-2.0", "H\0", "HTTP/2"])("is refused at the first wrong byte: %j", (text) => {
-    // Nothing follows: a server of another protocol may wait for our answer.
+    // No bytes follow: a server of another protocol may wait for the client's bytes.
     for (let cut = 1; cut <= text.length; cut++) {
       expect(parse(piecesOf(text, cut)).error, `split at ${cut}`).toBe("http_protocol_error");
     }

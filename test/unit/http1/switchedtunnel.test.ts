@@ -280,7 +280,7 @@ describe("closing the transport", () => {
     expect(late.outcome).toBe("destination_unavailable");
   });
 
-  test("an upstream with a tunnel keeps its pool", async () => {
+  test("the pool of an upstream with an open tunnel is not removed", async () => {
     const { bench } = await open();
     // The transport removes the pools of unused origins from the 100th on.
     const { parseTarget } = await import("../../../src/target/target.ts");

@@ -99,7 +99,7 @@ describe("framing", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("of a body that is available completely has its length, and is one write with a short body", () => {
+  test("of a body that is available completely is its length, and a short body is in one write with the head", () => {
     const request = fakeRequest({ method: "POST", headers: ["X-A", "1"] });
     const head = "POST / HTTP/1.1\r\nHost: up.test:4000\r\nX-A: 1\r\nEnd: 2\r\n\r\n";
     const long = "x".repeat(16_385);

@@ -150,7 +150,7 @@ describe.each([...otherLibraries.keys()])("options of %s", (library) => {
   });
 });
 
-test("the errors for options of http-proxy that have another name or place here name it", async () => {
+test("the error for an option of http-proxy names the option that has its effect here", async () => {
   const hintFor = async (options: object): Promise<string> =>
     (await toProxy(options)).replace(/^fetchway: bad option `\w+`: /, "");
   expect(await hintFor({ secure: false })).toContain("tls: { rejectUnauthorized: false }");

@@ -210,7 +210,7 @@ describe("compileTrust", () => {
     expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/return the value itself/);
   });
 
-  test("a list of 101 ranges is not parsed again with each call, although a generation of the cache has 100", () => {
+  test("a list of 101 ranges is not parsed again with each call, although a generation of the cache holds only 100", () => {
     const entries = Array.from({ length: 101 }, (_, i) => `2001:db8:${i.toString(16)}::/48`);
     for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
     const parse = vi.spyOn(URL, "parse");

@@ -60,7 +60,7 @@ describe("URLs of the target", () => {
     "mailto:a@up.test",
     "javascript:alert(1)",
     "not a url at all",
-  ])("%j is left as it is", (reference) => {
+  ])("%j is unchanged", (reference) => {
     expect(locate(reference)).toBe(reference);
   });
 

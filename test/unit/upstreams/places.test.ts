@@ -71,7 +71,7 @@ function setUp(
   return { target, ask, sent };
 }
 
-/** Expects that no place is taken, neither in the sum nor at an upstream. */
+/** Expects that no place is taken, neither in total nor at any upstream. */
 function expectIdle(target: Balancer): void {
   expect(target.active).toBe(0);
   expect(target.states().map(({ active }) => active)).toEqual(target.states().map(() => 0));

@@ -126,7 +126,7 @@ describe("messages", () => {
 });
 
 describe("when the proxy is closed", () => {
-  test("the client gets code 1001, with which an endpoint goes away (RFC 6455 §7.4.1)", () => {
+  test("the client gets code 1001, which means that an endpoint goes away (RFC 6455 §7.4.1)", () => {
     tunnel.handler?.onClose(poolClosed());
     expect(client.calls).toEqual(["close", 1001, ""]);
     relay.onClientClose(1001, "");

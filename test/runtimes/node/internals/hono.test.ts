@@ -47,7 +47,7 @@ const changes: Record<string, (web: Request) => Request> = {
 };
 
 describe.each(Object.entries(changes))("%s", (_, change) => {
-  test("is forwarded as it is", async () => {
+  test("is forwarded unchanged", async () => {
     const proxy = create();
     const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(change(web)) });
     const client = await apps.connect(port);

@@ -42,7 +42,7 @@ test("an observer that temporarily replaces Node's headers is removed again", as
   expect((await apps.ask(port, request("GET", "/"))).get("x-same")).toBe("true");
 });
 
-test("a value that middleware changed in Node's request is sent, when no name is new or gone", async () => {
+test("a value that middleware changed in Node's request is sent if no name was added or removed", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", (req, res) => {
     req.headers["x-user"] = "alice";

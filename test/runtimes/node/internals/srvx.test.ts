@@ -75,7 +75,7 @@ describe("the pair of a request", () => {
     "without a pair": () => ({ name: "node" }),
   };
 
-  test.each(Object.keys(changes))("a request %s is forwarded as it is", async (name) => {
+  test.each(Object.keys(changes))("a request %s is forwarded unchanged", async (name) => {
     const proxy = create();
     const change = changes[name] as (runtime: Runtime) => object;
     const port = await apps.serve("srvx", { fetch: (web) => proxy.fetch(show(web, change)) });
@@ -111,7 +111,7 @@ describe("a response", () => {
   };
 
   test.each([0, 10, 1_000_000])(
-    "of %i bytes is sent by a server that reads the response as a web one",
+    "of %i bytes is sent by a server that uses the methods of a web Response",
     async (size) => {
       reply(size);
       const proxy = create();
@@ -127,7 +127,7 @@ describe("a response", () => {
   );
 
   test.each([10, 1_000_000])(
-    "of %i bytes is sent by a server that leaves the head to the body",
+    "of %i bytes has its head if the server only calls `pipe` of the body",
     async (size) => {
       reply(size);
       const proxy = create();
@@ -149,7 +149,7 @@ describe("a response", () => {
     },
   );
 
-  test("is of a global Response that was replaced", async () => {
+  test("is an instance of a class that has replaced the global Response", async () => {
     const { Response: Original } = globalThis;
     class Replaced extends Original {}
     globalThis.Response = Replaced;
