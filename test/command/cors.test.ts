@@ -97,7 +97,7 @@ test("CORS fields that the upstream sets itself are not changed", async () => {
   }
 });
 
-test("the answer to a handshake is the runtime's own object", async () => {
+test("the answer to a handshake stays the runtime's own object", async () => {
   const switched = {
     status: 101,
     get headers(): Headers {
@@ -114,6 +114,6 @@ test.each([
   ["http://A.example:80/", '"http://A.example:80/" is not an origin: use "http://a.example"'],
   ["*", '"*" is not an origin: use one such as "http://localhost:5173"'],
   [app, undefined],
-])("--cors-origin %s", (origin, message) => {
+])("--cors-origin %s is accepted, or refused with the fix", (origin, message) => {
   expect(origins.check([origin])).toBe(message);
 });

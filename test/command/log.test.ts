@@ -108,7 +108,7 @@ describe("the pretty form", () => {
     [{ status: 499, error: clientGone(), bytesOut: 0 }, "499 client left after 3.3 ms, 0 B"],
     [{ error: clientGone() }, "200 client left after 3.3 ms, 2.3 kB"],
     [{ attempts: 3 }, "200 3.3 ms 2.3 kB, 3 attempts"],
-  ])("%#. says how it ended: %j", (differences, expected) => {
+  ])("says how request %# ended: %j", (differences, expected) => {
     expect(render(endOf(differences as never)).endsWith(expected)).toBe(true);
   });
 
@@ -579,7 +579,7 @@ describe("the writer", () => {
   );
 });
 
-test("the form depends on the stream", () => {
+test("the form is `pretty` on a terminal, and `common` otherwise", () => {
   expect(chooseLogForm({ isTTY: true })).toBe("pretty");
   expect(chooseLogForm({})).toBe("common");
 });

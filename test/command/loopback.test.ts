@@ -1,4 +1,7 @@
-/** The command on machines with one loopback address, or with servers that listen on only one of two. */
+/**
+ * The command on machines with one loopback address, or with servers that listen on only one of the two loopback
+ * addresses.
+ */
 import { createServer } from "node:http";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";

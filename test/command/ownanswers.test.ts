@@ -141,7 +141,7 @@ test.each(["plain", "secure"] as const)(
   },
 );
 
-test("over HTTP/2: refused requests, and bodies that stop", async () => {
+test("over HTTP/2, the log has refused requests, and bodies that stop", async () => {
   const session = connectHttp2(`https://127.0.0.1:${secure.port}`, { ca: own.cert });
   session.on("error", () => {});
   const large = session.request({ ":path": "/large", x: "a".repeat(2500) });
@@ -157,22 +157,25 @@ test("over HTTP/2: refused requests, and bodies that stop", async () => {
   session.destroy();
 });
 
-test.runIf(endsBrokenSessions)("over HTTP/2: a connection that violates the protocol", async () => {
-  const broken = /^the connection is not valid HTTP\/2: /;
-  const before = linesOf(secure, "-").filter(({ cause = "" }) => broken.test(cause)).length;
-  expect(before).toBe(0);
-  const raw = connectTls({
-    port: secure.port,
-    host: "127.0.0.1",
-    ca: own.cert,
-    ALPNProtocols: ["h2"],
-  });
-  // A DATA frame on stream 0, which is the connection (RFC 9113 §6.1).
-  const frames = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 120]);
-  raw.on("error", () => {}).resume();
-  raw.write(Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frames]));
-  const find = (): Line | undefined =>
-    linesOf(secure, "-").find(({ cause = "" }) => broken.test(cause));
-  await until(() => find() !== undefined, "the line of the connection");
-  expect(find()).toMatchObject({ method: "-", status: 400, client: "127.0.0.1" });
-});
+test.runIf(endsBrokenSessions)(
+  "over HTTP/2, the log has a connection that violates the protocol",
+  async () => {
+    const broken = /^the connection is not valid HTTP\/2: /;
+    const before = linesOf(secure, "-").filter(({ cause = "" }) => broken.test(cause)).length;
+    expect(before).toBe(0);
+    const raw = connectTls({
+      port: secure.port,
+      host: "127.0.0.1",
+      ca: own.cert,
+      ALPNProtocols: ["h2"],
+    });
+    // A DATA frame on stream 0, which is the connection (RFC 9113 §6.1).
+    const frames = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 120]);
+    raw.on("error", () => {}).resume();
+    raw.write(Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frames]));
+    const find = (): Line | undefined =>
+      linesOf(secure, "-").find(({ cause = "" }) => broken.test(cause));
+    await until(() => find() !== undefined, "the line of the connection");
+    expect(find()).toMatchObject({ method: "-", status: 400, client: "127.0.0.1" });
+  },
+);

@@ -114,7 +114,7 @@ test.each([
   ["api/", undefined],
   ["localhost", undefined],
   ["api.example", undefined],
-])("%j is checked", (pattern, message) => {
+])("the pattern %j is accepted, or refused with the fix", (pattern, message) => {
   if (message === undefined) expect(checkPattern(pattern)).toBeUndefined();
   else expect(checkPattern(pattern)).toMatch(message);
 });

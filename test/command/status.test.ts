@@ -457,7 +457,7 @@ describe("the status server", () => {
     ["[::1", false],
     ["", false],
     [null, false],
-  ])("the authority %j is its own: %s", (authority, expected) =>
+  ])("whether the authority %j is the server's own: %s", (authority, expected) =>
     expect(isOwnAuthority(authority, "status.example")).toBe(expected),
   );
 
@@ -525,4 +525,6 @@ test.each([
   ["http://127.0.0.1:9100", undefined],
   [-1, undefined],
   [1.5, undefined],
-])("the address %j is %j", (text, expected) => expect(parseAdminAddress(text)).toEqual(expected));
+])("the address %j of the status page is parsed as %j", (text, expected) =>
+  expect(parseAdminAddress(text)).toEqual(expected),
+);

@@ -504,7 +504,8 @@ test("messages that the code of a config file sends to the parent process end ne
 
 test("a worker that has just ended does not prevent the end of the command", async () => {
   const file = join(folder, "ends.mjs");
-  // The parent calls this listener before its own, at a time when the workers are dead and the parent has not noticed it.
+  // The parent process calls this listener before its own listener for SIGTERM. This one kills the workers and blocks,
+  // so that the parent stops before it has noticed that they are dead.
   writeFileSync(
     file,
     `import cluster from "node:cluster";

@@ -30,8 +30,8 @@ export const LAYERS: readonly (readonly string[])[] = [
 ];
 
 /**
- * For each place in `runtimes/`, the other places there from which its files may import. Each file may also import from its
- * own place, and an entry from the folder that is named like it.
+ * For each place in `runtimes/` (a folder, or a file in no folder), the other places from which its files may import. A
+ * file may also import from its own place, and an entry from the folder with its name.
  */
 const SHARED: Readonly<Record<string, readonly string[]>> = {
   sockets: [],

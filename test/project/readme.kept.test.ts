@@ -21,7 +21,7 @@ const KEEPERS: Readonly<Record<string, readonly string[]>> = {
   "src/request/incoming.ts: UnframedBody": ["without length"],
 };
 
-test("each place that keeps the bytes of a body has a row, and each row has a place", () => {
+test("each place in the code that keeps bodies has a row in README, and each row has such a place", () => {
   const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
   const found = files.flatMap((file) => {
     const source = readFileSync(new URL(file, root), "utf8");
@@ -52,7 +52,7 @@ function numberIn(file: string, pattern: RegExp): number {
   return Number(pattern.exec(source)?.[1]?.replaceAll("_", ""));
 }
 
-test("the limits are those of the code", () => {
+test("the limits in README are those of the code", () => {
   expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
   expect(limitOf("retry")).toBe(defaults.replayLimit);
   expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);

@@ -67,7 +67,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   // Bun does not show the authority of an absolute-form target, so Host decides there, also for the router.
   test.skipIf(tool === "bun")(
-    "the entry lets an absolute-form target's authority win over Host",
+    "for the entry, the authority of an absolute-form target takes precedence over Host",
     async () => {
       await using program = start("runtimes/server.ts", {
         FETCHWAY_TARGET: upstream.url,
@@ -182,7 +182,7 @@ describe("with wrangler", () => {
     ]);
   });
 
-  test("wrangler dev serves it offline", async () => {
+  test("wrangler dev serves the Worker offline", async () => {
     await using program = startProgram(
       "wrangler",
       ["dev", "--port", "0", "--ip", "127.0.0.1", "--var", `FETCHWAY_TARGET:${upstream.url}`],

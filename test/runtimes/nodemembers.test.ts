@@ -7,12 +7,15 @@ import type { NodeProxy } from "../../runtimes/node.ts";
 
 const entries = { default: createDefault, bun: createBun, deno: createDeno };
 
-test.each(Object.entries(entries))("%s: a TypeError names the entry for Node", (_, create) => {
-  const proxy = create({ target: "http://a.test" }) as NodeProxy;
-  const names = ["nodeHandler", "attach", "plugin", "upgrade"] as const;
-  for (const name of create === createDefault ? ([...names, "explain"] as const) : names) {
-    const call = proxy[name] as () => void;
-    expect(call, name).toThrow(TypeError);
-    expect(call, name).toThrow(new RegExp(`${name}.*"fetchway/node"`));
-  }
-});
+test.each(Object.entries(entries))(
+  "%s: each member that only Node's proxies have throws a TypeError that names the entry for Node",
+  (_, create) => {
+    const proxy = create({ target: "http://a.test" }) as NodeProxy;
+    const names = ["nodeHandler", "attach", "plugin", "upgrade"] as const;
+    for (const name of create === createDefault ? ([...names, "explain"] as const) : names) {
+      const call = proxy[name] as () => void;
+      expect(call, name).toThrow(TypeError);
+      expect(call, name).toThrow(new RegExp(`${name}.*"fetchway/node"`));
+    }
+  },
+);

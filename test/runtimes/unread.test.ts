@@ -46,7 +46,7 @@ proxy.destroy();
 `;
 
 test.each(Object.entries(EVALUATE))(
-  "%s: a dropped response gives its connection back, a slow reader is waited for",
+  "%s: the connection of a dropped response becomes free, and a slow reader gets its whole response",
   async (tool, args) => {
     await using child = startProgram(tool, [...args, program(tool)]);
     await child.ended();

@@ -38,7 +38,7 @@ test("a truncated message lacks at least its last byte", () => {
   }
 });
 
-test("a wrong byte is found and reported", () => {
+test("`explainBytes` finds and reports a wrong byte", () => {
   const body = makeBody("s", 42, 1000);
   expect(body.toString("latin1", 0, 32)).toBe("s0000002a.00000\ns0000002a.00001\n");
   expect(explainBytes(body, body.subarray(100, 700), 100)).toBe(undefined);

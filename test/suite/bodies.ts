@@ -172,7 +172,7 @@ export const bodies = {
     expect(call?.trailers.filter(([name]) => !/^x-sum$/i.test(name))).toEqual([]);
   },
 
-  async "18 a client that waits for 100 Continue gets it, and the body arrives"(
+  async "a client that waits for 100 Continue gets it, and the body arrives"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-10.1.1-answered", "9110-10.1.1-final", "9110-10.1.1-sent");
@@ -192,7 +192,7 @@ export const bodies = {
     expect(answer.interim.map((head) => head.status)).toContain(100);
   },
 
-  async "18 CVE-2024-24791: an early response to Expect: 100-continue does not disturb the next request"(
+  async "CVE-2024-24791: an early response to Expect: 100-continue does not disturb the next request"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], call.target);

@@ -61,7 +61,7 @@ function halfOf({ length }: Answer): string {
 }
 
 export const failures = {
-  async "24 h3 936f14ba: a refused upstream connection becomes a 502 that shows no address"(
+  async "h3 936f14ba: a refused upstream connection becomes a 502 that shows no address"(
     t: Tools,
   ): Promise<void> {
     for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {

@@ -71,7 +71,7 @@ export const forwarding = {
     ]);
   },
 
-  async "6 CVE-2021-33197: naming X-Forwarded-* in Connection drops the client's values and keeps the proxy's"(
+  async "CVE-2021-33197: naming X-Forwarded-* in Connection drops the client's values and keeps the proxy's"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-7.6.1-connection");
@@ -83,7 +83,7 @@ export const forwarding = {
     expect(forwardingFields(call?.headers ?? [])).toEqual(own);
   },
 
-  async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(
+  async "CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(
     t: Tools,
   ): Promise<void> {
     advisory("CVE-2026-35051", "CVE-2026-39858");
@@ -106,7 +106,7 @@ export const forwarding = {
     ]);
   },
 
-  async "20 CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed"(
+  async "CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed"(
     t: Tools,
   ): Promise<void> {
     const copies: Header[] = [
@@ -150,7 +150,7 @@ export const forwarding = {
     await expectRefused(t, "X-A: b");
   },
 
-  async "14 CVE-2026-33131, CVE-2026-33732: a request whose Host is not an authority is refused"(
+  async "CVE-2026-33131, CVE-2026-33732: a request whose Host is not an authority is refused"(
     t: Tools,
   ): Promise<void> {
     const hosts = [

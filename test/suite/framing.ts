@@ -48,35 +48,33 @@ const ambiguous: [name: string, headers: Header[], body: Uint8Array][] = [
 ];
 
 export const framing = {
-  async "1 CVE-2026-29057: DELETE with Connection: upgrade keeps its chunked body"(
+  async "CVE-2026-29057: DELETE with Connection: upgrade keeps its chunked body"(
     t: Tools,
   ): Promise<void> {
     await sendUpgradeWithBody(t, "DELETE", [["Connection", "keep-alive, upgrade"]]);
   },
 
-  async "1 CVE-2026-29057: OPTIONS with Connection: upgrade keeps its chunked body"(
+  async "CVE-2026-29057: OPTIONS with Connection: upgrade keeps its chunked body"(
     t: Tools,
   ): Promise<void> {
     await sendUpgradeWithBody(t, "OPTIONS", [["Connection", "keep-alive, upgrade"]]);
   },
 
-  async "1 CVE-2026-29057: naming Transfer-Encoding in Connection does not remove the body's framing"(
+  async "CVE-2026-29057: naming Transfer-Encoding in Connection does not remove the body's framing"(
     t: Tools,
   ): Promise<void> {
     advisory("CVE-2026-26365");
     await sendUpgradeWithBody(t, "DELETE", [["Connection", "Transfer-Encoding, upgrade"]]);
   },
 
-  async "1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing"(
-    t: Tools,
-  ): Promise<void> {
+  async "CVE-2026-29057: Upgrade: h2c does not remove the body's framing"(t: Tools): Promise<void> {
     await sendUpgradeWithBody(t, "DELETE", [
       ["Connection", "keep-alive, upgrade"],
       ["Upgrade", "h2c"],
     ]);
   },
 
-  async "2 the body of a GET is forwarded with its framing, or refused, and never dropped"(
+  async "the body of a GET is forwarded with its framing, or refused, and never dropped"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.6-incorrect", "9110-9.3.1-content");
@@ -97,7 +95,7 @@ export const framing = {
     }
   },
 
-  async "2 a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body"(
+  async "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body"(
     t: Tools,
   ): Promise<void> {
     for (const method of ["GET", "HEAD", "DELETE"]) {
@@ -116,7 +114,7 @@ export const framing = {
     }
   },
 
-  async "2 a GET that announces a body and sends none does not desynchronize the pooled connection"(
+  async "a GET that announces a body and sends none does not desynchronize the pooled connection"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.6-incorrect");
@@ -140,7 +138,7 @@ export const framing = {
     expect(others.map((call) => call.target)).toEqual(["/during", "/after", "/during", "/after"]);
   },
 
-  async "2 a GET without a body is forwarded without Content-Length and Transfer-Encoding"(
+  async "a GET without a body is forwarded without Content-Length and Transfer-Encoding"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.6-request", "9110-9.3.1-content");
@@ -151,7 +149,7 @@ export const framing = {
     expect(t.upstream.calls[1]?.length).toBe(0);
   },
 
-  async "3 RFC 9112 §6.3: Content-Length together with Transfer-Encoding never reaches the upstream"(
+  async "RFC 9112 §6.3: Content-Length together with Transfer-Encoding never reaches the upstream"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-both-received", "9112-6.2-both-sent");
@@ -168,7 +166,7 @@ export const framing = {
     }
   },
 
-  async "3 RFC 9112 §6.3: a request with another transfer coding is refused, or forwarded with new framing"(
+  async "RFC 9112 §6.3: a request with another transfer coding is refused, or forwarded with new framing"(
     t: Tools,
   ): Promise<void> {
     for (const [name, headers, body] of ambiguous) {
@@ -181,7 +179,7 @@ export const framing = {
     }
   },
 
-  async "3 RFC 9112 §6.1: a request with a transfer coding that the server does not decode is refused"(
+  async "RFC 9112 §6.1: a request with a transfer coding that the server does not decode is refused"(
     t: Tools,
   ): Promise<void> {
     const headers: Header[] = [["Transfer-Encoding", "gzip, chunked"]];
@@ -190,7 +188,7 @@ export const framing = {
     expect([400, 501]).toContain((await client.read()).status);
   },
 
-  async "4 CVE-2026-1525: a request with two different Content-Lengths is refused, or forwarded with one"(
+  async "CVE-2026-1525: a request with two different Content-Lengths is refused, or forwarded with one"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
@@ -204,7 +202,7 @@ export const framing = {
     t.refusedOrOne(await client.read());
   },
 
-  async "4 CVE-2026-1525: a request whose Content-Length is not a plain number is refused"(
+  async "CVE-2026-1525: a request whose Content-Length is not a plain number is refused"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.6-malformed", "9110-8.6-large");
@@ -216,7 +214,7 @@ export const framing = {
     }
   },
 
-  async "5 CVE-2026-23527: a body with Transfer-Encoding: ChunKed is read completely and forwarded"(
+  async "CVE-2026-23527: a body with Transfer-Encoding: ChunKed is read completely and forwarded"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-7.1-chunked");

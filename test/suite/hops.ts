@@ -114,7 +114,7 @@ export const hops = {
     expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
   },
 
-  async "7 hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
+  async "hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
     advisory("GHSA-79qm-7rj5-m7r9");

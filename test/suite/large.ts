@@ -90,9 +90,7 @@ export const large = {
     await expectFlat(t, download, true);
   },
 
-  async "22 CVE-2026-25224: a client that does not read pauses the upstream"(
-    t: Tools,
-  ): Promise<void> {
+  async "CVE-2026-25224: a client that does not read pauses the upstream"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${paused}\r\n\r\n`);
       await call.pour(paused);
@@ -107,9 +105,7 @@ export const large = {
     expect(answer).toMatchObject({ length: paused, cut: false, sha256: digestOf(paused) });
   },
 
-  async "22 CVE-2026-2581: an upstream that does not read pauses the client"(
-    t: Tools,
-  ): Promise<void> {
+  async "CVE-2026-2581: an upstream that does not read pauses the client"(t: Tools): Promise<void> {
     t.upstream.script = (call) => void call.link.socket.pause();
     const client = await t.connect();
     client.send(request("POST", "/", [["Content-Length", `${paused}`]]));

@@ -119,7 +119,7 @@ export const redirects = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "23 CVE-2023-45143, CVE-2024-30260: a redirect to another origin drops credentials for the rest of the chain"(
+  async "CVE-2023-45143, CVE-2024-30260: a redirect to another origin drops credentials for the rest of the chain"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-15.4-modifications");

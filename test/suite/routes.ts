@@ -32,7 +32,7 @@ const disagreeing = [
 ] as const;
 
 export const routes = {
-  async "14 RFC 9112 §3.2.2: when absolute-form and Host disagree, router and upstream see one name, or the request is refused"(
+  async "RFC 9112 §3.2.2: when absolute-form and Host disagree, router and upstream see one name, or the request is refused"(
     t: Tools,
   ): Promise<void> {
     for (const [target, host] of disagreeing) {
@@ -44,7 +44,7 @@ export const routes = {
     }
   },
 
-  async "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused"(
+  async "RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-3.2.2-host-replaced");
@@ -75,7 +75,7 @@ export const routes = {
     }
   },
 
-  async "15 CVE-2026-55602: a Host that only contains a routing key does not match it"(
+  async "CVE-2026-55602: a Host that only contains a routing key does not match it"(
     t: Tools,
   ): Promise<void> {
     for (const host of [
@@ -105,7 +105,7 @@ export const routes = {
     }
   },
 
-  async "14 CVE-2026-33131: the path that the router sees is the path that is forwarded"(
+  async "CVE-2026-33131: the path that the router sees is the path that is forwarded"(
     t: Tools,
   ): Promise<void> {
     for (const [target, host] of [

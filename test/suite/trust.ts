@@ -22,7 +22,7 @@ export const trust = {
     expect(call?.all("x-forwarded-host")).toEqual(["shop.example"]);
   },
 
-  async "21 CVE-2026-3635: a trusted chain is read from the right and trimmed at the first untrusted address"(
+  async "CVE-2026-3635: a trusted chain is read from the right and trimmed at the first untrusted address"(
     t: Tools,
   ): Promise<void> {
     const chains = [
@@ -51,7 +51,7 @@ export const trust = {
     );
   },
 
-  async "21 CVE-2026-3635: a trusted peer's scheme, host and port are kept, its aliases and other forwarding fields removed"(
+  async "CVE-2026-3635: a trusted peer's scheme, host and port are kept, its aliases and other forwarding fields removed"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -75,7 +75,7 @@ export const trust = {
     ]);
   },
 
-  async "21 CVE-2026-3635: without X-Forwarded-For, the last value of a trusted peer counts"(
+  async "CVE-2026-3635: without X-Forwarded-For, the last value of a trusted peer counts"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -92,7 +92,7 @@ export const trust = {
     ]);
   },
 
-  async "21 CVE-2026-3635: forwarding fields of a peer outside the trusted list are removed"(
+  async "CVE-2026-3635: forwarding fields of a peer outside the trusted list are removed"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/", forged), "rangedElsewhere");

@@ -61,7 +61,7 @@ test("a unix socket gets the path unchanged", async () => {
   }
 });
 
-test("the proxy as Bun.serve's options accepts bodies of any size and forwards the client's address", async () => {
+test("a proxy that is passed to Bun.serve as its options accepts bodies of any size, and forwards the client's address", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], `${call.get("x-forwarded-for")} ${call.length}`);

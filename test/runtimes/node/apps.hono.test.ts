@@ -291,7 +291,7 @@ test("a Request that middleware creates is forwarded unchanged", async () => {
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("a body that middleware reads and replaces is forwarded as replaced", async () => {
+test("if middleware reads the body and replaces it, the upstream gets the new body", async () => {
   const app = new Hono().all("*", async (c) => {
     const text = await c.req.text();
     const init = { method: "POST", headers: c.req.raw.headers, body: text.toUpperCase() };

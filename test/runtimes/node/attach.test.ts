@@ -79,14 +79,14 @@ const certificate = await makeCertificate();
 describe("servers", () => {
   const trusting = { ca: certificate.cert };
 
-  test("node:http", async () => {
+  test("a server of node:http carries WebSockets", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server);
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
 
-  test("node:https, which X-Forwarded-Proto shows to the upstream", async () => {
+  test("a server of node:https carries WebSockets, and X-Forwarded-Proto is https", async () => {
     echoMessages(upstream);
     const server = createSecureServer(certificate);
     const port = await apps.listen(server);
@@ -95,7 +95,7 @@ describe("servers", () => {
     expect(apps.only().get("x-forwarded-proto")).toBe("https");
   });
 
-  test("node:http2 with allowHTTP1", async () => {
+  test("a server of node:http2 with allowHTTP1 carries WebSockets", async () => {
     echoMessages(upstream);
     const server = createHttp2Server({ ...certificate, allowHTTP1: true });
     const port = await apps.listen(server);
@@ -103,7 +103,7 @@ describe("servers", () => {
     expect(await sayHello(`wss://localhost:${port}/`, trusting)).toBe("hello");
   });
 
-  test("a TLS upstream", async () => {
+  test("a WebSocket reaches an upstream with TLS", async () => {
     const behind = createSecureServer(certificate);
     const sockets = new WebSocketServer({ server: behind });
     sockets.on("connection", (socket) => socket.on("message", (data) => socket.send(data)));
@@ -118,7 +118,7 @@ describe("servers", () => {
   });
 
   test.each(["srvx", "h3"] as const)(
-    "%s: the plugin, and `attach` with the server that `serve` returned",
+    "%s: the plugin attaches the proxy, and so does `attach` with the server that `serve` returned",
     async (kind) => {
       echoMessages(upstream);
       const proxy = createProxy({ target: upstream.url });
@@ -158,7 +158,7 @@ describe("servers", () => {
   });
 
   test.each([undefined, null, {}, createServer, { runtime: "bun", serve() {} }])(
-    "%o is no such server",
+    "`attach` refuses %o, which is not a server",
     (server) => {
       const { attach } = createProxy({ target: upstream.url });
       expect(() => attach(server as never)).toThrow(
@@ -354,7 +354,7 @@ test("protocols of the option `upgrades` are carried, and others are not", async
   expect(answer.text).toBe("the app's GET ");
 });
 
-test("Docker asks for `tcp` by POST, and Java for WebSockets with a length of 0", async () => {
+test("a POST may ask for `tcp`, as Docker's does, and a handshake may have a length of 0, as Java's does", async () => {
   upstream.script = async (call) => {
     if (call.get("upgrade") === "websocket") return void (await accept(call));
     call.link.takeOver();

@@ -149,7 +149,7 @@ test("an upload with another listener keeps its chunks", async () => {
   server.close();
 });
 
-test("chunks for other code keep their memory", async () => {
+test("chunks that other code gets keep their memory", async () => {
   const response = await proxy.fetch(new Request(`http://proxy.test/1/${LENGTH}/sized`));
   expect(Buffer.from(await response.arrayBuffer()).equals(bodyOf(1, LENGTH))).toBe(true);
   expect(freed).toBe(0);

@@ -121,8 +121,8 @@ async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
   }, "four requests that run");
 }
 
-describe("clients that are too slow, while others wait", () => {
-  test("that read responses: some connections are closed, and the other clients are answered", async () => {
+describe("requests of clients that are too slow end while others wait", () => {
+  test("if the slow clients read responses: some connections are closed, and the other clients are answered", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -141,7 +141,7 @@ describe("clients that are too slow, while others wait", () => {
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);
   }, 30_000);
 
-  test("that upload: some get 408, and the other clients are answered", async () => {
+  test("if the slow clients upload: some get 408, and the other clients are answered", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -183,7 +183,7 @@ describe("clients that are too slow, while others wait", () => {
     ["/large", false],
     ["/upload", false],
     ["/large", true],
-  ])("with an upstream of HTTP/2: %s, several upstreams %s", async (path, isBalanced) => {
+  ])("with an upstream that speaks HTTP/2: %s, several upstreams %s", async (path, isBalanced) => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 4 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url === "/large") Readable.from(chunks()).pipe(res);
@@ -207,7 +207,7 @@ describe("clients that are too slow, while others wait", () => {
     someTooSlow(setup.ends);
   });
 
-  test("for a place that `maxRequests` of balance limits", async () => {
+  test("if they occupy places that `maxRequests` of balance limits", async () => {
     upstream.script = answer;
     const target = balance([upstream.url], { maxRequests: 4, minRateGrace: GRACE });
     const setup = setUp({ maxSockets: Infinity }, {}, target);
@@ -220,7 +220,7 @@ describe("clients that are too slow, while others wait", () => {
     expect(target.active).toBe(4);
   });
 
-  test("minRate: 0 ends no request", async () => {
+  test("unless minRate is 0", async () => {
     upstream.script = answer;
     const setup = setUp({ minRate: 0, queueTimeout: 3 * GRACE });
     const dial = await open(setup);
@@ -470,7 +470,7 @@ describe("a request that has only waited", () => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("with an upstream of HTTP/2 as well", async () => {
+  test("gets 503 from a proxy to an HTTP/2 upstream as well", async () => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 1 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url !== "/hold") res.end("small");

@@ -27,18 +27,21 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
     ["undici", ["node", program, "undici"]],
     ["Bun", ["bun", program, "bun"]],
     ["Deno", ["deno", "run", "-A", program, "deno"]],
-  ])("%s takes a quarter as maxSockets, and blames no upstream", async (name, args) => {
-    const { maxSockets, asked, ...answer } = await withLimit(400, ...args);
-    expect({ maxSockets, asked }).toEqual({ maxSockets: 100, asked: 7 });
-    // Bun 1.4 reports a connection without a descriptor as one that the upstream has refused.
-    if (name === "Bun") return;
-    expect(answer).toEqual({
-      status: 503,
-      retryAfter: "1",
-      errors: ["connection_limit_reached"],
-      upstreams: ["up 0", "up 0"],
-    });
-  });
+  ])(
+    "%s takes a quarter of them as maxSockets, and blames no upstream when none is left",
+    async (name, args) => {
+      const { maxSockets, asked, ...answer } = await withLimit(400, ...args);
+      expect({ maxSockets, asked }).toEqual({ maxSockets: 100, asked: 7 });
+      // Bun 1.4 reports a connection without a descriptor as one that the upstream has refused.
+      if (name === "Bun") return;
+      expect(answer).toEqual({
+        status: 503,
+        retryAfter: "1",
+        errors: ["connection_limit_reached"],
+        upstreams: ["up 0", "up 0"],
+      });
+    },
+  );
 
   test("maxSockets is 4096 at most, and 256 where the limit is not known", async () => {
     const print = "console.log(createTransport().stats().maxSockets)";

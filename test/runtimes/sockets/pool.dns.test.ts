@@ -194,7 +194,7 @@ describe("a record that changes", () => {
     expect(seen[A]).toBe(before);
   });
 
-  test("one look-up serves many connections", async () => {
+  test("one lookup serves many connections", async () => {
     record([A, B]);
     const proxy = start({ keepAlive: false });
     await load(proxy, 100, 10);

@@ -13,7 +13,7 @@ function idle(name: string, closed: string[]): IdleItem {
   return { previousIdle: undefined, nextIdle: undefined, destroy: () => void closed.push(name) };
 }
 
-describe("the list", () => {
+describe("the list of idle connections", () => {
   test("closes the connection that has been idle longest", () => {
     const closed: string[] = [];
     const list = new IdleList(3);

@@ -167,7 +167,7 @@ describe("pool", () => {
     await until(() => proxy.stats()?.closed === 1, "the old connection's close");
   });
 
-  test("socketPath", async () => {
+  test("socketPath applies to targets without their own", async () => {
     const path = join(tmpdir(), `fetchway-undici-${process.pid}`);
     const server = createHttpServer((req, res) => res.end(req.headers.host));
     closing.push(() => server.close());
@@ -198,7 +198,7 @@ describe("pool", () => {
     expect(() => make({ tls: { CA: cert } as never })).toThrow(/did you mean `ca`/);
   });
 
-  test("http2: by ALPN over TLS, and with prior knowledge without", async () => {
+  test("http2: HTTP/2 is negotiated by ALPN over TLS, and used with prior knowledge without TLS", async () => {
     const handle = (req: { httpVersion: string }, res: { end(text: string): void }): void =>
       res.end(req.httpVersion);
     const both = createSecureServer({ cert, key, allowHTTP1: true }, handle);
@@ -243,7 +243,7 @@ describe("several upstreams", () => {
   test.each([
     ["refuses every stream", (id: number) => frame(RST_STREAM, 0, id, uint32(7))],
     ["names an earlier stream in a GOAWAY", () => frame(GOAWAY, 0, 0, uint32(0, 0))],
-  ])("one that %s processes nothing: another one gets a POST", async (_, answer) => {
+  ])("one that %s has processed nothing, so another one gets the POST", async (_, answer) => {
     const bad = new RawUpstream();
     bad.script = (connection, id) => connection.send(answer(id));
     const good = createHttp2Server((_req, res) => res.end("good"));

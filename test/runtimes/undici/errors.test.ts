@@ -26,7 +26,7 @@ test.each<[Error, Partial<typeof start>, string, number]>([
   expect(toUndiciError(error, { ...start, ...progress })).toMatchObject({ code, status });
 });
 
-test("a request over HTTP/2 that the upstream has not processed", () => {
+test("an HTTP/2 request that the upstream has not processed may be sent again", () => {
   const refused = new Error("Stream closed with error code NGHTTP2_REFUSED_STREAM");
   const left = new errors.InformationalError('HTTP/2: "GOAWAY" frame received with code 0');
   for (const error of [refused, left]) {

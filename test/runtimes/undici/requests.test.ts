@@ -12,8 +12,8 @@ import { until, within } from "../../helpers/wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
   const closes: Record<string, (options?: Agent.Options) => Transport> = {
-    "an agent of its own": () => createUndiciTransport(),
-    "an agent that was given": () => createAgentTransport(),
+    "the transport's own agent": () => createUndiciTransport(),
+    "a given agent": () => createAgentTransport(),
   };
 
   test.each(
@@ -108,19 +108,22 @@ describe("request bodies", () => {
     ["too long", 5, ["123", "456"]],
     ["too short", 5, ["123"]],
     ["broken off", 5, ["123", new Error("gone")]],
-  ])("%s: the request is aborted", async (_, length, chunks) => {
-    upstream.script = async (call) => {
-      await call.done;
-      if (call.state === "complete") call.reply(200);
-    };
-    const answer = await sendAs(length, ...chunks);
-    expect([answer.status, errorTypeOf(answer)]).toEqual([400, "http_request_error"]);
-    const [call] = upstream.calls;
-    await call?.done;
-    expect(call?.state).not.toBe("complete");
-  });
+  ])(
+    "%s: a body that does not have the announced length aborts the request",
+    async (_, length, chunks) => {
+      upstream.script = async (call) => {
+        await call.done;
+        if (call.state === "complete") call.reply(200);
+      };
+      const answer = await sendAs(length, ...chunks);
+      expect([answer.status, errorTypeOf(answer)]).toEqual([400, "http_request_error"]);
+      const [call] = upstream.calls;
+      await call?.done;
+      expect(call?.state).not.toBe("complete");
+    },
+  );
 
-  test("of the announced length: the request arrives", async () => {
+  test("a body of the announced length arrives", async () => {
     expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
   });
 });

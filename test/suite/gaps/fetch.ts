@@ -56,7 +56,7 @@ export const losses: readonly Loss[] = [
     "a GET or HEAD with a body is answered with 501",
     FETCH,
     [
-      "2 a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+      "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
     ],
   ],
   [
@@ -110,9 +110,9 @@ export const losses: readonly Loss[] = [
     [
       "changeOrigin: false forwards the client's Host",
       "`host` sets the Host field, and `via` appends to Via",
-      "14 CVE-2026-33131, CVE-2026-33732: a request whose Host is not an authority is refused",
-      "14 RFC 9112 §3.2.2: when absolute-form and Host disagree, router and upstream see one name, or the request is refused",
-      "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
+      "CVE-2026-33131, CVE-2026-33732: a request whose Host is not an authority is refused",
+      "RFC 9112 §3.2.2: when absolute-form and Host disagree, router and upstream see one name, or the request is refused",
+      "RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
       "a request whose absolute-form target agrees with Host is forwarded",
       "a client's Host never appears in a rewritten URL",
       "with changeOrigin: false, URLs with the client's Host count as URLs of the target",
@@ -134,7 +134,7 @@ export const losses: readonly Loss[] = [
     "fetch adds Accept, Accept-Language and User-Agent where the client sends none",
     FETCH,
     [
-      "20 CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed",
+      "CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed",
       "the proxy neither adds nor overwrites other request fields",
     ],
   ],
@@ -211,7 +211,7 @@ export const losses: readonly Loss[] = [
     ON_BUN,
     [
       "path and query pass byte for byte",
-      "14 CVE-2026-33131: the path that the router sees is the path that is forwarded",
+      "CVE-2026-33131: the path that the router sees is the path that is forwarded",
       "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path",
       "CVE-2026-40912: `stripPrefix` does not remove a prefix that a path has only after decoding",
     ],
@@ -272,7 +272,7 @@ export const losses: readonly Loss[] = [
     "fetch refuses some ports, such as 1",
     NODE_AND_DENO,
     [
-      "24 h3 936f14ba: a refused upstream connection becomes a 502 that shows no address",
+      "h3 936f14ba: a refused upstream connection becomes a 502 that shows no address",
       "fault: the upstream refuses the connection",
     ],
   ],

@@ -184,7 +184,7 @@ describe("sending a body again", () => {
   });
 });
 
-test("memory that the sink returns is filled again from the stream", async () => {
+test("memory that the sink has released is filled again from the stream", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",

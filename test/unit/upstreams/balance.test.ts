@@ -275,7 +275,7 @@ describe("consistent hashing", () => {
     }
   });
 
-  test("a misspelt option is refused: `sticky` would have no effect", () => {
+  test("a misspelt `sticky` is refused, because it would have no effect", () => {
     const options: object = { stiky: true };
     expect(() => consistentHash(byUri, options)).toThrow("did you mean `sticky`?");
   });

@@ -346,7 +346,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("fail with the exception of a policy", async () => {
+  test("fail with the exception that a policy throws", async () => {
     let isBroken = false;
     const pick = (able: readonly { active: number }[]) => {
       if (isBroken) throw new Error("policy");

@@ -258,7 +258,7 @@ describe("closing", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an upstream that breaks the protocol gets its code, and the client 1014", () => {
+  test("an upstream that violates the protocol is closed with the code of the violation, and the client with 1014", () => {
     rfc("6455-7.1.7-fail");
     tunnel.handler?.onData(frame(3, ""));
     expect(client.calls).toEqual(["close", 1014, ""]);

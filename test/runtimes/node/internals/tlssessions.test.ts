@@ -36,7 +36,7 @@ test("the second connection to an upstream resumes the session of the first", as
   await proxy.close();
 });
 
-test("an agent that caches no sessions gets no option", () => {
+test("for an agent that caches no sessions, there is no session option", () => {
   expect(sessionOptions(new Agent(), "key")).toEqual({ _agentKey: "key" });
   expect(sessionOptions({}, "key")).toEqual({});
 });

@@ -136,7 +136,7 @@ describe("with `shouldUpgradeCallback`", () => {
     };
   };
 
-  test("the default counts only the other listeners", () => {
+  test("the default function counts only the other listeners", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;
@@ -151,7 +151,7 @@ describe("with `shouldUpgradeCallback`", () => {
     expect(server.shouldUpgradeCallback({})).toBe(true);
   });
 
-  test("a callback of the app is called", () => {
+  test("a function that the app has set is called", () => {
     const server = choosing(({ url }) => url === "/app");
     chooseUpgrades(
       server,

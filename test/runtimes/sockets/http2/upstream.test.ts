@@ -446,7 +446,7 @@ describe("connections", () => {
     expect(upstream.connections).toHaveLength(1);
   });
 
-  test("a limit that the upstream lowers later holds for later requests", async () => {
+  test("a limit that the upstream lowers later applies to later requests", async () => {
     const [upstream, url, release] = await holding();
     const proxy = proxyTo(url, { maxSockets: 1 });
     const first = ask(proxy, 1);
@@ -465,7 +465,7 @@ describe("connections", () => {
     expect(await finish([...first, ...more], release)).toEqual([200, 200, 200]);
   });
 
-  test("`maxQueued` and `queueTimeout` hold", async () => {
+  test("`maxQueued` and `queueTimeout` apply to waiting requests", async () => {
     const [upstream, url, release] = await holding(1);
     const proxy = proxyTo(url, { maxSockets: 1, maxQueued: 1, queueTimeout: 100 });
     const first = ask(proxy, 1);
