@@ -190,8 +190,8 @@ function assertUnread(message: IncomingMessage): void {
 }
 
 /**
- * Makes an HTTP/2 message buffer the beginning of its body. Its stream takes no bytes before the first read and while the
- * message is paused, so that even a small body would never arrive with its head.
+ * Makes an HTTP/2 message buffer the beginning of its body. Otherwise, its stream takes no bytes before the first read
+ * and while the message is paused, so that even a small body would never arrive with its head.
  */
 function prefetch(message: Http2ServerRequest): void {
   message.read(0);

@@ -6,7 +6,10 @@ interface Batch {
   readonly value?: readonly Uint8Array[] | undefined;
 }
 
-/** A default reader. On Bun, it has `readMany()`, which returns all chunks that have arrived; it is not standard. */
+/**
+ * A default reader. On Bun, it has the method `readMany()`, which is not standard, and returns all chunks that have
+ * arrived.
+ */
 interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
@@ -107,7 +110,7 @@ function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReade
   try {
     return stream.getReader({ mode: "byob" });
   } catch {
-    // Not a byte stream.
+    // The stream is not a byte stream.
     return undefined;
   }
 }

@@ -33,8 +33,8 @@ export interface StreamClient {
   readonly isPipeable?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
    * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind
-   * of pipe (workerd). If a stream that is neither its own nor such a pipe fails, the runtime ends the body as if it
-   * were complete. A write to the pipe resolves when the pipe no longer needs the chunk's memory.
+   * of pipe (workerd). If a stream of another kind fails, the runtime ends the body as if it were complete. A write to
+   * the pipe resolves when the pipe no longer needs the chunk's memory.
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
   /**
@@ -165,7 +165,7 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
         release: () => reader.releaseLock(),
       };
     } catch {
-      // Not a byte stream.
+      // The stream is not a byte stream.
     }
   }
   const reader = stream.getReader();

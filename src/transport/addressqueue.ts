@@ -140,7 +140,7 @@ export class AddressQueue<T extends Waiting> {
   // ── running requests ──
 
   /**
-   * Counts the place of a holder for the client of the holder's present request. The owner calls it while `isCounting`
+   * Counts the place of a holder for the client whose request has the place now. The owner calls it while `isCounting`
    * is true, also if the holder had another request before.
    */
   start(holder: Holder): void {

@@ -44,9 +44,10 @@ describe.each(["fetchway.cjs", "fetchway.mjs"])("%s", (name) => {
     expect(stdout).toBe(`${VERSION}\n`);
   });
 
-  test("forwards", () => expectForwards(program(), upstream.url));
+  test("forwards requests", () => expectForwards(program(), upstream.url));
 
-  test("forwards with workers", () => expectForwards(program(), `${upstream.url} --workers 2`));
+  test("forwards requests with workers", () =>
+    expectForwards(program(), `${upstream.url} --workers 2`));
 
   test("reads a config file", async () => {
     const config = inFolder("fetchway.config.mjs");
@@ -65,9 +66,10 @@ describe.skipIf(compareVersions(hostVersion, "25.5.0") < 0)("a single executable
     chmodSync(inFolder("fetchway"), 0o755);
   });
 
-  test("forwards", () => expectForwards(program(), upstream.url));
+  test("forwards requests", () => expectForwards(program(), upstream.url));
 
-  test("forwards with workers", () => expectForwards(program(), `${upstream.url} --workers 2`));
+  test("forwards requests with workers", () =>
+    expectForwards(program(), `${upstream.url} --workers 2`));
 
   test("reads a config file in JSON, and says that it cannot import one", async () => {
     writeFileSync(inFolder("c.json"), JSON.stringify({ target: upstream.url }));

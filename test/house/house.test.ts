@@ -117,7 +117,7 @@ test("the table of tricks in CONTRIBUTING.md lists each file that depends on und
   );
   expect(tricks.length).toBeGreaterThan(15);
   expect(named.toSorted()).toEqual(tricks.toSorted());
-  // Every file in a folder named `internals` is such a file.
+  // Every file in a folder named `internals` depends on undocumented behaviour.
   expect(tricks).toEqual(
     expect.arrayContaining(files.filter((file) => file.includes("/internals/"))),
   );

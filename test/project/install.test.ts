@@ -312,7 +312,7 @@ describe("the installed package", () => {
     beforeAll(() => upstream.listen());
     afterAll(() => upstream.stop());
 
-    /** The command lines that start the server, without its port. `server.ts` re-exports it. */
+    /** The command lines that start the server, without its port. `server.ts` re-exports the server. */
     const lines = [
       "deno serve -A npm:fetchway/server",
       "deno serve -A server.ts",

@@ -96,7 +96,10 @@ function hasNativeHandle(socket: Socket): boolean {
   return true;
 }
 
-/** Finds out whether a method of a handle is native. A bound function has a native source as well, but no name in it. */
+/**
+ * Finds out whether a method of a handle is native. The source of a bound function contains `[native code]` as well,
+ * but no name.
+ */
 function checkNative(name: string, method: object): boolean {
   const isNative =
     typeof method === "function" &&

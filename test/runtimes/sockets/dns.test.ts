@@ -290,7 +290,7 @@ describe("localhost", () => {
   });
 });
 
-test("asks the operating system when no name server is given", async () => {
+test("the resolver asks the operating system when no name server is given", async () => {
   const resolver = names({ servers: [] });
   const { good: found } = await resolver.resolve("localhost");
   expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);

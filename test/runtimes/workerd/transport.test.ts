@@ -191,7 +191,7 @@ async function statusesOfUploads(): Promise<number[]> {
   return [...new Set(await Promise.all(answers))];
 }
 
-test("a large upload whose response comes early is answered with it", async () => {
+test("an early response to a large upload reaches the client", async () => {
   upstream.script = (call) => {
     call.reply(413, [["Connection", "close"]]);
     call.close();

@@ -201,7 +201,7 @@ describe("framing", () => {
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
 
-  test("each digit of a chunk size counts, in both cases, and after leading zeros", () => {
+  test("each digit of a chunk size counts, in upper and lower case, and after leading zeros", () => {
     const sizes = ["1", "9", "a", "F", "1f", "A0", "fF", "0b", "00000010", "0000000000c", "2b7"];
     for (const size of sizes) {
       const data = "x".repeat(Number.parseInt(size, 16));

@@ -204,7 +204,7 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is borrowed, unless the transport may release it", () => {
+  test("is `borrowed`, or `returned` if the transport may release it", () => {
     expect(open().writer.memory).toBe("borrowed");
     expect(open(undefined, { mayRelease: () => false }).writer.memory).toBe("returned");
   });

@@ -52,7 +52,7 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 const shared = new Set(["timeout", "connectTimeout"]);
 
 describe("the names in docs/connections.md", () => {
-  test("are found", () => {
+  test("are found in the table there", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],

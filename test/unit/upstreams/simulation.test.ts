@@ -141,7 +141,7 @@ describe("many upstreams", () => {
   });
 });
 
-test("weights are kept exactly, and smoothly", () => {
+test("requests are shared exactly by the weights, and evenly over time", () => {
   const world = new World(3, { policy: "round_robin" });
   const [a, b] = [...world.upstreams.keys()] as [string, string];
   world.balancer.setWeight(a, 5);
@@ -193,7 +193,7 @@ test.each([
   },
 );
 
-test("one of two bad upstreams of three is ejected, and the last upstream never is", () => {
+test("if two of three upstreams fail, one of them is ejected, and the last upstream never is", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(100, 1);

@@ -43,7 +43,7 @@ test("a Node whose `node:http2` takes no lists gets fields as objects, in both d
   expect(program.output()).toMatch(/x-name\|1\|x-name\|2/);
 });
 
-test("a request over HTTP/1.1 loads no file of the HTTP/2 client, requests over HTTP/2 load them once", async () => {
+test("a request over HTTP/1.1 loads no file of the HTTP/2 client, and requests over HTTP/2 load its files once", async () => {
   const entry = new URL("../../../../runtimes/node.ts", import.meta.url).href;
   const code = `
     import { registerHooks } from "node:module";
