@@ -5,8 +5,8 @@ import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
- * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
- * read as well. It is not in a separate file, because every read passes it.
+ * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets
+ * may read as well. It is not in a separate file, because every read passes it, and a request should pass few files.
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
@@ -65,7 +65,10 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Watches the result of each write, to hold an error back. It is not in a separate file, because every write passes it. */
+  /**
+   * Watches the result of each write, to hold an error back. It is not in a separate file, because every write passes
+   * it, and a request should pass few files.
+   */
   #watchWrites(): void {
     const results = writeResultsOf(this.raw);
     if (results === undefined) return;

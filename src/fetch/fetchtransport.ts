@@ -44,9 +44,9 @@ export interface FetchClient extends StreamClient {
    */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether the server gets the stream that `fetch` returned as the response body, so that the runtime moves and
-   * cancels the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy
-   * instead, unless reading would decode it.
+   * Whether the response body is the stream that `fetch` returned, so that the runtime moves and cancels the body
+   * without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead, unless
+   * reading would decode it.
    */
   readonly handsBodiesThrough?: boolean;
   /**

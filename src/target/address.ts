@@ -31,8 +31,9 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * The ranges of entries that have been checked. An app that writes its options as a literal at the call passes the same
- * entries with each request. The number is limited, because another app may make its entries from requests.
+ * The ranges of checked entries, such as those of `trustProxy`. An app that writes its options as a literal at the call
+ * passes the same entries with each request. The number is limited, because another app may make its entries from
+ * requests.
  */
 const checked = new RecentMap<string, readonly Range[]>(100);
 

@@ -147,7 +147,7 @@ describe.each(workHosts)("%s", (host) => {
   });
 });
 
-/** The kilobytes that a GET on `node:http` allocates more with one option, in code that V8 has not optimized. */
+/** The additional kilobytes that a GET on `node:http` allocates with one option, in code that V8 has not optimized. */
 const partBudgets: Readonly<Record<string, number>> = {
   serverTiming: 2.6,
   balance: 3.6,

@@ -246,7 +246,7 @@ export class ParserHold {
     this.#wait();
   }
 
-  /** Continues to read the connection, although the body of a waiting request has filled its buffer. */
+  /** Continues to read the connection, although the body of a waiting request has filled that request's buffer. */
   #readOn(): void {
     if (this.#timer !== undefined || this.#mayGoOn() || this.#socket._paused === true) return;
     this.#socket.resume();

@@ -62,8 +62,9 @@ export interface StreamPool {
 }
 
 /**
- * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection, the
- * pool calls `sendOn` with it, or `sendOverHttp1` if the upstream does not speak HTTP/2. `fail` may be called at any time.
+ * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a
+ * connection; then the pool calls `sendOn` with the connection, or `sendOverHttp1` if the upstream does not speak
+ * HTTP/2. `fail` may be called at any time.
  */
 export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** Whether the request needs a new connection. */
@@ -214,9 +215,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     );
     this.#isOver = true;
     this.#connectDeadline?.clear();
-    // In these cases, send no further request on this connection. If the upstream refuses a stream, the connection is
-    // overloaded or about to be closed. If the connection is silent, it may be broken, or busy with frames that belong to no
-    // response.
+    // After a refused stream or a timeout, send no further request on this connection. If the upstream refuses a
+    // stream, the connection is overloaded or about to be closed. If the connection is silent, it may be broken, or
+    // busy with frames that belong to no response.
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
     if (this.place !== undefined) this.#leaveQueue(this.place.since);
     if (this.account !== undefined) this.#pool?.freePlace(this);

@@ -238,7 +238,7 @@ test("app.request() returns the whole response", async () => {
   }
 });
 
-test("c.header() works before and after the proxy, and HEAD stays HEAD", async () => {
+test("c.header() works before and after the proxy, and the upstream gets HEAD as HEAD", async () => {
   const app = new Hono().all("*", async (c) => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
