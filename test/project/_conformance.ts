@@ -107,25 +107,37 @@ function isForeign({ requirement }: Row): boolean {
   return requirement.foreign !== undefined;
 }
 
-function statesOf({ requirement, tests }: Row): State[] {
-  return COLUMNS.map(([host]) => stateOn(host, requirement, tests));
+/** Returns the first two cells of a requirement's row. */
+function headOf(row: Row): [string, string] {
+  const { level, role, says } = row.requirement;
+  return [`${linkOf(row)} ${row.name}`, `${level}, as ${role}: ${says}`];
+}
+
+/** Returns the hosts by state: the best state stands for all hosts that the others do not name. */
+function statesOf({ requirement, tests }: Row): string {
+  const hosts = new Map<State, string[]>();
+  for (const [host, title] of COLUMNS) {
+    const state = stateOn(host, requirement, tests);
+    hosts.set(state, [...(hosts.get(state) ?? []), title]);
+  }
+  const present = SUMMARY.filter((state) => hosts.has(state));
+  return present
+    .map((state, i) => (i === 0 ? state : `${state}: ${hosts.get(state)?.join(", ")}`))
+    .join("; ");
 }
 
 function tableOf(rows: readonly Row[]): string {
-  const head = ["section", "name", "level", "as", "requirement", ...COLUMNS.map(([, t]) => t)];
-  const body = rows.map((row) => {
-    const { level, role, says } = row.requirement;
-    return [linkOf(row), row.name, level, role, says, ...statesOf(row)];
-  });
-  return toTable([head, ...body]);
+  return toTable([
+    ["section", "requirement", "state"],
+    ...rows.map((row) => [...headOf(row), statesOf(row)]),
+  ]);
 }
 
 function foreignTableOf(rows: readonly Row[]): string {
-  const body = rows.map((row) => {
-    const { level, role, says, foreign = "" } = row.requirement;
-    return [linkOf(row), row.name, level, role, says, foreign];
-  });
-  return toTable([["section", "name", "level", "as", "requirement", "why not ours"], ...body]);
+  return toTable([
+    ["section", "requirement", "why not ours"],
+    ...rows.map((row) => [...headOf(row), row.requirement.foreign ?? ""]),
+  ]);
 }
 
 /** Returns a line for each reason why tests of a requirement fail, with the hosts on which they fail. */
@@ -187,14 +199,16 @@ export function summaryState(row: Pick<Row, "requirement" | "tests">): State {
 const SUMMARY: readonly State[] = ["holds", "option", "gap", "untested", "not ours"];
 
 function summaryOf(rows: readonly Row[]): string {
-  const count = (rfc: string | undefined, state: State): string =>
-    String(rows.filter((row) => (!rfc || row.rfc === rfc) && summaryState(row) === state).length);
-  const body = RFCS.map(([rfc, title]) => [
-    `RFC ${rfc}, ${title}`,
-    ...SUMMARY.map((state) => count(rfc, state)),
-  ]);
-  const total = ["all", ...SUMMARY.map((state) => count(undefined, state))];
-  return toTable([["", ...SUMMARY], ...body, total]);
+  const count = (state: State, rfc?: string): number =>
+    rows.filter((row) => (!rfc || row.rfc === rfc) && summaryState(row) === state).length;
+  const lineOf = (title: string, rfc?: string): string => {
+    const counts = SUMMARY.map((state) => [count(state, rfc), state] as const);
+    const shown = counts.flatMap(([n, state]) => (n === 0 ? [] : [`${n} ${state}`]));
+    return `- ${title}: ${shown.join(", ")}\n`;
+  };
+  return [...RFCS.map(([rfc, title]) => lineOf(`RFC ${rfc}, ${title}`, rfc)), lineOf("all")].join(
+    "",
+  );
 }
 
 const INTRODUCTION = `<!-- Made by \`npm run conformance\`. -->
@@ -209,6 +223,9 @@ or as an intermediary between them. The sentences are ours; the section has the 
 - **gap**: it does not hold on this host, or not in all that is tested. The list below each table says why.
 - **untested**: nothing says whether it holds.
 - **not ours**: the runtime or the upstream does it, or the part is not one of a gateway.
+
+The hosts are ${COLUMNS.map(([, title]) => title).join(", ")}.
+Where their states differ, the first state holds for all hosts that are not named.
 
 A test says by a call of \`rfc\` which requirements it checks. Where one has several tests, the worst of them counts.
 `;

@@ -10,8 +10,14 @@ export interface OptionDoc {
   name: string;
   /** The first sentence of the doc string; `""` if it has none. */
   summary: string;
+  /** The paragraphs of the doc string in Markdown, each in one line; a list has a line for each entry. */
+  paragraphs: string[];
   /** The text of the `@default` tag. */
   preset: string | undefined;
+  /** The text of the `@example` tag. */
+  example: string | undefined;
+  /** The text of the `@see` tag. */
+  see: string | undefined;
   /** The names of all tags, in their order. */
   tags: string[];
 }
@@ -32,6 +38,7 @@ interface Property {
 interface Tag {
   kind: string;
   value?: string;
+  doc?: string;
 }
 
 const interfaces: Map<string, Declaration["def"]> = new Map();
@@ -39,7 +46,7 @@ const interfaces: Map<string, Declaration["def"]> = new Map();
 /** Runs `deno doc` once, when the first interface is read. */
 function findInterface(name: string): Declaration["def"] {
   if (interfaces.size === 0) {
-    const files = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root })];
+    const files = globSync("src/{transport.ts,{options,upstreams}/*.ts}", { cwd: root });
     const args = ["doc", "--json", ...files];
     const stdio = ["ignore", "pipe", "ignore"] as const;
     const json = execFileSync("node_modules/.bin/deno", args, { cwd: root, stdio: [...stdio] });
@@ -66,17 +73,33 @@ export function readInterface(name: string): OptionDoc[] {
 }
 
 function toDoc({ name, jsDoc = {} }: Property): OptionDoc {
-  const text = (jsDoc.doc ?? "").replaceAll(/\s+/g, " ");
+  const doc = jsDoc.doc ?? "";
+  const text = toLine(doc);
   const tags = (jsDoc.tags ?? []).map(toNamed);
+  const textOf = (name: string): string | undefined => tags.find(([tag]) => tag === name)?.[1];
   return {
     name,
     summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,
-    preset: tags.find(([tag]) => tag === "default")?.[1],
+    paragraphs: doc.split(/\n\s*\n/).map(toLines),
+    preset: textOf("default"),
+    example: textOf("example"),
+    see: textOf("see"),
     tags: tags.map(([tag]) => tag),
   };
 }
 
-function toNamed({ kind, value = "" }: Tag): [name: string, text: string] {
+function toLine(text: string): string {
+  return text.replaceAll(/\s+/g, " ").trim();
+}
+
+function toLines(paragraph: string): string {
+  return paragraph
+    .split(/\n(?=- )/)
+    .map(toLine)
+    .join("\n");
+}
+
+function toNamed({ kind, doc, value = doc ?? "" }: Tag): [name: string, text: string] {
   const unsupported = /^@(\S+) ?(.*)$/s.exec(value);
   if (kind === "unsupported" && unsupported) return [unsupported[1] ?? "", unsupported[2] ?? ""];
   // Deno parses an object literal as a type, and omits its braces.

@@ -25,11 +25,6 @@ export function toTable(rows: string[][]): string {
   return [head, rule, ...body].map((line) => `| ${line.join(" | ")} |\n`).join("");
 }
 
-/** Abridges a default for the table: a long object ends after its first member. */
-function abridged(preset: string): string {
-  return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
-}
-
 /** The sections of docs/ that explain an option further. */
 const SECTIONS: Readonly<Record<string, string>> = {
   trustProxy: "security.md#behind-another-proxy",
@@ -48,13 +43,76 @@ const SECTIONS: Readonly<Record<string, string>> = {
   transport: "connections.md",
 };
 
-function tableOf(options: OptionDoc[]): string {
-  const rows = options.map(({ name, preset, summary }) => [
-    name in SECTIONS ? `[\`${name}\`](${SECTIONS[name]})` : `\`${name}\``,
-    preset === undefined ? "–" : `\`${abridged(preset)}\``,
-    summary,
-  ]);
-  return toTable([["option", "default", "meaning"], ...rows]);
+/** The interfaces of options whose value is an object, by the option's heading. */
+const MEMBERS: Readonly<Record<string, string>> = {
+  "`retry`": "RetryOptions",
+  "`mirror`": "MirrorSettings",
+  "`dns`": "DnsOptions",
+  "`cookie`": "CookieOptions",
+  "`outliers`": "OutlierOptions",
+  "`check`": "CheckOptions",
+  "`resolve`": "ResolveOptions",
+  "`retryBudget`": "RetryBudgetOptions",
+};
+
+/** Returns the anchor of a heading on GitHub; the site makes the same. */
+export function toAnchor(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\w -]/g, "")
+    .replaceAll(" ", "-");
+}
+
+/** Renders a link with the name of an RFC and its section, or of the server. */
+function toReference(url: string): string {
+  const [, rfc, section] = /\/rfc(\d+)(?:#section-([\d.]+))?$/.exec(url) ?? [];
+  if (rfc === undefined) return `[${new URL(url).hostname}](${url})`;
+  return `[RFC ${rfc}${section === undefined ? "" : ` §${section}`}](${url})`;
+}
+
+/** Renders what the tags of an option say: its default, an example, and where to read more. */
+function tagsOf({ name, preset, example, see }: OptionDoc): string[] {
+  const links = [
+    ...(name in SECTIONS ? [`[how it works](${SECTIONS[name]})`] : []),
+    ...(see === undefined ? [] : [toReference(see)]),
+  ];
+  const parts = [
+    ...(preset === undefined ? [] : [`Default: \`${preset}\`.`]),
+    ...(example === undefined ? [] : [`Example: \`${name}: ${example}\`.`]),
+    ...(links.length === 0 ? [] : [`See ${links.join(", ")}.`]),
+  ];
+  return parts.length === 0 ? [] : [parts.join(" ")];
+}
+
+/** Renders the members of an option that is an object as a list. */
+function membersOf(name: string): string[] {
+  const lines = readInterface(name).map(
+    ({ name: member, preset, paragraphs }) =>
+      `- \`${member}\`${preset === undefined ? "" : ` (\`${preset}\`)`}: ${paragraphs.join(" ")}`,
+  );
+  return [lines.join("\n")];
+}
+
+/**
+ * Renders a section for each option, and links to them in front, so that each option has an anchor.
+ * @param suffix what follows the name in the heading of an option whose name another option has
+ */
+function sectionsOf(options: OptionDoc[], others: readonly string[] = [], suffix = ""): string {
+  const titled = options.map((option) => {
+    const isShared = others.includes(option.name);
+    return { option, title: `\`${option.name}\`${isShared ? suffix : ""}` };
+  });
+  const links = titled.map(({ option, title }) => `[\`${option.name}\`](#${toAnchor(title)})`);
+  const sections = titled.map(({ option, title }) => {
+    const members = MEMBERS[title];
+    return [
+      `#### ${title}`,
+      ...option.paragraphs,
+      ...(members === undefined ? [] : membersOf(members)),
+      ...tagsOf(option),
+    ].join("\n\n");
+  });
+  return `${[links.join(", "), ...sections].join("\n\n")}\n`;
 }
 
 /** The headings of the groups of options, by the interface of the group. */
@@ -71,11 +129,25 @@ const GROUPS: Readonly<Record<string, string>> = {
   ClientOptions: "What sends the requests",
 };
 
-/** Renders a table for each group of the options of a proxy, with its heading. */
-function groupedTables(): string {
+/** Renders the options of a proxy by group, each with its heading. */
+function groupedSections(): string {
   return inheritedBy("ProxyOptions")
-    .map((name) => `### ${GROUPS[name] ?? name}\n\n${tableOf(readInterface(name))}`)
+    .map((name) => `### ${GROUPS[name] ?? name}\n\n${sectionsOf(readInterface(name))}`)
     .join("\n");
+}
+
+const namesOf = (...interfaces: string[]): string[] =>
+  interfaces.flatMap(readInterface).map(({ name }) => name);
+
+/** Renders the options of connections. */
+function poolSections(): string {
+  return sectionsOf(readInterface("PoolOptions"), namesOf("ProxyOptions"), " of connections");
+}
+
+/** Renders the options of several upstreams. */
+function balanceSections(): string {
+  const others = namesOf("ProxyOptions", "PoolOptions");
+  return sectionsOf(readInterface("BalanceOptions"), others, " of several upstreams");
 }
 
 /** Renders the table of the counters of `stats()`. */
@@ -106,21 +178,24 @@ function clientTable(): string {
   );
 }
 
-/** Renders a table with a row for each reason for which a host has a gap. */
+/** Renders a table with a row for each reason for which hosts have a gap. */
 function gapTable(
   columns: readonly [Gap["host"], string][] = columnsOf(OWN),
   among: readonly Gap[] = gaps,
 ): string {
-  const shown = among.filter((gap) => columns.some(([host]) => host === gap.host));
-  const reasons = [...new Set(shown.map(({ reason }) => reason))];
-  const rows = reasons.map((reason) =>
-    [reason].concat(
-      columns.map(([host]) =>
-        shown.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
-      ),
-    ),
-  );
-  return toTable([["", ...columns.map(([, name]) => name)], ...rows]);
+  const hostsOf = (reason: string): string[] =>
+    columns
+      .filter(([host]) => among.some((gap) => gap.host === host && gap.reason === reason))
+      .map(([, name]) => name);
+  const reasons = [...new Set(among.map((gap) => gap.reason))];
+  const rows = reasons.map((reason) => [reason, hostsOf(reason)] as const);
+  return toTable([
+    ["limit", "where"],
+    ...rows.flatMap(([reason, hosts]) => {
+      const where = hosts.length === columns.length ? "everywhere" : hosts.join(", ");
+      return hosts.length === 0 ? [] : [[reason, where]];
+    }),
+  ]);
 }
 
 /** The paths of the pages that have generated blocks: README and those in docs/, relative to the project. */
@@ -138,8 +213,9 @@ export function readPage(page: string): string {
 export function renderBlocks(): Record<string, string> {
   return {
     node: example("node"),
-    options: groupedTables(),
-    pool: tableOf(readInterface("PoolOptions")),
+    options: groupedSections(),
+    pool: poolSections(),
+    balance: balanceSections(),
     stats: statsTable(),
     runtimes: gapTable(),
     support: toTable(supportRows()),

@@ -128,16 +128,12 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
 const kilobytes = (bytes: number): string => (bytes / 1000).toFixed(1);
 
 async function entryRows(): Promise<string[][]> {
-  const head = ["entry", "`proxyFetch` alone", "`createProxy` alone", "all of it", "minified only"];
+  const head = ["entry", "`proxyFetch` alone", "all of it"];
   const rows = ENTRIES.map(async ([name, entry]) => {
     const take = (names: string): Promise<Bundle> =>
       bundleOf(`export ${names} from "./runtimes/${entry}.ts"`, entry);
-    const [one, other, all] = [
-      await take("{ proxyFetch }"),
-      await take("{ createProxy }"),
-      await take("*"),
-    ];
-    return [name, ...[one.gzip, other.gzip, all.gzip, all.min].map(kilobytes)];
+    const [one, all] = [await take("{ proxyFetch }"), await take("*")];
+    return [name, kilobytes(one.gzip), kilobytes(all.gzip)];
   });
   return [head, ...(await Promise.all(rows))];
 }
@@ -149,11 +145,9 @@ async function additionRows(): Promise<string[][]> {
       await bundleOf(own, entry),
       await bundleOf(`${own} export * as more from "./${file}";`, entry),
     ];
-    const place = ENTRIES.find(([, name]) => name === entry)?.[0] ?? entry;
-    const gzip = kilobytes(all.gzip - without.gzip);
-    return [`\`${path}\``, place, gzip, kilobytes(all.min - without.min)];
+    return [`\`${path}\``, kilobytes(all.gzip - without.gzip)];
   });
-  return [["import", "on", "adds", "minified only"], ...(await Promise.all(rows))];
+  return [["import", "adds"], ...(await Promise.all(rows))];
 }
 
 /** Code that makes the same call with other libraries. */
@@ -165,10 +159,10 @@ const PEERS: readonly (readonly [name: string, code: string])[] = [
 
 async function peerRows(): Promise<string[][]> {
   const rows = PEERS.map(async ([name, code]) => {
-    const { gzip, min } = await bundleOf(code, "workerd", "bundle");
-    return [name, kilobytes(gzip), kilobytes(min)];
+    const { gzip } = await bundleOf(code, "workerd", "bundle");
+    return [name, kilobytes(gzip)];
   });
-  return [["beside it", "size", "minified only"], ...(await Promise.all(rows))];
+  return [["beside it", "size"], ...(await Promise.all(rows))];
 }
 
 /** Returns the bytes of each part of the bundle for Workers. Throws for a file that belongs to no part. */

@@ -19,12 +19,30 @@ test.each(pages)("the generated blocks of %s are up to date", (page) => {
   expect(text === updateBlocks(text), `${page} is out of date; run: npm run readme`).toBe(true);
 });
 
-test("docs/options.md has every option", () => {
-  const text = readPage("docs/options.md");
-  const names = ["ProxyOptions", "PoolOptions"].flatMap(readInterface).map(({ name }) => name);
-  expect(names.length).toBeGreaterThan(40);
-  expect(names.filter((name) => !new RegExp(`^\\| \\[?\`${name}\``, "m").test(text))).toEqual([]);
+test("docs/options.md has a heading for every option, so that each has an anchor", () => {
+  const names = ["ProxyOptions", "PoolOptions", "BalanceOptions"]
+    .flatMap(readInterface)
+    .map(({ name }) => name.toLowerCase());
+  expect(names.length).toBeGreaterThan(50);
+  const anchors = anchorsOf("docs/options.md");
+  expect(new Set(anchors).size).toBe(anchors.length);
+  const counts = Map.groupBy(names, (name) => name);
+  for (const [name, { length }] of counts) {
+    const found = anchors.filter((each) => new RegExp(`^${name}(?:$|-of-)`).test(each));
+    expect(found, name).toHaveLength(length);
+  }
 });
+
+/** Pages with a table that compares more things than a phone has room for. */
+const WITH_WIDE_TABLES = ["README.md", "docs/frameworks.md"];
+
+test.each(pages.filter((page) => !WITH_WIDE_TABLES.includes(page)))(
+  "the tables of %s have at most three columns, which a phone has room for",
+  (page) => {
+    const heads = readProse(page).match(/^\|.*(?=\n\| ?:?--)/gm) ?? [];
+    expect(heads.filter((head) => head.split("|").length - 2 > 3)).toEqual([]);
+  },
+);
 
 /** Returns the text of a page without its code blocks. */
 function readProse(page: string): string {
