@@ -54,8 +54,13 @@ export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
 
 /**
  * Returns a config unchanged. With it, an editor knows the types of the config.
- * @example ```ts export default defineConfig({ server: { port: 8080 }, routes: [{ match: "/api", target:
- * "http://127.0.0.1:4001", stripPrefix: "/api" }], }); ```
+ * @example
+ * ```ts
+ * export default defineConfig({
+ *   server: { port: 8080 },
+ *   routes: [{ match: "/api", target: "http://127.0.0.1:4001", stripPrefix: "/api" }],
+ * });
+ * ```
  */
 export function defineConfig(config: Config): Config {
   return config;
