@@ -36,8 +36,8 @@ function toPool(pool: object): string {
 /** The rows of the table of option names in docs/connections.md: Fetchway's names, and those of other libraries. */
 const rows = Array.from(
   readFileSync(new URL("../../../docs/connections.md", import.meta.url), "utf8")
-    .split("What others call them:")[1]
-    ?.matchAll(/^\| (`[^|]*) \| ([^|]*)\| ([^|]*)\| ([^|]*)\|$/gm) ?? [],
+    .split("## Names in other libraries")[1]
+    ?.matchAll(/^\| (`[^|]*) \| ([^|]*)\|$/gm) ?? [],
   (cells) => cells.slice(1).map((cell) => Array.from(cell.matchAll(/`(\w+)`/g), ([, n]) => n)),
 );
 
