@@ -42,7 +42,7 @@ const MARKDOWN = {
 
 const INTRODUCTION = `Made from the doc strings. \`fetchway\` is the entry of the runtime, which the conditions in \`exports\`
 select; each entry has its own path, too. The entries of all runtimes export \`ProxyError\` and the types of options, which
-are on the page of \`fetchway/node\`. [Options](../docs/options.md) has all options in one table.`;
+are on the page of \`fetchway/node\`. [Options](../docs/options.md) has all options on one page.`;
 
 /** Generates a page for each entry from the doc strings, and the page that lists them. */
 export async function generateApi(): Promise<void> {

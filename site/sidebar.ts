@@ -7,7 +7,6 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "Coming from another proxy": "docs/coming-from.md",
     Targets: "docs/targets.md",
     "Several upstreams": "docs/upstreams.md",
-    Options: "docs/options.md",
   },
   Change: {
     Recipes: "docs/recipes.md",
@@ -26,18 +25,19 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "Its log": "docs/log.md",
     "Its limits": "docs/limits.md",
     Deployments: "docs/deploy.md",
-  },
-  "Rely on": {
+    Performance: "docs/performance.md",
     Security: "docs/security.md",
     "Security policy": "SECURITY.md",
-    Runtimes: "docs/runtimes.md",
+  },
+  Reference: {
+    Options: "docs/options.md",
+    "Runtimes and their limits": "docs/runtimes.md",
     "Other HTTP clients": "docs/clients.md",
     "Conformance with the RFCs": "docs/conformance.md",
-  },
-  Measure: {
-    Performance: "docs/performance.md",
     Size: "docs/size.md",
-    Benchmarks: "bench/README.md",
+  },
+  Benchmarks: {
+    "How it is measured": "bench/README.md",
     "Latency at fixed rates": "bench/tail.md",
     "One failing upstream of three": "bench/upstreams.md",
     "TLS, HTTP/2, undici": "bench/protocols.md",

@@ -7,6 +7,7 @@ export interface ClientOptions {
   /**
    * Aborts the upstream request when the signal fires, in the same way as a client that disconnects; it also ends a tunnel, but
    * not a WebSocket on Workers.
+   * @example AbortSignal.timeout(60_000)
    */
   signal?: AbortSignal;
   /**
@@ -19,7 +20,10 @@ export interface ClientOptions {
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
-  /** The transport to use, made by `createTransport` or by the app. The proxy does not close its connections. */
+  /**
+   * The transport to use, made by `createTransport` or by the app. The proxy does not close its connections.
+   * @example createTransport({ maxSockets: 50 })
+   */
   transport?: Transport;
 }
 

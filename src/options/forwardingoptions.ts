@@ -55,6 +55,7 @@ export interface ForwardingOptions {
    * A request whose `Via` contains this pseudonym already is in a loop, and gets 502. The `Proxy-Status` of error
    * responses names the proxy by this pseudonym. Responses get no `Via`.
    * @default false
+   * @example "edge"
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
    */
   via?: string | false;

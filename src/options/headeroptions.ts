@@ -55,6 +55,7 @@ export interface HeaderOptions {
    * The upstream must speak these protocols or refuse them: the bytes that the client sends after a 101 are neither parsed
    * nor limited. If the server does not hand over upgrades (on Node: `proxy.attach(server)`), the client gets 501.
    * @default ["websocket"]
+   * @example ["websocket", "tcp"]
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
    */
   upgrades?: readonly string[];

@@ -35,6 +35,7 @@ export interface LimitOptions {
   idleTimeout?: number;
   /**
    * Maximum bytes of a request body; a longer body gets 413, and the upstream request is aborted. No limit by default.
+   * @example 10_000_000
    */
   bodyLimit?: number;
   /**

@@ -149,6 +149,7 @@ export interface PoolOptions {
    * no further request when three lookups in a row have not found its address. With `false`, only `socketTTL` ends
    * connections to an old address.
    * @default { "ttl": 10000 }
+   * @example { ttl: 5000, servers: ["10.0.0.2"] }
    */
   dns?: false | DnsOptions;
   /**
@@ -162,9 +163,15 @@ export interface PoolOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9113
    */
   http2?: boolean;
-  /** TLS options for upstreams whose target has none. */
+  /**
+   * TLS options for upstreams whose target has none.
+   * @example { ca: readFileSync("ca.pem", "utf8") }
+   */
   tls?: TlsOptions;
-  /** The path of a Unix domain socket, or on Windows of a named pipe, to connect to, for upstreams whose target has none. */
+  /**
+   * The path of a Unix domain socket, or on Windows of a named pipe, to connect to, for upstreams whose target has none.
+   * @example "/run/app.sock"
+   */
   socketPath?: string;
 }
 

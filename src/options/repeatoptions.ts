@@ -54,6 +54,7 @@ export interface RepeatOptions {
    * client gets a redirect that is not followed: one above the number, one to a target that `redirectTargets` refuses,
    * one in a loop, or one that needs a request body that was not kept.
    * @default false
+   * @example 3
    * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
    */
   followRedirects?: boolean | number;

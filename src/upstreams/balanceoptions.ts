@@ -53,16 +53,24 @@ export interface BalanceOptions {
    * - `"sticky"`: the one that has answered the client before; a cookie of the proxy identifies it.
    * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `sticky({ next: "round_robin" })`.
    * @default "least_conn"
+   * @example consistentHash(byHeader("x-user"))
    */
   policy?: PolicyName | Policy;
   /**
    * The cookie of the policy `"sticky"`. Unless its `secret` is set, the cookie is not valid after a restart or in another
    * process.
+   * @example { name: "route", secret: process.env.STICKY_SECRET }
    */
   cookie?: CookieOptions;
-  /** When an upstream that fails is ejected, so that it gets no requests for a while; `false` to eject no upstream. */
+  /**
+   * When an upstream that fails is ejected, so that it gets no requests for a while; `false` to eject no upstream.
+   * @example { consecutiveFailures: 3, ejectionTime: 10_000 }
+   */
   outliers?: OutlierOptions | false;
-  /** Active health checks. None by default. */
+  /**
+   * Active health checks. None by default.
+   * @example { path: "/health", status: 204 }
+   */
   check?: CheckOptions;
   /**
    * Milliseconds in which the share of an upstream that was added later, or that gets requests again, grows from a tenth to
@@ -108,13 +116,18 @@ export interface BalanceOptions {
    * By default, a name is one upstream, whose connections are spread over the addresses, and which is ejected as a whole.
    * Workers, and transports other than Fetchway's own, refuse the option.
    * @default false
+   * @example { interval: 5000 }
    */
   resolve?: boolean | ResolveOptions;
-  /** The number of retries that are allowed. */
+  /**
+   * The number of retries that are allowed.
+   * @example { ratio: 0.1, perSecond: 5 }
+   */
   retryBudget?: RetryBudgetOptions;
   /**
    * Called when an upstream is ejected, when active checks find it down, and when it gets requests again. It is not called
    * for upstreams that are added or removed.
+   * @example ({ name, state, reason }) => console.warn(name, state, reason)
    */
   onStateChange?: (change: StateChange) => void;
 }

@@ -39,17 +39,18 @@ function gapsOf(tests: readonly Marked<string>[]): string[] {
 
 function rowOf({ ids, says, untested }: Advisory, named: readonly Marked<string>[]): string[] {
   const links = ids.map(linkOf).join(", ");
-  if (untested !== undefined) return [links, says, untested, ""];
+  if (untested !== undefined) return [links, says, untested];
   const tests = named.filter(({ id }) => ids.includes(id));
   const files = [...new Set(tests.map(({ file }) => `\`test/${file}\``))];
-  return [links, says, files.join(", "), gapsOf(tests).join("; ")];
+  const differing = gapsOf(tests).map((gap) => ` On ${gap}.`);
+  return [links, `${says}${differing.join("")}`, files.join(", ")];
 }
 
 /** Returns the tables, each below its heading. */
 export function makeTables(named: readonly Marked<string>[] = findAdvisories()): string {
   const tables = Object.entries(advisories).map(([heading, rows]) => {
     const body = rows.map((row) => rowOf(row, named));
-    return `### ${heading}\n\n${toTable([["advisory", "here", "tests", "differs"], ...body])}`;
+    return `### ${heading}\n\n${toTable([["advisory", "here", "tests"], ...body])}`;
   });
   return `\n${tables.join("\n")}\n`;
 }

@@ -76,7 +76,7 @@ function toDoc({ name, jsDoc = {} }: Property): OptionDoc {
   const doc = jsDoc.doc ?? "";
   const text = toLine(doc);
   const tags = (jsDoc.tags ?? []).map(toNamed);
-  const textOf = (name: string): string | undefined => tags.find(([tag]) => tag === name)?.[1];
+  const textOf = (wanted: string): string | undefined => tags.find(([tag]) => tag === wanted)?.[1];
   return {
     name,
     summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,

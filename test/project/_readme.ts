@@ -161,7 +161,7 @@ function statsTable(): string {
 }
 
 /** Renders the code of an example. */
-function example(name: string): string {
+function renderExample(name: string): string {
   const code = readExample(name).replace(/^\/\*\*[\s\S]*?\*\/\n/, "");
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
@@ -212,7 +212,7 @@ export function readPage(page: string): string {
 /** Renders the text between the markers `<!-- name -->` and `<!-- /name -->`, by name. */
 export function renderBlocks(): Record<string, string> {
   return {
-    node: example("node"),
+    node: renderExample("node"),
     options: groupedSections(),
     pool: poolSections(),
     balance: balanceSections(),

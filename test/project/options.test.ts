@@ -28,3 +28,11 @@ describe.each([
     expect(Object.fromEntries(documented)).toEqual(presets);
   });
 });
+
+test.each(readInterface("BalanceOptions"))(
+  "$name of `balance` is documented, with its tags in the order of all options",
+  ({ summary, tags }) => {
+    expect(summary).toMatch(/^[A-Z].+[.:]/);
+    expect(tags).toEqual(["default", "example", "see"].filter((tag) => tags.includes(tag)));
+  },
+);
