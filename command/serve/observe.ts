@@ -10,6 +10,7 @@ import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
+import type { Phase } from "../status/condition.ts";
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
 import type { StatusSource } from "../status/statusserver.ts";
 
@@ -22,8 +23,7 @@ export class Observers {
   #metrics: Metrics | undefined;
   readonly #listeners: readonly EndListener[];
   #poolStats: () => PoolStats | undefined = () => undefined;
-  #isListening = false;
-  #isStopping = false;
+  #phase: Phase = "starting";
 
   constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
@@ -97,8 +97,7 @@ export class Observers {
     this.#poolStats = poolStats;
     const [admin, metrics] = [this.#admin, this.#metrics];
     if (admin === undefined || metrics === undefined) return undefined;
-    const isReady = (): boolean => this.#isListening && !this.#isStopping;
-    return openStatus(admin, { metrics, isReady });
+    return openStatus(admin, { metrics, phase: () => this.#phase });
   }
 
   /** Returns the counts since the last call, for the report of a worker to its parent; undefined if there were no requests. */
@@ -114,13 +113,13 @@ export class Observers {
    * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
-    this.#isListening = true;
+    this.#phase = "ready";
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
   /** Called when the command's own server stops. From then on, the status page reports it as not ready. */
   setStopping(): void {
-    this.#isStopping = true;
+    this.#phase = "stopping";
   }
 
   /** Writes the remaining lines of the log. Resolves when they are written, or after a second if the reader is too slow. */

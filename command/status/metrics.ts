@@ -1,26 +1,24 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
-import { diagnoseFailure, isClientGone, isClientSlow } from "../log/causes.ts";
-import {
-  Latencies,
-  type Percentiles,
-  Recent,
-  roundToThree,
-  sumOf,
-  RECENT_SECONDS,
-} from "./recent.ts";
+import { diagnoseFailure, type Failure, isClientGone, isClientSlow } from "../log/causes.ts";
+import { type Condition, type ConditionFacts, describeCondition } from "./condition.ts";
+import { Latencies, type Percentiles, Recent, sumOf, RECENT_SECONDS } from "./recent.ts";
+import { RecentTraffic, Traffic, type TrafficReport } from "./traffic.ts";
 
 /**
- * The limits on memory. Upstreams, series and protocols beyond them are counted together as `OTHER`; the oldest failures and
- * requests are dropped.
+ * The limits on memory, and on the series of Prometheus. Upstreams, routes, series and protocols beyond them are counted
+ * together as `OTHER`; the oldest failures and requests are dropped.
  */
 const MAX_UPSTREAMS = 50;
-const MAX_SERIES = 400;
+const MAX_ROUTES = 50;
+const MAX_SERIES = 1000;
 const MAX_FAILURES = 20;
 const MAX_RECENT = 30;
 const MAX_PROTOCOLS = 10;
 export const OTHER = "other";
+/** The name under which requests without a route are counted: those that match none, and those that Node's server refuses. */
+export const NO_ROUTE = "no route";
 
 /** The bounds of the histogram for Prometheus, in seconds, as OpenTelemetry recommends them for HTTP. */
 export const BOUNDS: readonly number[] = [
@@ -30,11 +28,15 @@ export const BOUNDS: readonly number[] = [
 /** The methods that have their own label, as in OpenTelemetry; the others are `_OTHER`. */
 const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
 
-/** The counts of the requests with the same labels, since the start. */
-export interface Series {
+interface SeriesLabels {
   readonly method: string;
   readonly status: number;
   readonly errorType: string | undefined;
+  readonly route: string | undefined;
+}
+
+/** The counts of the requests with the same labels, since the start. */
+export interface Series extends SeriesLabels {
   /** Whether this series counts all requests that have no separate series, because there are already `MAX_SERIES`. */
   readonly isOverflow: boolean;
   /** The number of requests in each bucket of `BOUNDS`, and in the bucket above the last bound. */
@@ -46,13 +48,9 @@ export interface Series {
 
 // ── the counters ──
 
-/** The indexes of the counters in `Recent`, for all requests and for each upstream. */
+/** The indexes of the counters in `Recent`, for all requests. */
 const REQUESTS = 0;
 const FAILED = 1;
-/** The sum of the times until the response headers, in tenths of a millisecond. */
-const TIME = 2;
-/** The number of requests whose times are in `TIME`: all but tunnels. */
-const TIMED = 3;
 
 /** The error type of a client that disconnected before its response was complete. */
 const CLIENT_LEFT = "client_left";
@@ -61,14 +59,7 @@ const CLIENT_LEFT = "client_left";
 interface AttemptCounters {
   requests: number;
   failures: number;
-  /** The counters `REQUESTS` and `FAILED` of the last minute. */
-  readonly recent: Recent;
-}
-
-interface UpstreamCounters {
-  requests: number;
-  failed: number;
-  readonly recent: Recent;
+  readonly recent: RecentTraffic;
 }
 
 /** A kind of failure, as the page shows it. */
@@ -134,6 +125,7 @@ export interface Snapshot {
   /** The kinds of failures. `ago` is the time since the last failure of the kind, in milliseconds. */
   readonly failures: readonly (Omit<SeenFailure, "at"> & { readonly ago: number })[];
   readonly upstreams: readonly UpstreamRow[];
+  readonly routes: readonly TrafficRow[];
   /**
    * The counters of the connections to upstreams, and the number of connections in each state now. `open` is the number of
    * open tunnels.
@@ -148,16 +140,25 @@ export interface Snapshot {
   readonly requests: readonly Omit<SeenRequest, "at">[];
 }
 
-/** The state of one upstream. */
-export interface UpstreamRow {
+/** The state of one route, or one upstream. */
+export interface TrafficRow {
   readonly name: string;
-  /** The number of requests that had this upstream as their last one; for one of several upstreams, the number of attempts. */
+  /**
+   * The number of requests since the start. An upstream has those that had it as their last one; one of several upstreams has
+   * all attempts.
+   */
   readonly requests: number;
   readonly failed: number;
+  /** The requests of each second of the last minute, oldest first. */
   readonly recent: readonly number[];
   readonly recentFailed: number;
   /** The average time until the response headers in the last minute, in milliseconds. */
   readonly average: number | undefined;
+  readonly condition: Condition;
+}
+
+/** The state of one upstream. */
+export interface UpstreamRow extends TrafficRow {
   readonly inUse: number;
   readonly free: number;
   readonly waiting: number;
@@ -188,13 +189,8 @@ export interface MetricsReport {
   readonly tunnels: readonly (readonly [name: string, count: number])[];
   readonly series: readonly (Omit<Series, "buckets"> & { readonly buckets: readonly number[] })[];
   readonly failures: readonly SeenFailure[];
-  readonly upstreams: readonly {
-    readonly name: string;
-    readonly requests: number;
-    readonly failed: number;
-    /** The counters of `Recent`. */
-    readonly recent: readonly number[];
-  }[];
+  readonly upstreams: readonly TrafficReport[];
+  readonly routes: readonly TrafficReport[];
   readonly requests: readonly SeenRequest[];
 }
 
@@ -206,7 +202,9 @@ export interface About {
   readonly runtime: string;
 }
 
-/** Counts requests, in bounded memory: 400 series, 50 upstreams, 20 kinds of failures, 30 requests, one minute. */
+/**
+ * Counts requests, in bounded memory: 1000 series, 50 upstreams, 50 routes, 20 kinds of failures, 30 requests, one minute.
+ */
 export class Metrics {
   readonly #about: About;
   readonly #poolStats: () => PoolStats | undefined;
@@ -222,7 +220,8 @@ export class Metrics {
   readonly series: Map<string, Series> = new Map();
   readonly errors: Map<string, number> = new Map();
   readonly tunnels: Map<string, number> = new Map();
-  readonly upstreams: Map<string, UpstreamCounters> = new Map();
+  readonly upstreams: Map<string, Traffic> = new Map();
+  readonly routes: Map<string, Traffic> = new Map();
   #attempts: ReadonlyMap<string, AttemptCounters> = new Map();
   /** The second in which the counters of the upstreams were last read. */
   #attemptsSecond: number;
@@ -273,7 +272,11 @@ export class Metrics {
       this.failed++;
       this.#recent.add(second, FAILED);
     }
-    const code = error === undefined ? undefined : this.#countError(end);
+    const failure = error === undefined ? undefined : this.#countError(end);
+    const code = failure?.code;
+    const why = isFailed ? renderFailed(status, failure) : undefined;
+    const route = nameOf(this.routes, end.route ?? NO_ROUTE, MAX_ROUTES);
+    findTraffic(this.routes, route).record(end, second, why);
     if (protocol !== undefined && status === 101) {
       // The duration of a tunnel says nothing about how fast responses are.
       increase(this.tunnels, protocol, MAX_PROTOCOLS);
@@ -281,9 +284,12 @@ export class Metrics {
       // Only the time until the response headers counts. The time of a body depends on the client, and an event stream may
       // last for hours.
       this.#latencies.add(second, timings.firstByte ?? timings.total);
-      this.#countSeries(end, code);
+      this.#countSeries(end, code, route === NO_ROUTE ? undefined : route);
     }
-    this.#countUpstream(end, second, isFailed);
+    if (end.upstream !== undefined) {
+      const upstream = nameOf(this.upstreams, end.upstream, MAX_UPSTREAMS);
+      findTraffic(this.upstreams, upstream).record(end, second, why);
+    }
     this.#keepRequest(end, code);
   }
 
@@ -321,6 +327,9 @@ export class Metrics {
         ago: now - at,
       })).toSorted((one, other) => other.count - one.count),
       upstreams: this.#describeUpstreams(second, pool),
+      routes: Array.from(this.routes, ([name, traffic]) =>
+        describeTraffic(name, traffic, second, undefined, undefined),
+      ),
       connections: pool && toTotals(pool),
       requests: this.#requests.map(omitClock).toReversed(),
     };
@@ -340,12 +349,8 @@ export class Metrics {
         buckets: Array.from(each.buckets),
       })),
       failures: [...this.#failures.values()],
-      upstreams: Array.from(this.upstreams, ([name, { requests, failed, recent }]) => ({
-        name,
-        requests,
-        failed,
-        recent: Array.from(recent.sum),
-      })),
+      upstreams: Array.from(this.upstreams, ([name, traffic]) => traffic.report(name)),
+      routes: Array.from(this.routes, ([name, traffic]) => traffic.report(name)),
       requests: this.#requests,
     };
   }
@@ -362,18 +367,20 @@ export class Metrics {
     this.#latencies.addLongest(second, report.longest);
     for (const [name, count] of report.errors) increase(this.errors, name, Infinity, count);
     for (const [name, count] of report.tunnels) increase(this.tunnels, name, MAX_PROTOCOLS, count);
+    for (const each of report.routes) {
+      findTraffic(this.routes, nameOf(this.routes, each.name, MAX_ROUTES)).add(each, second);
+    }
     for (const each of report.series) {
-      const series = this.#findSeries(each.method, each.status, each.errorType, each.isOverflow);
+      const route = each.route && nameOf(this.routes, each.route, MAX_ROUTES);
+      const series = this.#findSeries({ ...each, route }, each.isOverflow);
       each.buckets.forEach((count, i) => increaseAt(series.buckets, i, count));
       series.sum += each.sum;
       series.count += each.count;
     }
     for (const failure of report.failures) this.#addFailure(failure);
-    for (const { name, requests, failed, recent } of report.upstreams) {
-      const counters = this.#findUpstream(name);
-      counters.requests += requests;
-      counters.failed += failed;
-      recent.forEach((count, i) => counters.recent.add(second, i, count));
+    for (const each of report.upstreams) {
+      const upstream = nameOf(this.upstreams, each.name, MAX_UPSTREAMS);
+      findTraffic(this.upstreams, upstream).add(each, second);
     }
     this.#requests.push(...report.requests);
     // The ids of different workers would repeat, so they are assigned again.
@@ -384,16 +391,16 @@ export class Metrics {
     });
   }
 
-  /** Counts an error, and returns its code. */
-  #countError({ error, upstream, status }: RequestEnd): string {
+  /** Counts an error, and returns what it says. */
+  #countError({ error, upstream, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
-      return CLIENT_LEFT;
+      return { code: CLIENT_LEFT };
     }
     const failure = diagnoseFailure(error, upstream);
     increase(this.errors, failure.code, Infinity);
     this.#addFailure({ ...failure, status, count: 1, at: readClock() });
-    return failure.code;
+    return failure;
   }
 
   #addFailure(failure: SeenFailure): void {
@@ -409,9 +416,13 @@ export class Metrics {
     }
   }
 
-  #countSeries({ method, status, timings }: RequestEnd, errorType: string | undefined): void {
-    const name = METHODS.has(method) ? method : "_OTHER";
-    const series = this.#findSeries(name, status, errorType);
+  #countSeries(
+    { method: given, status, timings }: RequestEnd,
+    errorType: string | undefined,
+    route: string | undefined,
+  ): void {
+    const method = METHODS.has(given) ? given : "_OTHER";
+    const series = this.#findSeries({ method, status, errorType, route });
     const seconds = timings.total / 1000;
     const bucket = BOUNDS.findIndex((bound) => seconds <= bound);
     increaseAt(series.buckets, bucket === -1 ? BOUNDS.length : bucket, 1);
@@ -420,37 +431,17 @@ export class Metrics {
   }
 
   /** @param isOther whether another process has already counted the requests as `OTHER` */
-  #findSeries(
-    method: string,
-    status: number,
-    errorType: string | undefined,
-    isOther = false,
-  ): Series {
-    const key = `${method} ${status} ${errorType ?? ""}`;
+  #findSeries({ method, status, errorType, route }: SeriesLabels, isOther = false): Series {
+    const key = `${method} ${status} ${errorType ?? ""} ${route ?? ""}`;
     const isOverflow = isOther || (!this.series.has(key) && this.series.size >= MAX_SERIES);
     const found = isOverflow ? OTHER : key;
     let series = this.series.get(found);
     if (series === undefined) {
       const buckets = new Float64Array(BOUNDS.length + 1);
-      series = { method, status, errorType, isOverflow, buckets, sum: 0, count: 0 };
+      series = { method, status, errorType, route, isOverflow, buckets, sum: 0, count: 0 };
       this.series.set(found, series);
     }
     return series;
-  }
-
-  #countUpstream(end: RequestEnd, second: number, isFailed: boolean): void {
-    const { upstream, timings, status } = end;
-    if (upstream === undefined) return;
-    const counters = this.#findUpstream(upstream);
-    counters.requests++;
-    counters.recent.add(second, REQUESTS);
-    if (status !== 101) {
-      counters.recent.add(second, TIME, Math.round((timings.firstByte ?? timings.total) * 10));
-      counters.recent.add(second, TIMED);
-    }
-    if (!isFailed) return;
-    counters.failed++;
-    counters.recent.add(second, FAILED);
   }
 
   /**
@@ -464,27 +455,18 @@ export class Metrics {
     const attempts = new Map<string, AttemptCounters>();
     for (const { name, requests, failures } of live.slice(0, MAX_UPSTREAMS)) {
       const before = this.#attempts.get(name);
-      const recent = before?.recent ?? new Recent(2);
+      const recent = before?.recent ?? new RecentTraffic();
       // The counters start again from 0 if the configuration has changed.
       const isContinued = before !== undefined && before.requests <= requests;
       if (second - since < RECENT_SECONDS) {
-        recent.add(since, REQUESTS, requests - (isContinued ? before.requests : 0));
-        recent.add(since, FAILED, failures - (isContinued ? before.failures : 0));
+        recent.add(since, [
+          requests - (isContinued ? before.requests : 0),
+          failures - (isContinued ? before.failures : 0),
+        ]);
       }
       attempts.set(name, { requests, failures, recent });
     }
     this.#attempts = attempts;
-  }
-
-  #findUpstream(upstream: string): UpstreamCounters {
-    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MAX_UPSTREAMS;
-    const name = isKnown ? upstream : OTHER;
-    let counters = this.upstreams.get(name);
-    if (counters === undefined) {
-      counters = { requests: 0, failed: 0, recent: new Recent(4) };
-      this.upstreams.set(name, counters);
-    }
-    return counters;
   }
 
   #keepRequest(end: RequestEnd, code: string | undefined): void {
@@ -514,36 +496,79 @@ export class Metrics {
 
   #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamRow[] {
     const origins = pool?.origins ?? {};
-    const live = pool?.upstreams?.filter(({ weight }) => weight > 0);
-    const health = new Map(live?.map(({ name, state }) => [name, state]));
-    const queued = new Map(live?.map((each) => [each.name, each.waiting]));
-    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
+    const live = new Map(
+      pool?.upstreams?.flatMap((each) => (each.weight > 0 ? [[each.name, each]] : [])),
+    );
+    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...live.keys()]);
     return [...names].slice(0, MAX_UPSTREAMS + 1).map((name) => {
-      const { recent, ...ended } = this.upstreams.get(name) ?? { requests: 0, failed: 0 };
-      const attempts = this.#attempts.get(name);
-      const { requests = ended.requests, failures = ended.failed } = attempts ?? {};
+      const health = live.get(name);
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
-      const counted = attempts?.recent ?? recent;
-      const history = counted?.history(second, REQUESTS) ?? [];
-      // The average time is that of ended requests, even if `requests` counts attempts.
-      recent?.advance(second);
-      const count = recent?.sum[TIMED] ?? 0;
-      const time = recent?.sum[TIME] ?? 0;
       return {
-        name,
-        requests,
-        failed: failures,
-        recent: history,
-        recentFailed: counted?.sum[FAILED] ?? 0,
-        average: count === 0 ? undefined : roundToThree(time / 10 / count),
+        ...describeTraffic(
+          name,
+          this.upstreams.get(name),
+          second,
+          this.#attempts.get(name),
+          health,
+        ),
         inUse,
         free,
-        waiting: waiting + (queued.get(name) ?? 0),
+        waiting: waiting + (health?.waiting ?? 0),
         tunnels,
-        health: health.get(name),
+        health: health?.state,
       };
     });
   }
+}
+
+/** What an error says about a request. */
+type Seen =
+  | Pick<Failure, "code" | "fix">
+  | { readonly code: typeof CLIENT_LEFT; readonly fix?: undefined };
+
+function renderFailed(status: number, failure: Seen | undefined): string {
+  if (failure === undefined) return `status ${status}`;
+  const { code, fix } = failure;
+  return fix === undefined ? code : `${code} (${fix})`;
+}
+
+/**
+ * Describes a route or an upstream.
+ * @param attempts the attempts at one of several upstreams. They are counted instead of the requests, because the end of a
+ * request reports only its last attempt; the average time is that of requests
+ */
+function describeTraffic(
+  name: string,
+  traffic: Traffic | undefined,
+  second: number,
+  attempts: AttemptCounters | undefined,
+  health: ConditionFacts["health"],
+): TrafficRow {
+  traffic?.recent.advance(second);
+  const counted = attempts?.recent ?? traffic?.recent ?? new RecentTraffic();
+  counted.advance(second);
+  const { requests, failed, troubledSince } = counted;
+  const { lastFailure } = traffic ?? {};
+  return {
+    name,
+    requests: attempts?.requests ?? traffic?.requests ?? 0,
+    failed: attempts?.failures ?? traffic?.failed ?? 0,
+    recent: counted.history(second),
+    recentFailed: failed,
+    average: traffic?.recent.average,
+    condition: describeCondition({ requests, failed, troubledSince, lastFailure, health }),
+  };
+}
+
+/** Returns the name under which requests are counted: `OTHER` for a new name if there are `max` names already. */
+function nameOf(counted: ReadonlyMap<string, unknown>, name: string, max: number): string {
+  return counted.has(name) || counted.size < max ? name : OTHER;
+}
+
+function findTraffic(all: Map<string, Traffic>, name: string): Traffic {
+  const found = all.get(name) ?? new Traffic();
+  all.set(name, found);
+  return found;
 }
 
 /**
@@ -566,7 +591,7 @@ function monotonicSecond(): number {
 
 /** Increases a counter. If there are `max` names already, a new name is counted as `OTHER`. */
 function increase(counters: Map<string, number>, name: string, max: number, by = 1): void {
-  const key = counters.has(name) || counters.size < max ? name : OTHER;
+  const key = nameOf(counters, name, max);
   counters.set(key, (counters.get(key) ?? 0) + by);
 }
 

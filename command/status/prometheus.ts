@@ -204,11 +204,12 @@ const DURATION = "http_server_request_duration_seconds";
 
 function renderDurations({ series }: Metrics): string {
   const lines = [...series.values()].flatMap((each) => {
-    const { method, status, errorType, isOverflow, buckets, sum, count } = each;
+    const { method, route, status, errorType, isOverflow, buckets, sum, count } = each;
     const labels: Labels = isOverflow
       ? { otel_metric_overflow: "true" }
       : {
           http_request_method: method,
+          http_route: route,
           http_response_status_code: String(status),
           error_type: errorType,
         };

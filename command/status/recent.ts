@@ -60,7 +60,7 @@ export class Recent {
   }
 }
 
-/** The percentiles of the latencies, in milliseconds. */
+/** The percentiles of the latencies, in milliseconds: three digits of each, and the exact maximum to the microsecond. */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
 /** The latencies of the last minute, in buckets, and the longest one. */
@@ -100,7 +100,7 @@ export class Latencies {
     ]).filter(isFilled);
   }
 
-  /** Returns the percentiles and the exact maximum; undefined if there was no request. */
+  /** Returns the percentiles; undefined if there was no request. */
   percentiles(second: number): Percentiles | undefined {
     this.#recent.advance(second);
     const { sum } = this.#recent;
@@ -116,7 +116,7 @@ export class Latencies {
       const above = Math.min(boundOf(bucket), max);
       return roundToThree(below + ((above - below) * left) / (sum[bucket] as number));
     };
-    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: roundToThree(max) };
+    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: Math.round(max * 1000) / 1000 };
   }
 
   /**

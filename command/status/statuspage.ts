@@ -18,9 +18,9 @@ export const statusPage: string = String.raw`<!doctype html>
   --line: light-dark(#e3e6e8, #262c30);
   --text: light-dark(#16191c, #e6e9eb);
   --soft: light-dark(#5c666e, #98a3ab);
-  --good: light-dark(#0b8a66, #35c698);
-  --info: light-dark(#2f6fd0, #6ba5f5);
-  --warn: light-dark(#a96800, #e2a53c);
+  --good: light-dark(#087a59, #35c698);
+  --info: light-dark(#2a68c8, #6ba5f5);
+  --warn: light-dark(#9a5f00, #e2a53c);
   --bad: light-dark(#cc2f3a, #ff6b72);
   --fill: light-dark(#0f9d7626, #35c6982e);
 }
@@ -30,14 +30,16 @@ body { margin: 0 auto; max-width: 72rem; padding: 1.25rem 1.25rem 3rem; backgrou
 h1, h2, p, ol, ul, dl, dd { margin: 0; padding: 0; list-style: none; }
 header { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem .9rem; margin-bottom: 1.1rem; }
 h1 { font-size: 1.15rem; font-weight: 650; letter-spacing: -.01em; }
-#state { display: flex; align-items: center; gap: .4rem; font-weight: 550; }
-#state::before { content: ""; width: .55rem; height: .55rem; border-radius: 50%; background: currentColor; }
-#state.good { color: var(--good); } #state.warn { color: var(--warn); } #state.bad { color: var(--bad); }
+#state { font-weight: 550; }
+.dot::before { content: ""; display: inline-block; width: .6rem; height: .6rem; margin-right: .45rem; border-radius: 50%; background: currentColor; }
+.dot.idle::before { background: none; box-shadow: inset 0 0 0 1.5px currentColor; }
+.good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); } .idle { color: var(--soft); }
 #about { color: var(--soft); margin-left: auto; }
 main { display: grid; grid-template-columns: repeat(12, 1fr); gap: .9rem; transition: opacity .3s; }
 main.stale { opacity: .45; }
 section { grid-column: span 12; min-width: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .95rem 1.1rem 1.05rem; }
-h2 { font-size: .8rem; font-weight: 600; color: var(--soft); }
+h2, caption { font-size: .8rem; font-weight: 600; color: var(--soft); text-align: left; }
+[hidden] { display: none; }
 .half { grid-column: span 6; } .wide { grid-column: span 8; } .third { grid-column: span 4; }
 .head { display: flex; justify-content: space-between; align-items: baseline; gap: .4rem 1.2rem; flex-wrap: wrap; }
 .big { font-size: 2.5rem; line-height: 1.15; font-weight: 600; letter-spacing: -.03em; margin: .1rem 0 .6rem; }
@@ -78,28 +80,31 @@ td { border-top: 1px solid var(--line); padding: .38rem .8rem .38rem 0; white-sp
 th:last-child, td:last-child { padding-right: 0; }
 .num { text-align: right; }
 .path { max-width: 0; width: 99%; overflow: hidden; text-overflow: ellipsis; }
-.name { max-width: 0; width: 60%; overflow: hidden; text-overflow: ellipsis; }
-.health { margin-left: .6rem; font-size: .85em; }
-td svg { width: 8rem; height: 1.5rem; }
+.name { max-width: 0; width: 99%; overflow: hidden; text-overflow: ellipsis; }
+.why td { border: 0; padding: 0 0 .45rem 1.05rem; white-space: normal; overflow-wrap: anywhere; }
+.scroll { max-height: 26rem; overflow: auto; margin: 0 -.3rem; padding: 0 .3rem; }
+td svg { width: 5rem; height: 1.5rem; }
 footer { margin-top: 1.1rem; color: var(--soft); display: flex; gap: .2rem 1.1rem; flex-wrap: wrap; }
 a { color: inherit; text-underline-offset: .15em; }
 a:hover { color: var(--text); }
 @media (max-width: 760px) {
   body { padding: .9rem .8rem 2rem; } main { gap: .7rem; }
   .half, .wide, .third { grid-column: span 12; } section { padding: .85rem .9rem .95rem; }
-  #about { margin-left: 0; width: 100%; } #failures code { display: block; } .low { display: none; } td svg { width: 4.5rem; } th, td { padding-right: .6rem; }
+  #about { margin-left: 0; width: 100%; } #failures code { display: block; } .low { display: none; } th, td { padding-right: .6rem; } .name { white-space: normal; overflow-wrap: anywhere; }
 }
 </style>
 </head>
 <body>
-<header><h1>Fetchway</h1><p id="state" role="status">connecting</p><p id="about"></p></header>
+<header><h1>Fetchway</h1><p id="state"><span role="status">connecting</span><span></span></p><p id="about"></p></header>
 <main class="stale">
+<section id="upstreams"><div class="scroll" aria-label="Upstreams" role="region"></div></section>
+<section class="half" id="routes"><div class="scroll" aria-label="Routes" role="region"></div></section>
 <section class="wide" id="rate"></section>
 <section class="third" id="now"></section>
+<section id="failures"></section>
 <section class="half" id="latency"></section>
 <section class="half" id="statuses"></section>
-<section id="failures"></section>
-<section id="upstreams"></section>
+<section id="connections"></section>
 <section id="requests"></section>
 </main>
 <footer><a href="/stats">JSON</a><a href="/metrics">Prometheus</a><a href="/healthz">healthz</a><a href="/readyz">readyz</a><noscript>This page needs scripts.</noscript></footer>
@@ -137,6 +142,7 @@ function splitTime(ms) {
   return [(ms / 60000).toFixed(1), "min"];
 }
 const toTime = (ms) => splitTime(ms).join(" ");
+const splitExact = (ms) => ms < 1000 ? [String(+ms.toFixed(ms < 100 ? 2 : 1)), "ms"] : [(ms / 1000).toFixed(3), "s"];
 function toSize(bytes) {
   if (bytes < 1000) return bytes + " B";
   const power = Math.min(4, Math.floor(Math.log10(bytes) / 3));
@@ -161,10 +167,10 @@ function tiles(...pairs) {
 function notes(...pairs) {
   return make("p", "notes", ...pairs.map(([value, name]) => make("span", "", make("b", "", value), " " + name)));
 }
-function table(heads, rows) {
+function table(caption, heads, rows) {
   const cell = (tag) => ([content, name]) => make(tag, name, content);
-  return make("table", "", make("thead", "", make("tr", "", ...heads.map(cell("th")))),
-    make("tbody", "", ...rows.map((row) => make("tr", "", ...row.map(cell("td"))))));
+  return make("table", "", make("caption", "", caption), make("thead", "", make("tr", "", ...heads.map(cell("th")))),
+    make("tbody", "", ...rows.map((row) => row instanceof Node ? row : make("tr", "", ...row.map(cell("td"))))));
 }
 
 // Sections.
@@ -186,19 +192,19 @@ function showRate({ recent }) {
   const axis = make("div", "axis", edge("1 minute ago"), edge("now"));
   axis.lastChild.style.left = "100%";
   $("rate").replaceChildren(
-    make("div", "head", make("h2", "", "Requests"), notes([toRate(sum(all) / seconds) + "/s", "in the last minute"], [toRate(peak) + "/s", "at most"])),
-    make("p", "big", toRate(sum(all.slice(-few)) / few), make("small", "", "a second")),
+    make("div", "head", make("h2", "", "Requests, last minute"), notes([toRate(sum(all) / seconds) + "/s", "on average"], [toRate(peak) + "/s", "at most"])),
+    make("p", "big", toRate(sum(all.slice(-few)) / few), make("small", "", "a second, last " + few + " s")),
     make("div", "chart", chart, axis));
 }
 function showNow({ total, connections, memory }) {
   $("now").replaceChildren(make("h2", "", "Since the start"),
-    tiles(["requests", toShort(total.requests)], ["failed", toShort(total.failed), "", total.failed > 0 ? "t5" : ""],
+    tiles(["requests", toShort(total.requests)], ["failed", toShort(total.failed), "", total.failed > 0 ? "bad" : ""],
       ["retries", toShort(total.retries)], ["tunnels", toShort(total.tunnels)],
       ["sent", ...toSize(total.bytesOut).split(" ")], ["received", ...toSize(total.bytesIn).split(" ")],
       ["memory", ...toSize(memory).split(" ")], ["connections", connections ? toShort(connections.created) : "–"]),
     ...(connections ? [make("h2", "next", "Connections now"),
       tiles(["in use", toShort(connections.inUse)], ["idle", toShort(connections.free)], ["tunnels", toShort(connections.open)],
-        ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "t4" : ""])] : []));
+        ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "warn" : ""])] : []));
 }
 function showLatency({ recent: { latencies, percentiles } }) {
   const section = $("latency"), title = make("h2", "", "Time to the response headers, last minute");
@@ -235,7 +241,7 @@ function showLatency({ recent: { latencies, percentiles } }) {
     axis.append(tick);
   }
   section.replaceChildren(title,
-    tiles(...["p50", "p90", "p99", "max"].map((name) => [name === "p50" ? "median" : name, ...splitTime(percentiles[name])])),
+    tiles(...[["median", "p50"], ["p90", "p90"], ["p99", "p99"]].map(([name, p]) => [name, ...splitTime(percentiles[p])]), ["max", ...splitExact(percentiles.max)]),
     make("div", "gap", labels, chart, axis));
 }
 function showStatuses({ recent: { statuses }, errors }) {
@@ -248,14 +254,14 @@ function showStatuses({ recent: { statuses }, errors }) {
     key.append(make("li", "", make("i", "s" + name[0]), name, make("b", "", toShort(count)), make("span", "soft", toShare(count, all))));
   }
   const codes = Object.entries(errors).sort(([, one], [, other]) => other - one).slice(0, 8);
-  $("statuses").replaceChildren(make("h2", "", "Statuses in the last minute"), stack,
+  $("statuses").replaceChildren(make("h2", "", "Statuses, last minute"), stack,
     all === 0 ? make("p", "soft", "No requests in the last minute.") : key,
-    make("h2", "next", "Errors since the start"),
-    codes.length === 0 ? make("p", "none", "None.") : table([], codes.map(([code, count]) => [[make("code", "", code), "path"], [whole.format(count), "num"]])));
+    make("div", "next", table("Errors since the start", [],
+      codes.length === 0 ? [[["None.", "soft"]]] : codes.map(([code, count]) => [[make("code", "", code), "path"], [whole.format(count), "num"]]))));
 }
 function showFailures({ failures }) {
   $("failures").hidden = failures.length === 0;
-  $("failures").replaceChildren(make("h2", "", "Failures, cause and fix"), make("ol", "", ...failures.map((each) =>
+  $("failures").replaceChildren(make("h2", "", "Failures since the start, cause and fix"), make("ol", "", ...failures.map((each) =>
     make("li", "", make("p", "", make("code", "", each.status + " " + each.code), each.cause),
       make("p", "count", whole.format(each.count) + " ×"),
       make("p", "soft", each.fix || ""), make("p", "soft num", toSpan(each.ago) + " ago")))));
@@ -266,19 +272,54 @@ function sparkline(counts) {
   return draw("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" },
     draw("polygon", { class: "area", points: "0,30 " + line + " 100,30" }), draw("polyline", { class: "trace", points: line }));
 }
-function showUpstreams({ upstreams, recent }) {
+// The colours of states; the other states are good.
+const TONES = { idle: "idle", starting: "warn", stopping: "warn", degraded: "warn", draining: "warn", "half-open": "warn",
+  failing: "bad", ejected: "bad", down: "bad" };
+const toneOf = (state) => TONES[state] || "good";
+function dot({ state }) {
+  const mark = make("span", "dot " + toneOf(state));
+  mark.title = state;
+  mark.role = "img";
+  mark.ariaLabel = state;
+  return mark;
+}
+function showTraffic(id, title, rows, { recent, startedAt, uptime }) {
   const seconds = Math.max(1, Math.min(59, recent.seconds - 1));
+  const rank = ({ condition }) => ["idle", "good", "warn", "bad"].indexOf(toneOf(condition.state));
+  const box = $(id).firstElementChild;
+  box.replaceChildren(table(title + ", last minute",
+    [["", "name"], ["", "low"], ["req/s", "num"], ["average", "num"], ["failed", "num"]],
+    [...rows].sort((one, other) => rank(other) - rank(one)).flatMap((each) => {
+      const { state, reason, since } = each.condition, tone = toneOf(state);
+      const row = [[make("span", "", dot(each.condition), toName(each.name)), "name"], [sparkline(each.recent), "low"],
+        [toRate(sum(each.recent.slice(0, -1)) / seconds), "num"], [each.average === undefined ? "–" : toTime(each.average), "num"],
+        [toShort(each.recentFailed), "num" + (each.recentFailed > 0 ? " bad" : "")]];
+      if (tone === "good" || tone === "idle") return [row];
+      const when = since === undefined ? "" : " since " + toClock(since) + " (" + toSpan(startedAt + uptime - since) + ")";
+      const cell = make("td", "", make("b", tone, state), when + (reason ? ": " + reason : ""));
+      cell.colSpan = 5;
+      return [row, make("tr", "why", cell)];
+    })));
+  // Browsers other than Chromium do not let the keyboard reach every element that scrolls.
+  box.tabIndex = box.scrollHeight > box.clientHeight ? 0 : -1;
+}
+function showUpstreams(all) {
+  const { upstreams, routes } = all;
   $("upstreams").hidden = upstreams.length === 0;
-  $("upstreams").replaceChildren(make("h2", "", "Upstreams"), table(
-    [["", "name"], ["", "low"], ["/s", "num"], ["average", "num"], ["failed", "num"], ["requests", "num low"], ["in use", "num"], ["idle", "num low"], ["waiting", "num low"], ["tunnels", "num low"]],
-    upstreams.map((each) => [
-      [make("span", "", toName(each.name), each.health ? make("span", "health " + (each.health === "up" ? "t2" : each.health === "ejected" || each.health === "down" ? "t5" : "t4"), each.health) : undefined), "name"], [each.recent.length ? sparkline(each.recent) : "", "low"],
-      [toRate(sum(each.recent.slice(0, -1)) / seconds), "num"], [each.average === undefined ? "–" : toTime(each.average), "num"],
-      [toShort(each.recentFailed), "num" + (each.recentFailed > 0 ? " t5" : "")], [toShort(each.requests), "num low"],
-      [each.inUse, "num"], [each.free, "num low"], [each.waiting, "num low" + (each.waiting > 0 ? " t4" : "")], [each.tunnels, "num low"]])));
+  $("routes").hidden = routes.length < 2;
+  $("upstreams").className = routes.length < 2 ? "" : "half";
+  showTraffic("upstreams", "Upstreams", upstreams, all);
+  showTraffic("routes", "Routes", routes, all);
+}
+function showConnections({ upstreams }) {
+  $("connections").hidden = upstreams.length === 0;
+  $("connections").replaceChildren(table("Connections to upstreams, now",
+    [["", "name"], ["in use", "num"], ["idle", "num"], ["waiting", "num"], ["tunnels", "num"]],
+    upstreams.map(({ name, inUse, free, waiting, tunnels }) => [[toName(name), "name"],
+      [inUse, "num"], [free, "num"], [waiting, "num" + (waiting > 0 ? " warn" : "")], [tunnels, "num"]])));
 }
 function showRequests({ requests }) {
-  $("requests").replaceChildren(make("h2", "", "Last requests"), requests.length === 0 ? make("p", "none", "None yet.") : table(
+  $("requests").replaceChildren(requests.length === 0 ? make("p", "none", "No requests yet.") : table("Last " + requests.length + " requests",
     [["time", ""], ["", ""], ["path", "path"], ["upstream", "low"], ["client", "low"], ["status", "num"], ["took", "num"], ["size", "num low"]],
     requests.map((each) => [
       [toClock(each.time), "soft"], [each.method, ""],
@@ -291,19 +332,25 @@ function showRequests({ requests }) {
 let last;
 function showAll() {
   if (last === undefined || document.hidden) return;
-  const { ready, version, runtime, uptime, workers } = last;
-  setState(ready ? "good" : "warn", ready ? "running" : "stopping");
+  const { overall, version, runtime, uptime, workers } = last;
+  setState(overall.state, toneOf(overall.state), overall.reasons.join(", "));
+  document.querySelector("main").className = "";
   $("about").textContent = "for " + toSpan(uptime) + " · " + version + " on " + runtime + (workers ? " · " + workers.running + " workers" : "");
-  for (const part of [showRate, showNow, showLatency, showStatuses, showFailures, showUpstreams, showRequests]) part(last);
+  for (const part of [showUpstreams, showRate, showNow, showFailures, showLatency, showStatuses, showConnections, showRequests]) part(last);
 }
-function setState(tone, text) {
-  $("state").className = tone;
-  $("state").textContent = text;
-  document.querySelector("main").className = tone === "bad" ? "stale" : "";
+function setState(state, tone, reasons) {
+  const [name, why] = $("state").children;
+  $("state").className = "dot " + tone;
+  // Screen readers announce each change of the state, but not of the numbers in its reasons.
+  if (name.textContent !== state) name.textContent = state;
+  why.textContent = reasons && ": " + reasons;
 }
 const events = new EventSource("/events");
 events.onmessage = ({ data }) => { last = JSON.parse(data); showAll(); };
-events.onerror = () => setState("bad", "no connection");
+events.onerror = () => {
+  setState("no connection", "bad", "");
+  document.querySelector("main").className = "stale";
+};
 document.addEventListener("visibilitychange", showAll);
 </script>
 </body>

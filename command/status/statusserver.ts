@@ -6,8 +6,10 @@ import { UsageError } from "../flags/read.ts";
 import { openOn } from "../serve/loopback.ts";
 import { loadServe } from "../serve/permission.ts";
 import type { AdminAddress } from "./adminaddress.ts";
-import type { Metrics } from "./metrics.ts";
+import { describeOverall, type Overall, type Phase } from "./condition.ts";
+import { type Metrics, NO_ROUTE, type Snapshot } from "./metrics.ts";
 import { PROMETHEUS_TYPE, renderMetrics } from "./prometheus.ts";
+import { sumOf } from "./recent.ts";
 import { statusPage } from "./statuspage.ts";
 
 /** Milliseconds between two events of the page. */
@@ -25,8 +27,7 @@ const SECURITY_FIELDS = {
 /** The state that the status page and the health checks report. */
 export interface StatusSource {
   readonly metrics: Metrics;
-  /** Whether new requests are accepted. */
-  readonly isReady: () => boolean;
+  readonly phase: () => Phase;
   /** Updates the counters, if they come from other processes. */
   readonly refresh?: () => Promise<void>;
 }
@@ -58,7 +59,8 @@ export class StatusPages {
     // Health checks of load balancers send arbitrary Host names, and the answers reveal nothing.
     if (pathname === "/healthz") return toPlainText("ok\n");
     if (pathname === "/readyz") {
-      return this.#source.isReady() ? toPlainText("ready\n") : toPlainText("stopping\n", 503);
+      const phase = this.#source.phase();
+      return toPlainText(`${phase}\n`, phase === "ready" ? 200 : 503);
     }
     if (!isOwnAuthority(request.headers.get("host"), this.#host)) {
       return toPlainText(
@@ -66,7 +68,6 @@ export class StatusPages {
         421,
       );
     }
-    const { metrics } = this.#source;
     switch (pathname) {
       case "/":
         return new Response(statusPage, {
@@ -83,11 +84,11 @@ export class StatusPages {
         }
         return request.method === "HEAD" ? toEventResponse(null) : this.#openEvents();
       case "/stats":
-        return new Response(`${JSON.stringify(metrics.snapshot())}\n`, {
+        return new Response(`${JSON.stringify(this.#describe())}\n`, {
           headers: { ...SECURITY_FIELDS, "content-type": "application/json" },
         });
       case "/metrics":
-        return new Response(renderMetrics(metrics), {
+        return new Response(renderMetrics(this.#source.metrics), {
           headers: { ...SECURITY_FIELDS, "content-type": PROMETHEUS_TYPE },
         });
       default:
@@ -136,9 +137,22 @@ export class StatusPages {
   }
 
   #renderEvent(): Uint8Array {
-    const { metrics, isReady } = this.#source;
-    const state = { ...metrics.snapshot(), ready: isReady() };
-    return encoder.encode(`data: ${JSON.stringify(state)}\n\n`);
+    return encoder.encode(`data: ${JSON.stringify(this.#describe())}\n\n`);
+  }
+
+  #describe(): Snapshot & { readonly ready: boolean; readonly overall: Overall } {
+    const snapshot = this.#source.metrics.snapshot();
+    const phase = this.#source.phase();
+    const { recent, upstreams, routes } = snapshot;
+    const overall = describeOverall({
+      phase,
+      requests: sumOf(recent.requests),
+      failed: sumOf(recent.failed),
+      serverErrors: recent.statuses["5xx"] ?? 0,
+      upstreams: upstreams.map(({ condition }) => condition.state),
+      routes: routes.flatMap(({ name, condition }) => (name === NO_ROUTE ? [] : condition.state)),
+    });
+    return { ...snapshot, ready: phase === "ready", overall };
   }
 }
 

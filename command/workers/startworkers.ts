@@ -69,8 +69,7 @@ export async function startWorkers(
     Object.assign(metrics, { clientStats, usage });
     metrics.describeWorkers = () => supervisor.describeWorkers();
     supervisor.metrics = metrics;
-    const isReady = (): boolean => isListening && supervisor.serving > 0;
-    status = await openStatus(admin, { metrics, isReady, refresh });
+    status = await openStatus(admin, { metrics, phase: () => supervisor.phase, refresh });
   }
 
   const before = toTexts(server);

@@ -12,6 +12,7 @@ import { describeDropped } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
 import { printNotice } from "../serve/printnotice.ts";
+import type { Phase } from "../status/condition.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import {
@@ -169,10 +170,10 @@ export class Supervisor {
     return address;
   }
 
-  /** The number of workers that accept connections and send heartbeats in time; 0 while the command stops. */
-  get serving(): number {
-    if (this.#isStopping) return 0;
-    return this.#places.filter(({ member }) => member?.state === "serving").length;
+  /** Whether at least one worker accepts connections and sends heartbeats in time. */
+  get phase(): Phase {
+    if (this.#isStopping) return "stopping";
+    return this.#places.some(({ member }) => member?.state === "serving") ? "ready" : "starting";
   }
 
   /** Returns the state of the workers for the status page. */
@@ -493,7 +494,7 @@ export class Supervisor {
       this.#restarts++;
     } catch (error) {
       if (this.#isStopping) return;
-      if (this.serving === 0 && this.#members.size === 0)
+      if (this.phase === "starting" && this.#members.size === 0)
         process.exit((error as WorkerFailure).exitCode);
       place.deaths++;
       const delay = this.#restartLater(place);

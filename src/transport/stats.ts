@@ -70,6 +70,13 @@ export interface UpstreamState {
    * failed; `down`: active checks have failed; `draining`: it is being removed.
    */
   readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
+  /**
+   * The reason for the last change between up, ejected and down, such as `5 failures in a row`; undefined if there was none.
+   * A half-open upstream still has the reason of its ejection.
+   */
+  readonly reason?: string | undefined;
+  /** When that change was, in milliseconds since 1970. */
+  readonly since?: number | undefined;
 }
 
 /** The counters of a transport, for all origins together. Code that changes a counter must also increment `version`. */

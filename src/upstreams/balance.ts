@@ -221,6 +221,8 @@ export class Balancer implements Upstreams, Group {
       requests: member.requests,
       failures: member.failures,
       state: stateOf(member),
+      reason: member.lastChange?.reason,
+      since: member.lastChange?.since,
     }));
   }
 
@@ -518,18 +520,20 @@ export class Balancer implements Upstreams, Group {
     }
   }
 
-  /** Calls `onStateChange` for an upstream that was ejected, went down or has returned. */
+  /** Notes that an upstream was ejected, went down or has returned, and calls `onStateChange`. */
   #reportChange(reason: string, matches: (member: BalancedMember) => boolean): void {
-    const onStateChange = this.#onStateChange;
-    const member = onStateChange && this.#members.find(matches);
+    const member = this.#members.find(matches);
     if (member === undefined || member.isDraining) return;
-    const { name, reportedState: previous } = member;
+    const { name, outage: previous } = member;
     const state = outageOf(member);
     if (state === previous) return;
-    member.reportedState = state;
+    member.outage = state;
     // The checks of the upstream succeed again, but its ejection is not over.
     const isStill = previous === "down" && state === "ejected";
     const why = isStill ? `${reason}, but requests failed before` : reason;
+    member.lastChange = { reason: why, since: Date.now() };
+    const onStateChange = this.#onStateChange;
+    if (onStateChange === undefined) return;
     const change: StateChange = { name, state, previous, reason: why };
     // Call the callback after this change is complete, because it may change the upstreams itself.
     void Promise.resolve(change)

@@ -32,8 +32,10 @@ export class BalancedMember implements Member, Checked {
   requests = 0;
   /** The number of these attempts that have failed. */
   failures = 0;
-  /** The state that was last reported to `onStateChange`. */
-  reportedState: StateChange["state"] = "up";
+  /** The state after the last change, as `onStateChange` reports it. */
+  outage: StateChange["state"] = "up";
+  /** The reason for the last change, and its time in milliseconds since 1970; undefined before the first one. */
+  lastChange: { readonly reason: string; readonly since: number } | undefined;
   /** The request that tests whether the upstream works again; undefined once the request is answered. */
   probe: PickRequest | undefined;
   /** The time at which the probe was sent. */

@@ -145,10 +145,18 @@ describe.each([
         requests: number;
         failed: number;
         recentFailed: number;
+        condition: object;
       }[];
+      overall: object;
     };
     const health = Object.fromEntries(stats.upstreams.map((each) => [each.name, each.health]));
     expect(health).toEqual({ [one]: "up", [other]: "up", [dead]: "ejected" });
+    expect(stats.overall).toEqual({ state: "degraded", reasons: ["1 of 3 upstreams down"] });
+    expect(stats.upstreams.find((each) => each.name === dead)?.condition).toEqual({
+      state: "ejected",
+      reason: "5 failures in a row",
+      since: expect.any(Number) as number,
+    });
     // No client has got an error, because its request was sent to another upstream.
     const counted = stats.upstreams.find((each) => each.name === dead);
     expect(counted).toMatchObject({ requests: 5, failed: 5, recentFailed: 5 });

@@ -2,6 +2,7 @@ import { Script } from "node:vm";
 import { describe, expect, test, vi } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { parseAdminAddress } from "../../command/status/adminaddress.ts";
+import type { Phase } from "../../command/status/condition.ts";
 import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../../command/status/metrics.ts";
 import { renderMetrics } from "../../command/status/prometheus.ts";
 import { statusPage } from "../../command/status/statuspage.ts";
@@ -69,8 +70,10 @@ describe("the counters", () => {
       expect(Math.abs(found / exact - 1)).toBeLessThan(0.02);
     }
     expect(max).toBe(1000);
+    metrics.record(endOf(took(12_345.6789)), 100);
+    expect(metrics.snapshot(100).recent.percentiles?.max).toBe(12_345.679);
     const { latencies } = metrics.snapshot(100).recent;
-    expect(latencies.reduce((sum, [, count]) => sum + count, 0)).toBe(1000);
+    expect(latencies.reduce((sum, [, count]) => sum + count, 0)).toBe(1001);
   });
 
   test("distinguish p90, p99 and the maximum where they are close", () => {
@@ -114,6 +117,35 @@ describe("the counters", () => {
       },
     ]);
     expect(metrics.snapshot(101).connections).toMatchObject({ created: 7, inUse: 2, open: 1 });
+  });
+
+  test("list each route, with the reason if its requests fail", () => {
+    const metrics = createMetrics();
+    const refused = { status: 502, error: new ProxyError("connection_refused") };
+    for (const end of [{}, refused, { status: 500 }]) {
+      metrics.record(endOf({ route: "/api", ...took(10), ...end }), 100);
+    }
+    metrics.record(endOf({ route: "/", ...took(20) }), 101);
+    metrics.record(endOf({ route: undefined, status: 404, upstream: undefined }), 101);
+    const [api, all, none] = metrics.snapshot(102).routes;
+    expect(api).toMatchObject({ name: "/api", requests: 3, failed: 2, recentFailed: 2 });
+    expect(api?.average).toBe(10);
+    expect(api?.condition).toEqual({
+      state: "failing",
+      reason: "66 % of the last minute failed, last: status 500",
+      since: expect.any(Number) as number,
+    });
+    expect(all).toMatchObject({ name: "/", requests: 1, average: 20, condition: { state: "up" } });
+    expect(none).toMatchObject({ name: "no route", requests: 1, condition: { state: "up" } });
+    metrics.record(endOf({ route: "/api", ...refused }), 103);
+    expect(metrics.snapshot(103).routes[0]?.condition.reason).toBe(
+      "75 % of the last minute failed, last: connection_refused (is it running?)",
+    );
+    expect(metrics.snapshot(163).routes[0]).toMatchObject({
+      requests: 4,
+      recentFailed: 0,
+      condition: { state: "idle" },
+    });
   });
 
   test("include, for one of several upstreams, the counts of its target", () => {
@@ -187,6 +219,7 @@ describe("the counters", () => {
           endOf({
             method: `M${i}`,
             path: `/${"x".repeat(9000)}`,
+            route: `/r${i % 60}`,
             upstream: `http://u${i}`,
             status: 200 + (i % 800),
             error,
@@ -200,17 +233,21 @@ describe("the counters", () => {
     const sizes = (): number[] => [
       metrics.series.size,
       metrics.upstreams.size,
+      metrics.routes.size,
       metrics.tunnels.size,
       metrics.errors.size,
       metrics.snapshot(100).failures.length,
     ];
     const before = sizes();
-    expect(Math.max(...before)).toBeLessThanOrEqual(401);
+    expect(before).toEqual([1001, 51, 51, 11, expect.any(Number), 20]);
     const { length } = JSON.stringify(metrics.snapshot(100));
-    expect(length).toBeLessThan(60_000);
+    expect(length).toBeLessThan(80_000);
     grow(2000);
     expect(sizes()).toEqual(before);
     expect(metrics.upstreams.get(OTHER)?.requests).toBeGreaterThan(3000);
+    const labels = new Set(renderMetrics(metrics).match(/http_route="[^"]*"/g));
+    expect(labels.size).toBeGreaterThan(40);
+    expect(labels.size).toBeLessThanOrEqual(51);
     expect([...metrics.series.values()].filter((each) => each.isOverflow)).toHaveLength(1);
   });
 });
@@ -225,6 +262,7 @@ describe("the counters of several processes", () => {
       ...(i % 5 === 3 && { error: clientGone() }),
       ...(i % 5 === 4 && { protocol: "websocket" }),
       upstream: `http://u${i % 4}`,
+      route: [`/r${i % 3}`, undefined][i % 2],
       attempts: 1 + (i % 2),
       bytesIn: i,
       bytesOut: 2 * i,
@@ -235,6 +273,7 @@ describe("the counters of several processes", () => {
   );
 
   test("add up to those of one process", () => {
+    vi.useFakeTimers({ toFake: ["Date"] });
     const one = createMetrics();
     const sum = createMetrics();
     const workers = [createMetrics(), createMetrics()];
@@ -252,9 +291,12 @@ describe("the counters of several processes", () => {
       const byCause = Object.fromEntries(
         rest.failures.map(({ ago: ____, ...each }) => [each.cause, each]),
       );
-      return { ...rest, upstreams: byName, failures: byCause, tunnels: [...metrics.tunnels] };
+      const routes = rest.routes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      const tunnels = [...metrics.tunnels];
+      return { ...rest, upstreams: byName, routes, failures: byCause, tunnels };
     };
     expect(simplify(sum)).toEqual(simplify(one));
+    vi.useRealTimers();
     const sortedSeries = (metrics: Metrics): object =>
       [...metrics.series.entries()].toSorted(([a], [b]) => (a < b ? -1 : 1));
     expect(sortedSeries(sum)).toEqual(sortedSeries(one));
@@ -292,12 +334,15 @@ describe("the counters of several processes", () => {
       for (let j = 0; j < 100; j++) {
         const error = new ProxyError("http_protocol_error", { message: `kind ${i} ${j}` });
         const upstream = `http://u${i}-${j}`;
-        worker.record(endOf({ status: 200 + i * 30 + (j % 30), upstream, error }), 100);
+        const route = `/r${i}-${j}`;
+        worker.record(endOf({ status: 200 + i * 30 + (j % 30), upstream, route, error }), 100);
       }
       sum.add(worker.report(), 100);
     }
     expect(sum.requests).toBe(2000);
-    expect(sum.series.size).toBeLessThanOrEqual(401);
+    expect(sum.series.size).toBeLessThanOrEqual(1001);
+    expect(sum.routes.size).toBeLessThanOrEqual(51);
+    expect(new Set(Array.from(sum.series.values(), ({ route }) => route)).size).toBeLessThan(53);
     expect(sum.upstreams.size).toBeLessThanOrEqual(51);
     expect(sum.snapshot(100).failures.length).toBeLessThanOrEqual(20);
     expect(sum.snapshot(100).requests).toHaveLength(30);
@@ -355,6 +400,20 @@ describe("the text for Prometheus", () => {
     expect(samples.get(`_sum{${labels}}`)).toBeCloseTo(20.072, 6);
   });
 
+  test("has a label for the route, as OpenTelemetry names it", () => {
+    const metrics = createMetrics();
+    metrics.record(endOf({ route: 'shop.example/a "b"' }), 100);
+    metrics.record(endOf({ status: 404, upstream: undefined }), 100);
+    const { samples = new Map<string, number>() } =
+      parseMetrics(renderMetrics(metrics)).get("http_server_request_duration_seconds") ?? {};
+    const count = (status: number, labels: string): number | undefined =>
+      samples.get(
+        `_count{http_request_method="GET",${labels}http_response_status_code="${status}"}`,
+      );
+    expect(count(200, String.raw`http_route="shop.example/a \"b\"",`)).toBe(1);
+    expect(count(404, "")).toBe(1);
+  });
+
   test("has counters and gauges with their types, and bounded labels", () => {
     const metrics = createMetrics();
     metrics.record(
@@ -386,21 +445,73 @@ describe("the text for Prometheus", () => {
 });
 
 describe("the status server", () => {
-  let isReady = true;
-  const pages = new StatusPages(
-    { metrics: createMetrics(), isReady: () => isReady },
-    "Status.Example",
-  );
+  let phase: Phase = "ready";
+  const pages = new StatusPages({ metrics: createMetrics(), phase: () => phase }, "Status.Example");
   const ask = (path: string, host = "127.0.0.1:9100", method = "GET"): Response =>
     pages.answer(new Request(`http://x${path}`, { method, headers: { host } }));
 
   test("reports that the command is alive while it runs, and ready until it stops", async () => {
     expect([ask("/healthz").status, await ask("/healthz").text()]).toEqual([200, "ok\n"]);
     expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([200, "ready\n"]);
-    isReady = false;
-    expect(ask("/healthz").status).toBe(200);
-    expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([503, "stopping\n"]);
-    isReady = true;
+    for (const other of ["starting", "stopping"] as const) {
+      phase = other;
+      expect(ask("/healthz").status).toBe(200);
+      expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([503, `${other}\n`]);
+      expect(await ask("/stats").json()).toMatchObject({ ready: false, overall: { state: other } });
+    }
+    phase = "ready";
+  });
+
+  test("says how the command does as a whole", async () => {
+    const several = ["ejected", "up", "down", "draining"].map((state, i) => ({
+      name: `http://${i}`,
+      weight: 1,
+      active: 0,
+      waiting: 0,
+      requests: 0,
+      failures: 0,
+      ...({
+        state,
+        reason: "5 failures in a row",
+        since: 7,
+      } as {
+        state: "up";
+      }),
+    }));
+    const metrics = new Metrics(about, () => ({ ...pool, origins: {}, upstreams: several }));
+    const own = new StatusPages({ metrics, phase: () => "ready" }, "");
+    const describeAll = async (): Promise<object> => {
+      const headers = { host: "localhost" };
+      const answer = own.answer(new Request("http://x/stats", { headers }));
+      return ((await answer.json()) as { overall: object }).overall;
+    };
+    expect(await describeAll()).toEqual({
+      state: "degraded",
+      reasons: ["2 of 3 upstreams down"],
+    });
+    expect(metrics.snapshot().upstreams[0]).toMatchObject({
+      condition: { state: "ejected", reason: "5 failures in a row", since: 7 },
+    });
+    for (let i = 0; i < 3; i++) {
+      const failed = i === 0 ? {} : { status: 502, error: new ProxyError("connection_refused") };
+      metrics.record(
+        endOf({ ...failed, route: i === 0 ? undefined : "/api", upstream: undefined }),
+      );
+    }
+    expect(await describeAll()).toEqual({
+      state: "failing",
+      reasons: ["66 % of the last minute are 5xx", "2 of 3 upstreams down"],
+    });
+    for (let i = 0; i < 10; i++) metrics.record(endOf({ route: "/", upstream: undefined }));
+    // Requests without a route belong to none.
+    expect(await describeAll()).toEqual({
+      state: "degraded",
+      reasons: [
+        "15 % of the last minute are 5xx",
+        "2 of 3 upstreams down",
+        "1 of 2 routes failing",
+      ],
+    });
   });
 
   test("serves JSON and the text for Prometheus, and nothing else", async () => {

@@ -16,6 +16,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { shareLimits } from "../../command/limits/clientlimits.ts";
 import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
 import { defaultsOf } from "../../src/schema/schema.ts";
+import type { Condition } from "../../command/status/condition.ts";
 import { Heartbeat } from "../../command/workers/heartbeat.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { Command, command, programs, upstream } from "./_command.ts";
@@ -48,15 +49,19 @@ function isRunning(pid: number): boolean {
   }
 }
 
+interface ShownTraffic {
+  readonly name: string;
+  readonly requests: number;
+  readonly failed: number;
+  readonly condition: Condition;
+}
+
 interface Shown {
+  readonly overall: object;
+  readonly routes: readonly ShownTraffic[];
   readonly total: { readonly requests: number };
   readonly requests: readonly { readonly path: string; readonly status: number }[];
-  readonly upstreams: readonly {
-    readonly name: string;
-    readonly requests: number;
-    readonly failed: number;
-    readonly health?: string;
-  }[];
+  readonly upstreams: readonly (ShownTraffic & { readonly health?: string })[];
   readonly connections: { readonly created: number };
   readonly workers: {
     readonly running: number;
@@ -132,6 +137,54 @@ test("new connections go to the workers in turn, and the counters are added up",
   await until(() => proxy.stderr.includes("requests: 30"), "the counters");
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(0);
+});
+
+test("the routes of all workers are added up, and the page says which one fails, why and since when", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const before = Date.now();
+  const { origin, admin, stats } = await startWorkers(
+    `${upstream.url} --log off --route /api=http://127.0.0.1:1`,
+  );
+  const paths = Array.from({ length: 20 }, (_, i) => (i % 2 === 0 ? "/api/x" : "/y"));
+  await Promise.all(paths.map((path) => ask(origin + path)));
+  const { routes, overall } = await stats();
+  const byName = Object.fromEntries(routes.map((each) => [each.name, each]));
+  expect(byName["/"]).toMatchObject({ requests: 10, failed: 0, condition: { state: "up" } });
+  const { requests, failed, condition } = byName["/api"] ?? {};
+  expect({ requests, failed, state: condition?.state, reason: condition?.reason }).toEqual({
+    requests: 10,
+    failed: 10,
+    state: "failing",
+    reason: "100 % of the last minute failed, last: connection_refused (is it running?)",
+  });
+  expect(condition?.since).toBeGreaterThanOrEqual(before);
+  expect(overall).toEqual({ state: "failing", reasons: ["50 % of the last minute are 5xx"] });
+  const metrics = await (await fetch(`${admin}/metrics`)).text();
+  const counts = metrics.match(/^http_server_request_duration_seconds_count\{.*$/gm)?.toSorted();
+  expect(counts).toEqual([
+    'http_server_request_duration_seconds_count{http_request_method="GET",http_route="/",http_response_status_code="200"} 10',
+    'http_server_request_duration_seconds_count{http_request_method="GET",http_route="/api",http_response_status_code="502",error_type="connection_refused"} 10',
+  ]);
+});
+
+test("an upstream that the workers have ejected is down on the page, with the reason", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const dead = "http://127.0.0.1:1";
+  const { origin, admin, stats } = await startWorkers(
+    `${upstream.url} ${dead} --policy round_robin --log off`,
+  );
+  // Each worker gets half of the connections, and sends half of these requests to the dead upstream.
+  for (let i = 0; i < 40; i++) expect(await ask(origin)).toBe("200 whole close");
+  const { upstreams, overall } = await stats();
+  expect(upstreams.find(({ name }) => name === dead)?.condition).toEqual({
+    state: "ejected",
+    reason: "5 failures in a row",
+    since: expect.any(Number) as number,
+  });
+  expect(overall).toEqual({ state: "degraded", reasons: ["1 of 2 upstreams down"] });
+  expect(await (await fetch(`${admin}/metrics`)).text()).toContain(
+    `fetchway_upstream_up{upstream="${dead}"} 0\n`,
+  );
 });
 
 test("no request fails while the workers are replaced", async () => {

@@ -66,6 +66,28 @@ describe("an upstream", () => {
     expect(changes.slice(1)).toEqual(["http://a.test ejected → up: a request succeeded"]);
   });
 
+  test("has the reason and the time of its last change, also while it is half-open", () => {
+    const { clock, target } = setUp(2);
+    const changeOf = (i: number): object => {
+      const { state, reason, since } = target.states()[i] ?? {};
+      return { state, reason, since };
+    };
+    expect(changeOf(0)).toEqual({ state: "up", reason: undefined, since: undefined });
+    const before = Date.now();
+    fail(target, "http://a.test", 5);
+    const { since = 0 } = target.states()[0] ?? {};
+    expect(since).toBeGreaterThanOrEqual(before);
+    expect(since).toBeLessThanOrEqual(Date.now());
+    expect(changeOf(0)).toEqual({ state: "ejected", reason: "5 failures in a row", since });
+    clock.now = 30_001;
+    expect(changeOf(0)).toEqual({ state: "half-open", reason: "5 failures in a row", since });
+    expect(pick(target)).toBe("http://a.test");
+    const answer = { status: 200, error: undefined, latency: 1, isOver: false };
+    target.report({ target: "http://a.test", ...answer });
+    expect(changeOf(0)).toMatchObject({ state: "starting", reason: "a request succeeded" });
+    expect(changeOf(1)).toEqual({ state: "up", reason: undefined, since: undefined });
+  });
+
   test("returns after an ejection although a tunnel is still open", () => {
     const { clock, target } = setUp(2);
     const tunnel = pick(target) as TargetAddress;
