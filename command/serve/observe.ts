@@ -10,7 +10,7 @@ import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
-import type { Phase } from "../status/condition.ts";
+import type { Readiness } from "../status/condition.ts";
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
 import type { StatusSource } from "../status/statusserver.ts";
 
@@ -23,7 +23,7 @@ export class Observers {
   #metrics: Metrics | undefined;
   readonly #listeners: readonly EndListener[];
   #poolStats: () => PoolStats | undefined = () => undefined;
-  #phase: Phase = "starting";
+  #readiness: Readiness = "starting";
 
   constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
@@ -97,7 +97,7 @@ export class Observers {
     this.#poolStats = poolStats;
     const [admin, metrics] = [this.#admin, this.#metrics];
     if (admin === undefined || metrics === undefined) return undefined;
-    return openStatus(admin, { metrics, phase: () => this.#phase });
+    return openStatus(admin, { metrics, readiness: () => this.#readiness });
   }
 
   /** Returns the counts since the last call, for the report of a worker to its parent; undefined if there were no requests. */
@@ -113,13 +113,13 @@ export class Observers {
    * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
-    this.#phase = "ready";
+    this.#readiness = "ready";
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
   /** Called when the command's own server stops. From then on, the status page reports it as not ready. */
   setStopping(): void {
-    this.#phase = "stopping";
+    this.#readiness = "stopping";
   }
 
   /** Writes the remaining lines of the log. Resolves when they are written, or after a second if the reader is too slow. */

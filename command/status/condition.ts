@@ -2,7 +2,7 @@
 import type { UpstreamState } from "#fetchway/upstreams";
 
 /** Whether the command accepts requests. */
-export type Phase = "starting" | "ready" | "stopping";
+export type Readiness = "starting" | "ready" | "stopping";
 
 /** From this share of failed requests in the last minute, the command, an upstream or a route is degraded. */
 export const DEGRADED_SHARE = 0.05;
@@ -87,7 +87,7 @@ export function describeCondition(facts: ConditionFacts): Condition {
 
 /** The facts from which the state of the whole command follows. */
 export interface OverallFacts extends LastMinute {
-  readonly phase: Phase;
+  readonly readiness: Readiness;
   /** The requests of the last minute with a status from 500. */
   readonly serverErrors: number;
   readonly upstreams: readonly Condition["state"][];
@@ -106,8 +106,8 @@ const OUT: ReadonlySet<Condition["state"]> = new Set(["ejected", "half-open", "d
  * 4. `running`.
  */
 export function describeOverall(facts: OverallFacts): Overall {
-  const { phase, requests, failed, serverErrors, routes } = facts;
-  if (phase !== "ready") return { state: phase, reasons: [] };
+  const { readiness, requests, failed, serverErrors, routes } = facts;
+  if (readiness !== "ready") return { state: readiness, reasons: [] };
   const upstreams = facts.upstreams.filter((state) => state !== "draining");
   const grade = gradeOf({ requests, failed });
   const down = upstreams.filter((state) => OUT.has(state)).length;

@@ -327,9 +327,7 @@ export class Metrics {
         ago: now - at,
       })).toSorted((one, other) => other.count - one.count),
       upstreams: this.#describeUpstreams(second, pool),
-      routes: Array.from(this.routes, ([name, traffic]) =>
-        describeTraffic(name, traffic, second, undefined, undefined),
-      ),
+      routes: Array.from(this.routes, ([name, traffic]) => describeTraffic(name, traffic, second)),
       connections: pool && toTotals(pool),
       requests: this.#requests.map(omitClock).toReversed(),
     };
@@ -503,20 +501,14 @@ export class Metrics {
     return [...names].slice(0, MAX_UPSTREAMS + 1).map((name) => {
       const health = live.get(name);
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
-      return {
-        ...describeTraffic(
-          name,
-          this.upstreams.get(name),
-          second,
-          this.#attempts.get(name),
-          health,
-        ),
+      const [traffic, attempts] = [this.upstreams.get(name), this.#attempts.get(name)];
+      return Object.assign(describeTraffic(name, traffic, second, attempts, health), {
         inUse,
         free,
         waiting: waiting + (health?.waiting ?? 0),
         tunnels,
         health: health?.state,
-      };
+      });
     });
   }
 }
@@ -541,8 +533,8 @@ function describeTraffic(
   name: string,
   traffic: Traffic | undefined,
   second: number,
-  attempts: AttemptCounters | undefined,
-  health: ConditionFacts["health"],
+  attempts?: AttemptCounters,
+  health?: ConditionFacts["health"],
 ): TrafficRow {
   traffic?.recent.advance(second);
   const counted = attempts?.recent ?? traffic?.recent ?? new RecentTraffic();

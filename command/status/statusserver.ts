@@ -6,7 +6,7 @@ import { UsageError } from "../flags/read.ts";
 import { openOn } from "../serve/loopback.ts";
 import { loadServe } from "../serve/permission.ts";
 import type { AdminAddress } from "./adminaddress.ts";
-import { describeOverall, type Overall, type Phase } from "./condition.ts";
+import { describeOverall, type Overall, type Readiness } from "./condition.ts";
 import { type Metrics, NO_ROUTE, type Snapshot } from "./metrics.ts";
 import { PROMETHEUS_TYPE, renderMetrics } from "./prometheus.ts";
 import { sumOf } from "./recent.ts";
@@ -27,7 +27,7 @@ const SECURITY_FIELDS = {
 /** The state that the status page and the health checks report. */
 export interface StatusSource {
   readonly metrics: Metrics;
-  readonly phase: () => Phase;
+  readonly readiness: () => Readiness;
   /** Updates the counters, if they come from other processes. */
   readonly refresh?: () => Promise<void>;
 }
@@ -59,8 +59,8 @@ export class StatusPages {
     // Health checks of load balancers send arbitrary Host names, and the answers reveal nothing.
     if (pathname === "/healthz") return toPlainText("ok\n");
     if (pathname === "/readyz") {
-      const phase = this.#source.phase();
-      return toPlainText(`${phase}\n`, phase === "ready" ? 200 : 503);
+      const readiness = this.#source.readiness();
+      return toPlainText(`${readiness}\n`, readiness === "ready" ? 200 : 503);
     }
     if (!isOwnAuthority(request.headers.get("host"), this.#host)) {
       return toPlainText(
@@ -142,17 +142,17 @@ export class StatusPages {
 
   #describe(): Snapshot & { readonly ready: boolean; readonly overall: Overall } {
     const snapshot = this.#source.metrics.snapshot();
-    const phase = this.#source.phase();
+    const readiness = this.#source.readiness();
     const { recent, upstreams, routes } = snapshot;
     const overall = describeOverall({
-      phase,
+      readiness,
       requests: sumOf(recent.requests),
       failed: sumOf(recent.failed),
       serverErrors: recent.statuses["5xx"] ?? 0,
       upstreams: upstreams.map(({ condition }) => condition.state),
       routes: routes.flatMap(({ name, condition }) => (name === NO_ROUTE ? [] : condition.state)),
     });
-    return { ...snapshot, ready: phase === "ready", overall };
+    return { ...snapshot, ready: readiness === "ready", overall };
   }
 }
 

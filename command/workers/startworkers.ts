@@ -69,7 +69,7 @@ export async function startWorkers(
     Object.assign(metrics, { clientStats, usage });
     metrics.describeWorkers = () => supervisor.describeWorkers();
     supervisor.metrics = metrics;
-    status = await openStatus(admin, { metrics, phase: () => supervisor.phase, refresh });
+    status = await openStatus(admin, { metrics, readiness: () => supervisor.readiness, refresh });
   }
 
   const before = toTexts(server);

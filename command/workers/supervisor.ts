@@ -12,7 +12,7 @@ import { describeDropped } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
 import { printNotice } from "../serve/printnotice.ts";
-import type { Phase } from "../status/condition.ts";
+import type { Readiness } from "../status/condition.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import {
@@ -171,7 +171,7 @@ export class Supervisor {
   }
 
   /** Whether at least one worker accepts connections and sends heartbeats in time. */
-  get phase(): Phase {
+  get readiness(): Readiness {
     if (this.#isStopping) return "stopping";
     return this.#places.some(({ member }) => member?.state === "serving") ? "ready" : "starting";
   }
@@ -494,7 +494,7 @@ export class Supervisor {
       this.#restarts++;
     } catch (error) {
       if (this.#isStopping) return;
-      if (this.phase === "starting" && this.#members.size === 0)
+      if (this.readiness === "starting" && this.#members.size === 0)
         process.exit((error as WorkerFailure).exitCode);
       place.deaths++;
       const delay = this.#restartLater(place);

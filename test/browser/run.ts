@@ -274,7 +274,7 @@ try {
   const reached: string[] = [];
   for (let i = 0; i < 6 && reached.at(-1) !== "readyz"; i++) {
     await page.keyboard.press("Tab");
-    const [name = "", outline] = await page.evaluate(() => {
+    const [name, outline] = await page.evaluate(() => {
       const element = document.activeElement as HTMLElement;
       const { outlineStyle } = getComputedStyle(element);
       return [element.ariaLabel ?? element.textContent ?? "", outlineStyle];

@@ -15,7 +15,7 @@ const of = (count: number, ...states: State[]): State[] =>
   Array.from({ length: count }, (_, i) => states[i] ?? "up");
 
 const QUIET: OverallFacts = {
-  phase: "ready",
+  readiness: "ready",
   requests: 0,
   failed: 0,
   serverErrors: 0,
@@ -27,9 +27,9 @@ test.each<[string, Partial<OverallFacts>]>([
   ["running", {}],
   ["running", { requests: 1000, upstreams: of(4), routes: of(3) }],
   ["running", { upstreams: of(3, "idle", "starting", "draining") }],
-  // The phase takes precedence.
-  ["starting", { phase: "starting", requests: 10, failed: 10, upstreams: of(1, "down") }],
-  ["stopping", { phase: "stopping", requests: 10, failed: 10 }],
+  // Readiness takes precedence.
+  ["starting", { readiness: "starting", requests: 10, failed: 10, upstreams: of(1, "down") }],
+  ["stopping", { readiness: "stopping", requests: 10, failed: 10 }],
   // From one in 20, and from one in two; a share is rounded down.
   ["running", { requests: 1000, failed: 49, serverErrors: 49 }],
   ["degraded: 5 % of the last minute are 5xx", { requests: 1000, failed: 50, serverErrors: 50 }],

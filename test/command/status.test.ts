@@ -2,7 +2,7 @@ import { Script } from "node:vm";
 import { describe, expect, test, vi } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { parseAdminAddress } from "../../command/status/adminaddress.ts";
-import type { Phase } from "../../command/status/condition.ts";
+import type { Readiness } from "../../command/status/condition.ts";
 import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../../command/status/metrics.ts";
 import { renderMetrics } from "../../command/status/prometheus.ts";
 import { statusPage } from "../../command/status/statuspage.ts";
@@ -445,8 +445,11 @@ describe("the text for Prometheus", () => {
 });
 
 describe("the status server", () => {
-  let phase: Phase = "ready";
-  const pages = new StatusPages({ metrics: createMetrics(), phase: () => phase }, "Status.Example");
+  let readiness: Readiness = "ready";
+  const pages = new StatusPages(
+    { metrics: createMetrics(), readiness: () => readiness },
+    "Status.Example",
+  );
   const ask = (path: string, host = "127.0.0.1:9100", method = "GET"): Response =>
     pages.answer(new Request(`http://x${path}`, { method, headers: { host } }));
 
@@ -454,32 +457,22 @@ describe("the status server", () => {
     expect([ask("/healthz").status, await ask("/healthz").text()]).toEqual([200, "ok\n"]);
     expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([200, "ready\n"]);
     for (const other of ["starting", "stopping"] as const) {
-      phase = other;
+      readiness = other;
       expect(ask("/healthz").status).toBe(200);
       expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([503, `${other}\n`]);
       expect(await ask("/stats").json()).toMatchObject({ ready: false, overall: { state: other } });
     }
-    phase = "ready";
+    readiness = "ready";
   });
 
   test("says how the command does as a whole", async () => {
-    const several = ["ejected", "up", "down", "draining"].map((state, i) => ({
-      name: `http://${i}`,
-      weight: 1,
-      active: 0,
-      waiting: 0,
-      requests: 0,
-      failures: 0,
-      ...({
-        state,
-        reason: "5 failures in a row",
-        since: 7,
-      } as {
-        state: "up";
-      }),
-    }));
+    const counts = { weight: 1, active: 0, waiting: 0, requests: 0, failures: 0 };
+    const change = { reason: "5 failures in a row", since: 7 };
+    const several = (["ejected", "up", "down", "draining"] as const).map((state) =>
+      Object.assign({ name: `http://${state}`, state }, counts, change),
+    );
     const metrics = new Metrics(about, () => ({ ...pool, origins: {}, upstreams: several }));
-    const own = new StatusPages({ metrics, phase: () => "ready" }, "");
+    const own = new StatusPages({ metrics, readiness: () => "ready" }, "");
     const describeAll = async (): Promise<object> => {
       const headers = { host: "localhost" };
       const answer = own.answer(new Request("http://x/stats", { headers }));
