@@ -71,15 +71,14 @@ export interface ConditionFacts extends LastMinute {
 }
 
 /**
- * Returns the state of an upstream or a route. The health takes precedence, unless it says that the upstream gets requests:
- * an upstream that fails is not always ejected, because some upstream must be left.
+ * Returns the state of an upstream or a route. The health takes precedence unless it is `up`, because the last of several
+ * upstreams is not ejected although it fails. The last minute of an upstream that is `starting` is that before its return.
  */
 export function describeCondition(facts: ConditionFacts): Condition {
   const { health, troubledSince, lastFailure, requests } = facts;
   const { state = requests === 0 ? "idle" : "up", reason, since } = health ?? {};
   const grade = gradeOf(facts);
-  const getsRequests = state === "up" || state === "starting" || state === "idle";
-  if (!getsRequests || grade === "up") return { state, reason, since };
+  if (state !== "up" || grade === "up") return { state, reason, since };
   const last = lastFailure === undefined ? "" : `, last: ${lastFailure}`;
   const why = `${renderShare(facts)} of the last minute failed${last}`;
   return { state: grade, reason: why, since: troubledSince };

@@ -24,16 +24,21 @@ export interface TrafficReport {
 export class RecentTraffic {
   readonly #recent = new Recent(4);
   readonly #trouble = new Trouble();
+  #second = 0;
 
   /** Adds counts, in the order of the indexes. */
   add(second: number, counts: readonly number[]): void {
-    this.advance(second);
-    counts.forEach((count, i) => this.#recent.add(second, i, count));
+    if (second > this.#second) this.advance(second);
+    for (let i = 0; i < counts.length; i++) {
+      const count = counts[i] as number;
+      if (count > 0) this.#recent.add(second, i, count);
+    }
     this.#trouble.update(this);
   }
 
   /** Drops the counts of the seconds that are more than a minute before `second`. */
   advance(second: number): void {
+    this.#second = second;
     this.#recent.advance(second);
     this.#trouble.update(this);
   }

@@ -91,6 +91,8 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
     3,
     { health: { ...ejected, state: "starting", reason: "a request succeeded", since: 3 } },
   ],
+  // The failures of the last minute are those before its return.
+  ["starting", undefined, undefined, { ...all, health: { state: "starting" } }],
   ["ejected", "5 failures in a row", 2000, { ...all, health: ejected }],
   [
     "half-open",
