@@ -8,7 +8,8 @@ import { RecentTraffic, Traffic, type TrafficReport } from "./traffic.ts";
 
 /**
  * The limits on memory, and on the series of Prometheus. Upstreams, routes, series and protocols beyond them are counted
- * together as `OTHER`; the oldest failures and requests are dropped.
+ * together as `OTHER`; the oldest failures and requests are dropped. A route of an app has about ten series, one for each of
+ * its methods and statuses.
  */
 const MAX_UPSTREAMS = 50;
 const MAX_ROUTES = 50;
