@@ -69,11 +69,10 @@ export interface ListenOptions {
   workerTimeout?: number;
 }
 
+const portNumber = whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535);
+
 export const listenSchema: Schema<ListenOptions, Exclude<keyof ListenOptions, "socketMode">> = {
-  port: {
-    kind: whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535),
-    default: 3000,
-  },
+  port: { kind: portNumber, default: 3000 },
   host: {
     kind: text(
       /^(?!unix:).|^unix:(?:\/|\\\\)./,
@@ -119,6 +118,15 @@ export interface SecurityOptions {
   /** The file of the private key of `cert`, in PEM and not encrypted. */
   key?: string;
   /**
+   * The port of a second listener on the same `host`, for clients that come without TLS. It needs `cert`, and answers every
+   * request with 308: the client repeats it, with its method and body, at `https:` on the same host name and on `port`.
+   *
+   * Nothing is exempt, not even `/.well-known/acme-challenge`. A request without a usable `Host` gets 400. `trustProxy` has no
+   * effect. The limits for clients apply to both listeners together.
+   * @example 80
+   */
+  redirectHttp?: number;
+  /**
    * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
    * The option `tls` of a target or a pool takes precedence.
    */
@@ -151,6 +159,7 @@ const file = text(/./, 'use a file in PEM such as "cert.pem"');
 const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
   cert: { kind: file },
   key: { kind: file },
+  redirectHttp: { kind: portNumber },
   ca: { kind: file },
   insecure: { kind: toggle, default: false },
   cors: { kind: toggle, default: false },
@@ -162,6 +171,10 @@ export const securityFlags: Flags<SecurityOptions> = {
   flags: {
     cert: { value: "<file>", help: "serve HTTPS and HTTP/2; reloaded when it changes" },
     key: { value: "<file>", help: "the private key of --cert" },
+    redirectHttp: {
+      value: "<port>",
+      help: "with --cert: send http: clients of this port to https:",
+    },
     ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
     insecure: "accept any certificate of an upstream",
     cors: "let pages of all origins read responses, without cookies",
@@ -318,7 +331,7 @@ export interface ServerOptions
   extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
 
 /** The options of the server without a default. */
-type Unset = "socketMode" | "cert" | "key" | "ca" | "corsOrigin" | "admin";
+type Unset = "socketMode" | "cert" | "key" | "redirectHttp" | "ca" | "corsOrigin" | "admin";
 
 /** Every option of the server. */
 export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {

@@ -75,7 +75,7 @@ export interface ConnectionCounts {
 }
 
 /**
- * Counts the connections of a server, and keeps them below the limits.
+ * Counts the connections of one or more servers, and keeps all of them together below the limits.
  *
  * At a limit, an idle connection is closed, as in nginx, so that clients that open connections and send nothing cannot keep
  * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
@@ -87,9 +87,9 @@ export class ClientConnections {
   /** The responses that are not complete, with their connections. */
   readonly running: Map<RunningResponse, ClientConnection | undefined> = new Map();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
-  /** The listening sockets: the server's own, and others that hand their connections to it. */
-  readonly listeners: NetServer[];
-  readonly #server: Server;
+  /** The listening sockets: those of the servers themselves, and others that hand their connections to them. */
+  readonly listeners: NetServer[] = [];
+  readonly #servers: Server[] = [];
   readonly #limits: ConnectionLimits;
   /** When the server stopped accepting connections, on the clock of `performance.now()`. */
   #stoppedAt: number | undefined;
@@ -116,11 +116,16 @@ export class ClientConnections {
     report: (reason: string) => void,
     isExempt: (address: string) => boolean = () => false,
   ) {
-    this.#server = server;
-    this.listeners = [server];
     this.#limits = limits;
     this.#report = report;
     this.#isExempt = isExempt;
+    this.watch(server);
+  }
+
+  /** Counts the connections of one more server together with the others. Call it before the server listens. */
+  watch(server: Server): void {
+    this.#servers.push(server);
+    this.listeners.push(server);
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
     server.on("session", (session: ServerHttp2Session) => {
@@ -194,7 +199,9 @@ export class ClientConnections {
     const now = performance.now();
     this.#stoppedAt = now;
     // This listener must run before the listener of the app, because that may send the head of the response synchronously.
-    this.#server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
+    for (const server of this.#servers) {
+      server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
+    }
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;

@@ -162,10 +162,14 @@ function makeRefusal(status: number, message: string): ProxyError {
   return new ProxyError("http_request_error", { status, message });
 }
 
-function toEnd(
+/**
+ * Returns the end of a request that the command has answered itself.
+ * @param cause why the request was refused; undefined if it was not
+ */
+export function toEnd(
   { method = "-", path = "-", authority = "-", address }: Known,
   status: number,
-  cause: string,
+  cause: string | undefined,
 ): RequestEnd {
   return {
     method,
@@ -176,7 +180,7 @@ function toEnd(
     upstream: undefined,
     status,
     protocol: undefined,
-    error: makeRefusal(status, cause),
+    error: cause === undefined ? undefined : makeRefusal(status, cause),
     attempts: 0,
     reused: undefined,
     traceparent: undefined,

@@ -4,13 +4,14 @@ import type { ServerSettings } from "../flags/commandoptions.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { shareLimits } from "../limits/clientlimits.ts";
 import { renderFirstSteps } from "./demo.ts";
+import type { Front } from "./listen.ts";
 
 /**
  * Renders what the command prints when it listens.
  * @param demo the address of the demo upstream, if there is one
  */
 export function renderBanner(
-  address: string,
+  { address, redirect }: Pick<Front, "address" | "redirect">,
   { routes }: Settings,
   demo: string | undefined,
 ): string {
@@ -26,6 +27,7 @@ export function renderBanner(
   const lines = [
     `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`,
     ...(isOne ? [] : renderRoutes(routes)),
+    ...(redirect === undefined ? [] : [`  ${redirect} redirects to https:`]),
     ...(demo === undefined ? [] : ["Try it from another terminal; Ctrl+C stops it.", ""]),
     ...(isOne || demo !== undefined ? steps.map((step) => `  ${step}`) : []),
   ];

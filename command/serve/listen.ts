@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server as NetServer } from "node:net";
 import { type Proxy, ProxyError } from "#fetchway";
 import { quoteInput, defaultsOf } from "#fetchway/options";
@@ -14,6 +14,7 @@ import {
   setNodeLimits,
   nodeLimits,
   PROBES,
+  type ResolvedClientLimits,
   shareLimits,
 } from "../limits/clientlimits.ts";
 import { ClientWatch } from "../limits/clienttimeouts.ts";
@@ -22,6 +23,7 @@ import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
 import { loadServe } from "./permission.ts";
+import { createRedirect } from "./redirecthttp.ts";
 import {
   claimSocket,
   explainSocketRefusal,
@@ -41,6 +43,8 @@ export interface ListenSettings {
   readonly socketMode?: string | undefined;
   /** The certificate; undefined for a server without TLS. */
   readonly certificate?: CertificateTexts | undefined;
+  /** The port of a second listener, which redirects to HTTPS. */
+  readonly redirectHttp?: number | undefined;
   readonly limits?: ClientLimitSettings;
   /** Returns whether an address is exempt from the limit of connections for each address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
@@ -70,6 +74,8 @@ export interface Front {
   readonly server: Server;
   /** The origin on which it listens, or `unix:/path`. */
   readonly address: string;
+  /** The origin of the listener that redirects to HTTPS; undefined if there is none. */
+  readonly redirect: string | undefined;
   /** The connections of clients; undefined on Bun and Deno, whose servers do not show them. */
   readonly connections: ClientConnections | undefined;
   readonly slow: ClientWatch | undefined;
@@ -103,7 +109,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     if (error instanceof UsageError) throw error;
     const socketPath = readSocketPath(host);
     throw socketPath === undefined
-      ? explainRefusal(error, port, host)
+      ? explainRefusal(error, "--port", port, host)
       : explainSocketRefusal(error, socketPath);
   }
 }
@@ -113,7 +119,7 @@ async function openFront(
   settings: ListenSettings,
   serve: Awaited<ReturnType<typeof loadServe>>,
 ): Promise<Front> {
-  const { port, host, certificate, websocket, worker, report = () => {} } = settings;
+  const { port, host, certificate, redirectHttp, websocket, worker, report = () => {} } = settings;
   const socketPath = readSocketPath(host);
   const socket = socketPath === undefined ? undefined : toSocketOptions(socketPath);
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
@@ -127,16 +133,19 @@ async function openFront(
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
-  const answerOnNode: ServerHandler = (request) => {
-    const message = request.runtime?.node?.req;
-    if (message === undefined) return answer(request);
-    if (isTooLarge(message, limits)) {
-      return refuseEarly(message, 431, "the header section is too large", report);
-    }
-    if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
-    if (connections?.isTurnedAway(message)) return turnAway(message);
-    return answer(request);
-  };
+  /** Refuses on Node what exceeds the limits. On Bun and Deno, the requests have no `runtime.node`. */
+  const guard =
+    (inner: ServerHandler): ServerHandler =>
+    (request) => {
+      const message = request.runtime?.node?.req;
+      if (message === undefined) return inner(request);
+      if (isTooLarge(message, limits)) {
+        return refuseEarly(message, 431, "the header section is too large", report);
+      }
+      if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
+      if (connections?.isTurnedAway(message)) return turnAway(message);
+      return inner(request);
+    };
   const answerElsewhere: ServerHandler = (request) => {
     const completed = request.runtime?.deno?.info?.completed;
     if (completed !== undefined) {
@@ -145,6 +154,10 @@ async function openFront(
       completed.then(count, count);
     }
     return isStopping ? answerLast(request) : answer(request);
+  };
+  const limitClients = (node: NetServer): void => {
+    setNodeLimits(node, limits);
+    answerParserErrors(node, limits.headersTimeout, report);
   };
   async function answerLast(request: ServerRequest): Promise<Response> {
     const response = await answer(request);
@@ -161,6 +174,7 @@ async function openFront(
     worker === undefined &&
     settings.limits !== undefined;
   let server: Server;
+  let redirect: Server | undefined;
   let connections: ClientConnections | undefined;
   let releaseClaim: (() => void) | undefined;
   try {
@@ -169,41 +183,31 @@ async function openFront(
     if (socketPath !== undefined && worker === undefined) {
       releaseClaim = await claimSocket(socketPath);
     }
+    const shared = toServerOptions(host, limits, worker);
     server = serve({
-      fetch: isOnNode ? answerOnNode : answerElsewhere,
+      ...shared,
+      fetch: isOnNode ? guard(answer) : answerElsewhere,
       port,
-      hostname: host,
-      silent: true,
-      gracefulShutdown: false,
       // The certificate is passed to Node's server itself, because srvx takes a PEM text that does not begin with
       // `-----BEGIN` for a path.
       node: {
-        ...nodeLimits(limits),
+        ...shared.node,
         ...certificate,
-        backlog: BACKLOG,
         ...(isShared && { reusePort: true }),
-        // With `exclusive: false`, the parent has the listening socket, and hands over connections. The workers then also
-        // share the keys of TLS session tickets, so that a client may resume its session with another worker.
-        ...(worker && { exclusive: false }),
         ...socket?.node,
       },
       bun: {
-        // Turn off Bun's idle timeout, which would end even a body whose chunks still arrive.
-        idleTimeout: 0,
-        // In development mode, Bun would send the stack and the source of an exception to the client.
-        development: false,
-        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        ...shared.bun,
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
         ...socket?.bun,
       },
-      deno: { ...certificate, onError: answerException, ...socket?.deno },
+      deno: { ...shared.deno, ...certificate, ...socket?.deno },
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
-      setNodeLimits(node, limits);
-      answerParserErrors(node, limits.headersTimeout, report);
       const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
+      limitClients(node);
       connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
     }
     await server.ready();
@@ -213,6 +217,19 @@ async function openFront(
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
+    if (redirectHttp !== undefined) {
+      const answerPlain = createRedirect(new URL(server.url ?? "").port, report);
+      redirect = serve({ ...shared, fetch: guard(answerPlain), port: redirectHttp });
+      const plain = redirect.node?.server as NetServer | undefined;
+      if (plain !== undefined) {
+        limitClients(plain);
+        connections?.watch(plain);
+        refuseContinue(plain);
+      }
+      await redirect.ready().catch((error: unknown) => {
+        throw explainRefusal(error, "--redirect-http", redirectHttp, host);
+      });
+    }
   } finally {
     releaseClaim?.();
   }
@@ -220,6 +237,7 @@ async function openFront(
   const front: Front = {
     server,
     address: socketPath === undefined ? new URL(server.url ?? "").origin : host,
+    redirect: redirect?.url && new URL(redirect.url).origin,
     connections,
     slow: connections && new ClientWatch(connections, limits),
     countRunning(proxy) {
@@ -231,6 +249,7 @@ async function openFront(
     },
     async stopAccepting() {
       isStopping = true;
+      if (connections === undefined) void redirect?.close().catch(() => {});
       if (connections !== undefined) await connections.stopAccepting();
       else if (server.bun !== undefined) void server.close();
     },
@@ -255,6 +274,40 @@ async function openFront(
     },
   };
   return front;
+}
+
+/** Returns the options that all servers of the command have. */
+function toServerOptions(hostname: string, limits: ResolvedClientLimits, worker?: WorkerPart) {
+  return {
+    hostname,
+    silent: true,
+    gracefulShutdown: false,
+    node: {
+      ...nodeLimits(limits),
+      backlog: BACKLOG,
+      // With `exclusive: false`, the parent has the listening socket, and hands over connections. The workers then also
+      // share the keys of TLS session tickets, so that a client may resume its session with another worker.
+      ...(worker && { exclusive: false }),
+    },
+    bun: {
+      // Turn off Bun's idle timeout, which would end even a body whose chunks still arrive.
+      idleTimeout: 0,
+      // In development mode, Bun would send the stack and the source of an exception to the client.
+      development: false,
+      maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+    },
+    deno: { onError: answerException },
+  };
+}
+
+/**
+ * Answers requests with `Expect: 100-continue` without the 100 that Node would send first, so that clients do not send bodies
+ * which nobody reads (RFC 9110 §10.1.1).
+ */
+function refuseContinue(server: NetServer): void {
+  server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) =>
+    server.emit("request", req, res),
+  );
 }
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
@@ -290,14 +343,16 @@ function turnAway(message: object): Response {
   return new Response(`${statusText}\n`, { status: 503, statusText, headers });
 }
 
-function explainRefusal(error: unknown, port: number, host: string): UsageError {
+function explainRefusal(error: unknown, flag: string, port: number, host: string): UsageError {
   const { code = "", message } = error as Error & { code?: string };
   switch (code) {
     case "EADDRINUSE":
-      return new UsageError(`port ${port} is in use: use --port with another, or 0 for a free one`);
+      return new UsageError(
+        `port ${port} is in use: use ${flag} with another, or 0 for a free one`,
+      );
     case "EACCES":
       return new UsageError(
-        `no permission to listen on port ${port}: use --port with one above 1023`,
+        `no permission to listen on port ${port}: use ${flag} with one above 1023`,
       );
     case "EADDRNOTAVAIL":
     case "EAI_AGAIN":
@@ -306,6 +361,8 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
         `host ${quoteInput(host)} is not an address of this machine: use --host ${suggestHosts(host)}`,
       );
     default:
-      return new UsageError(`--host ${quoteInput(host)} --port ${port} cannot be used: ${message}`);
+      return new UsageError(
+        `--host ${quoteInput(host)} ${flag} ${port} cannot be used: ${message}`,
+      );
   }
 }

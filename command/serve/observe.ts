@@ -84,7 +84,8 @@ export class Observers {
 
   /** Reports the end of a request that no proxy has seen. */
   readonly report = (end: RequestEnd): void => {
-    if (this.#log.onRequestEnd === undefined) this.#log.onRefused(end);
+    const isOff = this.#log.onRequestEnd === undefined;
+    if (isOff && end.error !== undefined) this.#log.onRefused(end);
     for (const listener of this.#listeners) listener(end);
   };
 

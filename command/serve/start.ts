@@ -23,6 +23,7 @@ import { listen } from "./listen.ts";
 import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
 import { printStats } from "./printstats.ts";
+import { checkRedirect } from "./redirecthttp.ts";
 import { Router } from "./routes.ts";
 import { handleSignals } from "./signals.ts";
 import { nameSocketClients, readSocketPath } from "./socketfile.ts";
@@ -76,6 +77,7 @@ export async function start(
     observers.rescue,
   );
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
+  checkRedirect(server);
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {
     ...server,
@@ -89,7 +91,7 @@ export async function start(
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
     const configured = settings.server;
-    return worker.serve({ front, router, observers, server, configured, address: front.address });
+    return worker.serve({ front, router, observers, server, configured });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
@@ -107,7 +109,7 @@ export async function start(
       for (const reload of reloads) reload();
     },
   });
-  printNotice(renderBanner(front.address, settings, demo));
+  printNotice(renderBanner(front, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) printNotice(made);
   const few = front.connections && renderFewFiles(server);

@@ -64,6 +64,8 @@ export type WorkerMessage =
       readonly type: "ready";
       /** The origin on which it listens, or `unix:/path`. */
       readonly address: string;
+      /** The origin of its listener that redirects to HTTPS. */
+      readonly redirect: string | undefined;
       /** The options of the server as texts, by name. */
       readonly server: Readonly<Record<string, string>>;
     }

@@ -14,6 +14,7 @@ import {
   type WatchedCertificate,
 } from "../serve/certificate.ts";
 import { createMetrics, openStatus } from "../serve/observe.ts";
+import type { Front } from "../serve/listen.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
 import { handleSignals } from "../serve/signals.ts";
@@ -122,9 +123,9 @@ export async function startWorkers(
 
   const socketPath = readSocketPath(host);
   const releaseClaim = socketPath === undefined ? undefined : await claimSocket(socketPath);
-  let address: string;
+  let front: Pick<Front, "address" | "redirect">;
   try {
-    address = await supervisor.start();
+    front = await supervisor.start();
   } catch (error) {
     const { exitCode, reason, message } = error as WorkerFailure;
     if (reason !== "") console.error(`fetchway: ${message}`);
@@ -136,7 +137,7 @@ export async function startWorkers(
   printStats({ stats: poolStats, refresh }, server.stats);
   followCertificate(server);
   if (path !== undefined) watchFiles([path], replace);
-  printNotice(renderBanner(address, settings, demo));
+  printNotice(renderBanner(front, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) printNotice(made);
   printNotice(`  ${count} workers`);

@@ -160,14 +160,14 @@ export class Supervisor {
   /**
    * Starts all workers. The first one starts alone, because its start shows whether the port or the socket is free, and
    * whether the config file is valid.
-   * @returns the origin on which they listen, or `unix:/path`
+   * @returns the first worker's message, which says where they listen
    * @throws WorkerFailure if a worker does not start
    */
-  async start(): Promise<string> {
+  async start(): Promise<Ready> {
     const [first, ...others] = this.#places;
-    const { address } = await this.#fill(first as Slot);
+    const ready = await this.#fill(first as Slot);
     await Promise.all(others.map((place) => this.#fill(place)));
-    return address;
+    return ready;
   }
 
   /** Whether at least one worker accepts connections and sends heartbeats in time. */

@@ -27,8 +27,6 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
   readonly configured: ServerSettings;
-  /** The origin on which the worker listens, or `unix:/path`. */
-  readonly address: string;
 }
 
 /**
@@ -120,8 +118,9 @@ export class WorkerLink {
   serve(serving: Serving): void {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
-    const { address, server } = serving;
-    void this.#send({ type: "ready", address, server: toTexts(serving.configured) });
+    const { front, server } = serving;
+    const { address, redirect } = front;
+    void this.#send({ type: "ready", address, redirect, server: toTexts(serving.configured) });
     setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();
