@@ -5,6 +5,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "Quick start": "docs/quickstart.md",
     Frameworks: "docs/frameworks.md",
     "Coming from another proxy": "docs/coming-from.md",
+    "Coming from nginx or Caddy": "docs/coming-from-nginx.md",
     Targets: "docs/targets.md",
     "Several upstreams": "docs/upstreams.md",
   },

@@ -30,7 +30,7 @@ async function portsOf(started: Command): Promise<{ secure: number; plain: numbe
 }
 
 /** Sends raw bytes, and resolves to the status, the location and the whole response. */
-async function exchange(port: number, sent: string): Promise<[number, string?, string?]> {
+async function exchange(port: number, sent: string): Promise<[number, string | undefined, string]> {
   const socket = connect(port, "127.0.0.1").on("error", () => {});
   socket.write(sent, "latin1");
   const answer = await within(text(socket), "the response");

@@ -147,6 +147,11 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/coming-from.md: Vite's `server.proxy`",
     "docs/coming-from.md: h3's `proxyRequest`",
   ],
+  "comingfromnginx.test.ts": [
+    "docs/coming-from-nginx.md: One configuration",
+    "docs/coming-from-nginx.md: One configuration (3)",
+    "docs/coming-from-nginx.md: What is not here",
+  ],
   "command/permissions.test.ts": ["docs/deploy.md: The fewest permissions"],
   "docs.run.test.ts": [
     "docs/quickstart.md: One call",
@@ -199,6 +204,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
     "it is examples/workers, which test/project/examples.deploy.test.ts bundles and runs",
   "docs/security.md: Behind another proxy (2)":
     "it is a drawing; test/unit/request/trust.test.ts has such chains",
+  "docs/coming-from-nginx.md: One configuration (2)":
+    "it needs Caddy, whose `caddy validate` has accepted it",
   "docs/frameworks.md: NestJS": IN_MATRIX,
   "docs/frameworks.md: Hapi": IN_MATRIX,
   "docs/frameworks.md: Elysia, and Hono on Bun": IN_MATRIX,
