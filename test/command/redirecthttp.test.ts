@@ -145,7 +145,7 @@ test("the port 443 is not written into the location", async () => {
   const request = new Request("http://shop.example:80/a?b", {
     headers: { host: "shop.example:80" },
   });
-  const { status, headers } = await answer(request as never);
+  const { status, headers } = await answer(request);
   expect([status, headers.get("location")]).toEqual([308, "https://shop.example/a?b"]);
 });
 

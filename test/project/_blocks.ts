@@ -147,6 +147,10 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/coming-from.md: Vite's `server.proxy`",
     "docs/coming-from.md: h3's `proxyRequest`",
   ],
+  "comingfrom.script.test.ts": [
+    "docs/coming-from.md: http-proxy",
+    "docs/coming-from.md: http-proxy (2)",
+  ],
   "comingfromnginx.test.ts": [
     "docs/coming-from-nginx.md: One configuration",
     "docs/coming-from-nginx.md: One configuration (3)",

@@ -181,7 +181,8 @@ test("--inspect shows the request that the page names, and a mistake with its li
 });
 
 test("an ACME challenge reaches the client that the page names, through the redirect", async () => {
-  const route = '{ match: "shop.example/.well-known/acme-challenge", target: "http://127.0.0.1:8888" }';
+  const route =
+    '{ match: "shop.example/.well-known/acme-challenge", target: "http://127.0.0.1:8888" }';
   expect(readFileSync(new URL(`../../${PAGE}`, import.meta.url), "utf8")).toContain(`\`${route}\``);
   const challenge = route.replace("127.0.0.1:8888", targets["127.0.0.1:8888"] as string);
   const replaced = { ...local(), "routes: [": `routes: [${challenge},` };
@@ -231,7 +232,7 @@ test("nginx accepts its configuration", ({ skip }) => {
     ["listen 443 ssl;", `listen unix:${folder}/443.sock ssl;`],
   ] as const) {
     expect(code).toMatch(there);
-    code = code.replaceAll(there as string, here);
+    code = code.replaceAll(there, here);
   }
   const file = join(folder, "nginx.conf");
   writeFileSync(file, `pid ${folder}/nginx.pid; events {} http { access_log off;\n${code} }`);
@@ -247,7 +248,9 @@ test("the table of directives names flags and keys that exist", () => {
   const rows = table.split("\n").filter((line) => line.startsWith("| `"));
   expect(rows.length).toBeGreaterThan(20);
   const names = new Set(
-    flags.flatMap(({ name, negatable }) => [`--${name}`, ...(negatable ? [`--no-${name}`] : [])]),
+    flags.flatMap(({ name, negatable }) =>
+      negatable ? [`--${name}`, `--no-${name}`] : [`--${name}`],
+    ),
   );
   const ofBalance = readFileSync(
     new URL("../../src/upstreams/balanceoptions.ts", import.meta.url),
