@@ -1,7 +1,7 @@
 /** `--redirect-http`: the listener that sends clients without TLS to HTTPS. */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { get } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -118,27 +118,46 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
   });
 });
 
-test.each(["node", "bun", "deno"] as const)("both listeners end when %s stops", async (runtime) => {
-  const started = new Command(
-    `http://127.0.0.1:1 --log off ${TLS} --redirect-http 0`,
-    [],
-    programs[runtime],
-  );
-  try {
-    const { plain } = await portsOf(started);
-    // An idle connection must not hold the process.
-    const idle = connect(plain, "127.0.0.1").on("error", () => {});
-    await once(idle, "connect");
-    started.child.kill("SIGTERM");
-    expect(await within(started.exit, "the exit")).toBe(0);
-    idle.destroy();
-    const late = connect(plain, "127.0.0.1");
-    await expect(once(late, "connect")).rejects.toThrow(/ECONNREFUSED/);
-    expect(started.stderr).toBe("");
-  } finally {
-    await started.kill();
-  }
-});
+test.each(["node", "bun", "deno"] as const)(
+  "when %s stops, the listener closes before running requests end, and with --log off nothing is printed",
+  async (runtime) => {
+    const { promise: arrived, resolve } = Promise.withResolvers<() => void>();
+    upstream.handler = (_, res) => resolve(() => res.end("late"));
+    const line = `${upstream.url} --log off ${TLS} --redirect-http 0 --stop-timeout 20000`;
+    const started = new Command(line, [], programs[runtime]);
+    try {
+      const { plain, secure } = await portsOf(started);
+      const [status] = await exchange(plain, head("GET / HTTP/1.1", "Host: a"));
+      expect(status).toBe(308);
+      const running = get(`https://127.0.0.1:${secure}/`, { ca: own.cert, agent: false });
+      const answered = once(running, "response");
+      const answer = await within(arrived, "the request");
+      // An idle connection must not hold the process.
+      const idle = connect(plain, "127.0.0.1").on("error", () => {});
+      await once(idle, "connect");
+      started.child.kill("SIGTERM");
+      const isClosed = async (): Promise<boolean> => {
+        const socket = connect(plain, "127.0.0.1");
+        const refused = await once(socket, "connect").then(
+          () => false,
+          () => true,
+        );
+        socket.destroy();
+        return refused;
+      };
+      await expect.poll(isClosed, { timeout: 10_000 }).toBe(true);
+      expect(started.exited).toBe(false);
+      answer();
+      const [response] = (await within(answered, "the response")) as [IncomingMessage];
+      expect(await text(response)).toBe("late");
+      expect(await within(started.exit, "the exit")).toBe(0);
+      idle.destroy();
+      expect(started.stderr).toBe("");
+    } finally {
+      await started.kill();
+    }
+  },
+);
 
 test("the port 443 is not written into the location", async () => {
   const answer = createRedirect("", () => {});
@@ -150,20 +169,21 @@ test("the port 443 is not written into the location", async () => {
 });
 
 describe("the limits for clients apply", () => {
-  test("to header sections", async () => {
-    const line = `--max-header-size 2000 --max-headers-count 10 --headers-timeout 200`;
-    const { plain } = await portsOf(
-      command(`http://127.0.0.1:1 --log off ${TLS} --redirect-http 0 ${line}`),
-    );
-    const large = head("GET / HTTP/1.1", "Host: a", `X: ${"x".repeat(3000)}`);
-    const many = head("GET / HTTP/1.1", "Host: a", ...Array.from({ length: 10 }, () => "X: y"));
-    for (const [sent, expected] of [
-      [large, 431],
-      [many, 431],
-      ["GET / HTTP/1.1\r\nHost: a\r\n", 408],
+  test("to header sections, and the log names those that are refused", async () => {
+    const limits = "--max-header-size 2000 --max-headers-count 10 --headers-timeout 200";
+    const started = command(`http://127.0.0.1:1 --log common ${TLS} --redirect-http 0 ${limits}`);
+    const { plain } = await portsOf(started);
+    const large = head("GET /large HTTP/1.1", "Host: a", `X: ${"x".repeat(3000)}`);
+    const many = head("GET /many HTTP/1.1", "Host: a", ...Array.from({ length: 10 }, () => "X: y"));
+    for (const [sent, expected, logged] of [
+      [large, 431, /"GET \/large HTTP\/1.1" 431 /],
+      [many, 431, /"GET \/many HTTP\/1.1" 431 /],
+      ["GET /late HTTP/1.1\r\nHost: a\r\n", 408, / 408 /],
+      ["nonsense\r\n\r\n", 400, / 400 /],
     ] as const) {
       const [status] = await exchange(plain, sent);
       expect(status).toBe(expected);
+      await started.says(logged);
     }
   });
 
