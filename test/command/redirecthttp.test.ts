@@ -152,7 +152,8 @@ test.each(["node", "bun", "deno"] as const)(
       expect(await text(response)).toBe("late");
       expect(await within(started.exit, "the exit")).toBe(0);
       idle.destroy();
-      expect(started.stderr).toBe("");
+      // Deno warns about its own `request.signal`, which long requests use.
+      expect(started.stderr.replace(/^Deno\.serve: .*\n/, "")).toBe("");
     } finally {
       await started.kill();
     }
