@@ -42,6 +42,8 @@ interface Got {
   readonly headers: IncomingMessage["headers"];
 }
 const got: Got[] = [];
+/** Returns the last request that is no check of the proxy itself. */
+const lastGot = (): Got | undefined => got.findLast(({ path }) => path !== "/healthz");
 const targets: Record<string, string> = {};
 const servers: Server[] = [];
 
@@ -126,7 +128,7 @@ test("the config file does what the page says", async () => {
     const [response, body] = await ask(`${origin}/api/x`);
     expect([response.statusCode, body]).toEqual([200, "10.0.0.9:4001"]);
     expect(response.headers["strict-transport-security"]).toBe("max-age=31536000");
-    expect(got.at(-1)).toMatchObject({
+    expect(lastGot()).toMatchObject({
       path: "/x",
       headers: { host: HOST, "x-forwarded-for": "127.0.0.1", "x-forwarded-proto": "https" },
     });
@@ -192,7 +194,7 @@ test("an ACME challenge reaches the client that the page names, through the redi
     const [{ headers }] = await ask(`${plain}${path}`, { headers: { host: HOST } });
     const [, body] = await ask((headers.location as string).replace(HOST, "127.0.0.1"));
     expect(body).toBe("127.0.0.1:8888");
-    expect(got.at(-1)?.path).toBe(path);
+    expect(lastGot()?.path).toBe(path);
   });
 });
 
@@ -211,7 +213,7 @@ test("basic auth: only the right password passes, and the upstream does not see 
       expect(await statusOf(`Basic ${btoa("admin:wrong")}`)).toBe(401);
       expect(got.filter(({ path }) => path === "/secret")).toEqual([]);
       expect(await statusOf(`Basic ${btoa("admin:s3cret")}`)).toBe(200);
-      expect(got.at(-1)?.headers.authorization).toBeUndefined();
+      expect(lastGot()?.headers.authorization).toBeUndefined();
     },
     "--port 0 --log off",
   );
