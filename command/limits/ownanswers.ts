@@ -92,7 +92,7 @@ export function refuseEarly(
   return new Response(`${statusText}\n`, { status, statusText, headers: fields });
 }
 
-/** Answers requests that Node's parser refuses, as Node does without a listener, and reports them. */
+/** Reports requests that Node's parser refuses, and gives them the answers that Node itself would give. */
 export function answerParserErrors(server: Server, headersTimeout: number, report: Report): void {
   server.on("clientError", (error: ParserError, socket: Socket) => {
     const { code = "" } = error;

@@ -10,12 +10,12 @@ const MAX_BYTES = 1_048_576;
 /** The number of chunks at which a body is streamed: each chunk costs memory in addition to its bytes. */
 const MAX_CHUNKS = 1024;
 /**
- * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
- * counted, because each lets one turn of the event loop pass, however long that takes, and Node needs up to two turns
- * for each part of a `Blob`.
+ * A body is streamed after this many timers in a row have fired without a new chunk, which takes about 3 ms. The limit is
+ * not a time, because Node needs up to two turns of the event loop for each part of a `Blob`, and a turn may take long:
+ * each timer waits for one turn.
  */
 const MAX_SILENT_TIMERS = 3;
-/** The number of timers that fire before the body is streamed, even if every turn brings a chunk. */
+/** A body is streamed after this many timers in all, even if a chunk arrives in every turn. */
 const MAX_TIMERS = 12;
 
 type ReadResult = ReadableStreamReadResult<Uint8Array>;

@@ -29,7 +29,10 @@ export interface StreamClient {
    * fails. If `readLeft` is not set, every stream counts as such a stream.
    */
   readonly readLeft?: (stream: ReadableStream<Uint8Array>) => bigint | undefined;
-  /** Whether the runtime can move the rest of a stream to a pipe. Without it, the proxy reads the stream to its end. */
+  /**
+   * Whether the runtime can move the rest of a stream to a pipe. If not, or if `isPipeable` is not set, the proxy itself
+   * reads the stream to its end.
+   */
   readonly isPipeable?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
    * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind

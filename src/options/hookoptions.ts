@@ -39,8 +39,8 @@ export interface HookOptions {
    */
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;
   /**
-   * Runs with the upstream's response, whose headers are cleaned already; if it returns a `Response`, the client gets that
-   * instead. It does not run for gateway errors.
+   * Runs with the upstream's response, after the proxy has removed and rewritten header fields; if it returns a `Response`,
+   * the client gets that instead. It does not run for gateway errors.
    *
    * Where the response has a `content-encoding`, `text()` returns compressed bytes; to change a body, use `transformText` of
    * `fetchway/bodies`.
@@ -48,8 +48,8 @@ export interface HookOptions {
    */
   onResponse?: (response: Response, request: Request) => MaybeResponse;
   /**
-   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), whose headers are cleaned
-   * already. It only observes the response.
+   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), after the proxy has
+   * removed hop-by-hop fields. It only observes the response.
    *
    * With and without this hook, servers on Node send the response to the client, except 100 (Continue), which the proxy
    * itself uses; other servers cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that

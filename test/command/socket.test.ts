@@ -76,7 +76,7 @@ function modeOf(path: string): string {
 }
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("requests are served until the command stops, and the file is removed", async () => {
+  test("requests on a Unix socket are served until the command is stopped, which removes the socket file", async () => {
     const path = newPath();
     const line = `${upstream.url} --log common --host unix:${path} --socket-mode 660`;
     const proxy = new Command(line, [], programs[runtime]);

@@ -64,7 +64,7 @@ export const OTHER_CLIENTS: readonly ClientHost[] = hostNames.filter(
   (name): name is ClientHost => HOSTS[name].client !== "own",
 );
 
-/** Returns those of these hosts that have a column in docs/, each with the title of its column. */
+/** Returns each given host that has a column in docs/, with the title of that column. */
 export function columnsOf<Name extends HostName>(names: readonly Name[]): [Name, string][] {
   return names.flatMap((name): [Name, string][] => {
     const { column } = HOSTS[name];

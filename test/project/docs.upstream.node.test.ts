@@ -71,7 +71,10 @@ test("each patch has a description, and names the version that package.json pins
 describe("srvx: any response defines how it is sent", () => {
   type Srvx = typeof import("srvx/node");
 
-  /** Serves a proxy's responses, which have the symbol of the patch instead of the method that srvx calls today. */
+  /**
+   * Serves a proxy with a copy of srvx, and returns the answer that a client gets.
+   * @param change changes the proxy's response before srvx sends it
+   */
   async function ask(srvx: Srvx, change: (response: Response) => Response): Promise<unknown> {
     upstream.script = (call) => call.reply(200, LINES, "body");
     const proxy = createProxy({ target: upstream.url });
@@ -81,6 +84,7 @@ describe("srvx: any response defines how it is sent", () => {
     return answer;
   }
 
+  /** Moves the method that srvx calls today to the symbol that the patched srvx calls instead. */
   const rename = (response: Response): Response => {
     const { _toNodeResponse: toParts } = response as Response & { _toNodeResponse: () => object };
     return Object.defineProperties(response, {

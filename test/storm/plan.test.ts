@@ -51,7 +51,7 @@ test("`explainBytes` finds and reports a wrong byte", () => {
   expect(explainBytes(body, hole, 0)).toContain("byte 334 of 1000 (block 20) is wrong");
 });
 
-test("each limit names a feature and a reason, once per host", () => {
+test("each entry of `limits` has a known feature and a reason, and no host lists a feature twice", () => {
   const keys = limits.map(({ host, feature }) => `${host} ${feature}`);
   expect(new Set(keys).size).toBe(keys.length);
   for (const { host, feature, reason, node } of limits) {

@@ -99,8 +99,8 @@ test("`explain` cancels the request's body, and refuses a body over `bodyLimit`"
   expect(error).toBeInstanceOf(ProxyError);
 });
 
-describe("a request that would not be sent has", () => {
-  test("the response of the proxy, and why", async () => {
+describe("for a request that would not be sent, `explain` returns", () => {
+  test("the response of the proxy, and the error behind it", async () => {
     const { request, response, error, fields } = await explain(
       { target: `${TARGET}/base` },
       new Request("http://shop.example/%2e%2e%2fx"),

@@ -1,8 +1,8 @@
 /**
  * Finds the files of src/ and runtimes/ that take part when an h3 handler proxies a request, after warm-up.
  *
- *     npm run way                  # prints the files and the functions of each
- *     node test/work/_way.ts node       # in a handler of another server: node, srvx, h3, hono
+ *     npm run way             # prints the files and the functions of each
+ *     npm run way -- node     # the same for the handler of another server: node, srvx or hono
  */
 import { readFileSync } from "node:fs";
 import {

@@ -11,7 +11,7 @@
  * The `Headers` of srvx (also under h3) and @hono/node-server.
  * - Rests on: `get` answers from Node's parsed headers, until the `Headers` have to hold all fields themselves, as after
  *   every change and every iteration.
- * - Check: `readsFromNode` calls `get` while an observer replaces Node's headers, and records whether `get` reads them.
+ * - Check: `readsFromNode` calls `get` while Node's headers are in a `Proxy` object, which records whether `get` reads them.
  * - Otherwise: the fields are read by iterating the `Headers`.
  * - Test: test/runtimes/node/internals/rawfields.test.ts and test/runtimes/node/headers.keepers.test.ts.
  */

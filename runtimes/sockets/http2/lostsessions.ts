@@ -44,7 +44,7 @@ export function endWhenLost(session: Http2Session | undefined): void {
   known.add(session);
   const { _handle, _parent: tcp } = session.socket as unknown as Layer;
   if (!tcp || waitingIn({ _handle }) === undefined) return;
-  // Keep the handle: `session.socket` is a proxy, which throws once the session is destroyed.
+  // Keep the handle: `session.socket` is a `Proxy` object, which throws once the session is destroyed.
   sessions.set(session, { tls: { _handle }, tcp, sentWhenStuck: -1 });
   session.once("close", () => {
     sessions.delete(session);

@@ -613,7 +613,7 @@ function readStatus(raw: HeaderList): number {
   return Number(getHeader(raw, ":status"));
 }
 
-/** @throws ProxyError for a length that the HTTP/1.1 client does not accept either */
+/** @throws ProxyError for a length that Fetchway refuses over HTTP/1.1, too */
 function parseLength(value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (!/^\d{1,15}$/.test(value)) throw malformedMessage("no valid Content-Length");

@@ -251,7 +251,7 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of another protocol: one direction stays open after the other one has ended", async () => {
+  test("of a protocol other than WebSocket: one direction stays open after the other one has ended", async () => {
     const closing = await openFor("tcp");
     const { client, socket } = closing;
     let received = 0;
@@ -270,7 +270,7 @@ describe("a tunnel that one side has closed", () => {
     expect((await ended(closing)).error).toBeUndefined();
   });
 
-  test("of another protocol: a side that has ended its direction and takes no bytes is closed", async () => {
+  test("of a protocol other than WebSocket: a side that has ended its direction and takes no bytes is closed", async () => {
     for (const stalled of ["client", "upstream"]) {
       const closing = await openFor("tcp");
       const { client, socket } = closing;
@@ -282,14 +282,14 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of another protocol: is closed when both directions have ended, even if bytes are unread", async () => {
+  test("of a protocol other than WebSocket is closed when both directions have ended, even if bytes are unread", async () => {
     const closing = await openFor("tcp");
     closing.client.socket.end("unread");
     closing.socket.end();
     await ended(closing);
   });
 
-  test("tunnelCloseTimeout: 0 waits for ever, and a tunnel without an end is not closed", async () => {
+  test("stays open with tunnelCloseTimeout: 0, and tunnelCloseTimeout does not apply before a side has closed", async () => {
     const closing = await openFor("websocket", 0);
     closing.client.leave("FIN");
     await staysOpen(closing);

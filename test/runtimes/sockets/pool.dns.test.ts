@@ -132,7 +132,7 @@ describe("an address that fails", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("delays a connection, and leaves no attempt open that lost, or whose request was aborted", async () => {
+  test("because it accepts no connection has its attempts ended when the request is aborted, or another address connects", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     const connecting = (): number =>

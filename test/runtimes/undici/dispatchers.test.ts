@@ -174,7 +174,7 @@ describe("MockAgent", () => {
     return agent;
   }
 
-  test("answers", async () => {
+  test("answers a request that it mocks", async () => {
     const agent = mock();
     const pool = agent.get("http://mocked.test");
     pool.intercept({ path: "/a", method: "POST", body: /^text$/ }).reply(201, "made", {

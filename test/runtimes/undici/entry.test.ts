@@ -375,7 +375,7 @@ describe("tunnels", () => {
       expect(events).toEqual(["bytes", "end", undefined]);
     });
 
-    test("that is reset is closed with its error", async () => {
+    test("that the upstream resets is closed, and the tunnel reports ECONNRESET", async () => {
       const { peer, events } = await connectTunnel();
       peer.write("bytes");
       await until(() => events.length === 1, "the bytes");

@@ -246,7 +246,7 @@ test("if all upstreams are down, the client gets 503 with Retry-After", async ()
   expect(await askMany(4)).toEqual({ 200: 4 });
 });
 
-describe("an upstream that was ejected, and is checked", () => {
+describe("an upstream that is out of use", () => {
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
   const outliers = { consecutiveFailures: 2, ejectionTime: 1_000 };
@@ -271,7 +271,7 @@ describe("an upstream that was ejected, and is checked", () => {
     first.fault = "none";
   }
 
-  test("returns with its checks, gets its share gradually, and its next ejection takes longer", async () => {
+  test("returns when its checks succeed, gets its share gradually, and its next ejection takes longer", async () => {
     const target = await start(2, options, {}, chance);
     await eject(target);
     const [first] = hosts as [Host];
@@ -318,7 +318,7 @@ describe("an upstream that was ejected, and is checked", () => {
     expect(changes[1]).toBe("ejected → up: a check succeeded");
   });
 
-  test("returns from a half-open circuit as well, before a request has tried it", async () => {
+  test("that is half-open returns when its checks succeed, before a request has tried it", async () => {
     const target = await start(2, options, {}, chance);
     await eject(target);
     clock.now = 1_001;
@@ -333,7 +333,7 @@ describe("an upstream that was ejected, and is checked", () => {
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
-  test("gets its share gradually after it was down, too", async () => {
+  test("that is down returns when its checks succeed, and gets its share gradually", async () => {
     const target = await start(2, { ...options, outliers: false }, {}, chance);
     const [first] = hosts as [Host];
     first.health = "500";
@@ -346,7 +346,7 @@ describe("an upstream that was ejected, and is checked", () => {
     expect(target.members[0]?.weight).toBe(0.5);
   });
 
-  test("stays out without checks until its time is over", async () => {
+  test("stays out until its ejectionTime is over, if it has no checks", async () => {
     const { check: _, ...unchecked } = options;
     const target = await start(2, unchecked, {}, chance);
     await eject(target);

@@ -29,8 +29,8 @@ const PRINTED: Partial<Record<TestName, string>> = {
 };
 
 /**
- * Returns the gaps of these hosts.
- * @param onServers the gaps of the servers, which these hosts inherit
+ * Returns the gaps of the hosts that do not use Fetchway's own HTTP client.
+ * @param onServers the gaps of all servers, of which each host gets those of the server that it runs on
  */
 export function clientGaps(onServers: readonly Gap[]): Gap[] {
   const inherited: Gap[] = [];

@@ -29,7 +29,7 @@ async function read(body: BodySource | null): Promise<string> {
   return new Response(body?.stream()).text();
 }
 
-describe("a body that is already available is read as bytes:", () => {
+describe("measure() returns the bytes of a body that is available at once:", () => {
   const form = new FormData();
   form.append("name", "value");
   form.append("file", new Blob(["x".repeat(100_000)]), "file.txt");
@@ -84,7 +84,7 @@ describe("a body that is already available is read as bytes:", () => {
   });
 });
 
-describe("a body that is not yet available is passed as a stream of all its bytes:", () => {
+describe("measure() returns a stream of the whole body:", () => {
   test("a body without a chunk for a few turns of the event loop", async () => {
     const gate = Promise.withResolvers<void>();
     let pulls = 0;

@@ -151,17 +151,20 @@ describe("a body that does not end as announced", () => {
     expect(writer.isOver).toBe(false);
   });
 
-  test.each([undefined, 5])("that fails, with the length %s, does not look complete", (length) => {
-    const { connection, writer, fail } = open(length);
-    writer.write(bytes("abc"));
-    const before = connection.writes.length;
-    const cause = new Error("gone");
-    writer.fail(cause);
-    expect(fail).toHaveBeenCalledExactlyOnceWith(badRequest);
-    expect(fail.mock.lastCall?.[0]).toMatchObject({ cause });
-    expect(connection.writes).toHaveLength(before);
-    expect(connection.isSent).toBe(false);
-  });
+  test.each([undefined, 5])(
+    "that breaks off fails the request, and nothing more is written (Content-Length: %s)",
+    (length) => {
+      const { connection, writer, fail } = open(length);
+      writer.write(bytes("abc"));
+      const before = connection.writes.length;
+      const cause = new Error("gone");
+      writer.fail(cause);
+      expect(fail).toHaveBeenCalledExactlyOnceWith(badRequest);
+      expect(fail.mock.lastCall?.[0]).toMatchObject({ cause });
+      expect(connection.writes).toHaveLength(before);
+      expect(connection.isSent).toBe(false);
+    },
+  );
 
   test("that fails with a ProxyError fails the request with that error", () => {
     const { writer, fail } = open();

@@ -134,7 +134,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
   });
 });
 
-test("the options of the server have their defaults", () => {
+test("each default of an option of the command's server is valid, and serverDefaults has it", () => {
   for (const [name, option] of Object.entries(serverSchema as Table)) {
     if (option.default === undefined) continue;
     expect(option.kind.check(option.default)).toBeUndefined();

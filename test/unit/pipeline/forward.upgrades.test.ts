@@ -63,7 +63,7 @@ async function upgrade(
   return { tunnel, transport, answered, response, client };
 }
 
-test("an upgrade request is cleaned like any other, and names the protocol", async () => {
+test("the fields of an upgrade request change like those of any request, and the transport gets the protocol", async () => {
   const { transport } = await upgrade({ xfwd: false, headers: { "x-added": "1" } });
   expect(transport.hops[0]).toMatchObject({
     upgrade: "websocket",
@@ -72,7 +72,7 @@ test("an upgrade request is cleaned like any other, and names the protocol", asy
   });
 });
 
-test("a 101 is cleaned like any response and keeps its tunnel, and no listener is left", async () => {
+test("the fields of a 101 change like those of any response, it keeps its tunnel, and no listener is left", async () => {
   const { answered, tunnel, response, client } = await upgrade({ cookieDomainRewrite: "" });
   expect(response.status).toBe(101);
   expect(answered).toMatchObject({ status: 101, body: null, tunnel });

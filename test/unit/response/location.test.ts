@@ -142,7 +142,7 @@ describe("stripPrefix", () => {
     expect(locate(reference, { prefix: "/api" })).toBe(path);
   });
 
-  test("is added to paths below the base path, after the base path is removed", () => {
+  test("takes the place of the target's base path, and paths outside the base path stay", () => {
     const setup = { prefix: "/api", target: `${TARGET}/v2` };
     expect(locate("/v2/a", setup)).toBe("/api/a");
     expect(locate("/v2", setup)).toBe("/api/");

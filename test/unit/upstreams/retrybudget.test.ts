@@ -33,7 +33,7 @@ test.each([
   expect(drain(budget)).toBe(left);
 });
 
-test("requests at a steady rate give credit for the retries of about ten seconds, and no more", () => {
+test("the credit from a steady rate of requests decays as well, with a time constant of ten seconds", () => {
   const { clock, budget } = setUp({ ratio: 0.1 });
   for (let i = 0; i < 10_000; i++) {
     clock.now++;

@@ -191,7 +191,7 @@ describe("a class of responses that", () => {
   beforeEach(() => void (before = globalThis.Response));
   afterEach(() => void (globalThis.Response = before));
 
-  /** Copies a record of fields, as the class of another server could. */
+  /** A `Response` that copies its header fields if they are a plain object, as one of another server might. */
   class Copying extends Own {
     constructor(body?: BodyInit | null, init?: ResponseInit) {
       const fields = init?.headers ?? {};

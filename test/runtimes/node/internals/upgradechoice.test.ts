@@ -98,7 +98,7 @@ describe("without `shouldUpgradeCallback`", () => {
     expect(await client.read()).toMatchObject({ status: 200, text: body });
   });
 
-  test("a handshake that nothing takes gets 501 once, and its connection ends", async () => {
+  test("a handshake that `match` excludes gets a single 501, and its connection ends before the next request", async () => {
     const client = await apps.connect(await serve(takesSocket));
     client.send(request("GET", "/elsewhere", handshake), request("GET", "/smuggled"));
     const answer = await client.read();
