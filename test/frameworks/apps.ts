@@ -22,9 +22,7 @@ export interface App {
 export const TARGET = "http://127.0.0.1:4000";
 
 const page = (heading: string): { place: string } => ({ place: `docs/frameworks.md: ${heading}` });
-const readme = (number: number): { place: string } => ({
-  place: `README.md: In your framework${number === 1 ? "" : ` (${number})`}`,
-});
+const readme = (heading: string): { place: string } => ({ place: `README.md: ${heading}` });
 const PROXY = "proxy.ts";
 const onNode = (...packages: string[]): Pick<App, "packages" | "start"> => ({
   packages,
@@ -38,7 +36,7 @@ const REACT = ["react", "react-dom", "@types/react"];
 export const apps: Readonly<Record<string, App>> = {
   Express: {
     ...onNode("express", "@types/express"),
-    files: { [PROXY]: readme(3) },
+    files: { [PROXY]: page("Express") },
     webSockets: "with `attach`",
   },
   NestJS: {
@@ -62,10 +60,10 @@ Module({})(AppModule);
   Koa: { ...onNode("koa", "@types/koa"), files: { [PROXY]: page("Koa") } },
   Fastify: { ...onNode("fastify"), files: { [PROXY]: page("Fastify") } },
   Hapi: { ...onNode("@hapi/hapi"), files: { [PROXY]: page("Hapi") } },
-  h3: { ...onNode("h3"), files: { [PROXY]: readme(1) }, webSockets: "with `plugin`" },
+  h3: { ...onNode("h3"), files: { [PROXY]: readme("h3") }, webSockets: "with `plugin`" },
   "Hono on Node": {
     ...onNode("hono", "@hono/node-server"),
-    files: { [PROXY]: readme(2) },
+    files: { [PROXY]: readme("Hono") },
     webSockets: "with `attach`",
   },
   "Hono on Bun": {
@@ -225,7 +223,7 @@ export default { plugins: [tanstackStart(), react()] };
   },
   "Workers, `wrangler dev`": {
     packages: ["wrangler"],
-    files: { [PROXY]: readme(4) },
+    files: { [PROXY]: readme("Workers") },
     start: ["wrangler", "dev", PROXY, "--ip", "127.0.0.1", "--port", "PORT"],
   },
 };

@@ -191,7 +191,15 @@ async function runApp(name: string, app: App): Promise<string[]> {
     throw new Error(`${String(error)}\n${program.output()}`, { cause: error });
   }
   cells.push(await checkTypes(folder, app).catch((error: unknown) => note("types", error)));
-  return [`${name} ${versionOf(folder, app)}`, ...cells];
+  return [`${name} ${versionOf(folder, app)}`, ...summarize(cells)];
+}
+
+/** Returns the cells about WebSockets and about everything else that is not "yes". */
+function summarize(cells: readonly string[]): string[] {
+  const titled = [...Object.keys(checks), "types"].map((title, i) => [title, cells[i] ?? ""]);
+  const others = titled.filter(([title, cell]) => title !== "WebSockets" && cell !== "yes");
+  const [, sockets = ""] = titled.find(([title]) => title === "WebSockets") ?? [];
+  return [sockets, others.map((each) => each.join(": ")).join("; ")];
 }
 
 /** Puts the row of an app into the page's table, and returns whether a cell has changed. */
@@ -209,7 +217,7 @@ function writeRow(name: string, row: string[]): boolean {
   const before = rows.get(name) ?? [];
   rows.set(name, row);
   const shown = [...rows.values()].filter((each) => each !== undefined);
-  const updated = toTable([["", ...Object.keys(checks), "types"], ...shown]);
+  const updated = toTable([["", "WebSockets", "what differs"], ...shown]);
   writeFileSync(
     page,
     text.replace(MARKED, () => `${open}\n${updated}${close}`),

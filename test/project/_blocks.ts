@@ -126,11 +126,14 @@ export function matches(patterns: readonly string[], place: string): boolean {
 /** The blocks that tests run, by test file. */
 export const RUN: Readonly<Record<string, readonly string[]>> = {
   "readme.run.test.ts": [
-    "README.md: First example",
-    "README.md: In your framework",
-    "README.md: In your framework (2)",
-    "README.md: In your framework (3)",
-    "README.md: In your framework (4)",
+    "README.md: h3",
+    "README.md: Hono",
+    "README.md: Workers",
+    "README.md: Deno",
+    "README.md: Bun",
+    "README.md: node:http",
+    "README.md: Without code",
+    "docs/frameworks.md: Express",
     "docs/quickstart.md: node:http, with a graceful stop",
   ],
   "recipes.test.ts": ["docs/recipes.md: *"],
@@ -159,7 +162,6 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
   "command/permissions.test.ts": ["docs/deploy.md: The fewest permissions"],
   "docs.run.test.ts": [
     "docs/quickstart.md: One call",
-    "docs/quickstart.md: Changing a body",
     "docs/quickstart.md: Options that do not change",
     "docs/bodies.md: *",
     "docs/clients.md: *",
@@ -185,9 +187,8 @@ const IN_MATRIX = "npm run test:frameworks runs it with the framework, which is 
 
 /** The blocks that no test runs unchanged, each with the reason. Those in TypeScript are type-checked. */
 export const NOT_RUN: Readonly<Record<string, string>> = {
-  "README.md: In a clone": "it installs a clone, as CI does",
+  "README.md: Fetchway": "test/project/install.test.ts installs the packed package",
   "docs/quickstart.md: In a clone": "it installs a clone; test/command/demo.test.ts runs the demo",
-  "docs/quickstart.md: In a clone (2)": "it installs a clone",
   "docs/quickstart.md: Deployments":
     "test/project/install.test.ts runs these lines with the packed package, on free ports",
   "docs/command.md: A socket instead of a port":

@@ -73,7 +73,7 @@ test("h3: middleware before a mounted proxy changes what the upstream sees", asy
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("h3: if a body is changed as docs/quickstart.md shows, the header fields that described the old body are removed", async () => {
+test("h3: if a body is changed as docs/bodies.md shows, the header fields that described the old body are removed", async () => {
   const options = { headers: { "accept-encoding": "identity" } };
   const app = new H3().get("/page", async (event) => {
     const response = await proxyFetch(event.req, upstream.url, options);
@@ -92,7 +92,7 @@ test("h3: if a body is changed as docs/quickstart.md shows, the header fields th
   expect(upstream.calls[0]?.all("accept-encoding")).toEqual(["identity"]);
 });
 
-test("h3: text() of an encoded body returns its encoded bytes, as docs/quickstart.md says", async () => {
+test("h3: text() of an encoded body returns its encoded bytes, as docs/bodies.md says", async () => {
   const bytes = gzipSync("page");
   const seen: string[] = [];
   const app = new H3().get("/page", async (event) => {
