@@ -52,7 +52,7 @@ export interface LimitOptions {
    * a tunnel because it is silent.
    *
    * A WebSocket may be silent for hours, unless its application sends pings. `timeout` and `idleTimeout` do not apply to
-   * tunnels.
+   * tunnels. On Workers, this option has no effect.
    * @default 0
    */
   tunnelTimeout?: number;

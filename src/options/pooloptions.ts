@@ -41,7 +41,7 @@ export type FilledDnsOptions = DnsOptions & { ttl: number };
 export interface PoolOptions {
   /**
    * Maximum number of connections to one origin at the same time; further requests wait, and addresses of clients take
-   * turns. `Infinity` for no limit.
+   * turns. A tunnel's connection counts until the upstream's 101. `Infinity` for no limit.
    *
    * On Node, Bun and Deno, the default is a quarter of the process's limit of open files (`ulimit -n`), and at most 4096;
    * `stats()` reports it as `maxSockets`. It is 256 where the limit cannot be read: on Windows, and on Deno without

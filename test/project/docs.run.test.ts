@@ -207,7 +207,14 @@ test.each(Object.entries(BODY_EXAMPLES))(
 test("bodies: a part that the upstream sends without being asked passes unchanged", async () => {
   const url = await BODY_EXAMPLES["docs/bodies.md: Changing bodies"]?.();
   upstream.script = (call) =>
-    call.reply(206, [["Content-Type", "text/html"], ["Content-Range", "bytes 0-5/9"]], "<body>");
+    call.reply(
+      206,
+      [
+        ["Content-Type", "text/html"],
+        ["Content-Range", "bytes 0-5/9"],
+      ],
+      "<body>",
+    );
   const response = await fetch(`${url}`);
   expect([response.status, await response.text()]).toEqual([206, "<body>"]);
 });
@@ -562,7 +569,7 @@ test("websockets: Bun's servers accept the handlers", async () => {
      globalThis.serve = (app, { bun }) => console.log(typeof bun.websocket.open, "served");
      setTimeout(() => process.exit(0), 0);`,
   );
-  await withCopy("docs/websockets.md: WebSockets (2)", {}, async (copy) => {
+  await withCopy("docs/websockets.md: On Bun and Deno", {}, async (copy) => {
     const file = fileURLToPath(copy);
     await using program = startProgram("bun", ["run", "--preload", preload, file], { PORT: "0" });
     await program.ended();
@@ -583,7 +590,7 @@ test("websockets: an app on Bun has its own WebSockets beside the proxy's", asyn
   );
   echoMessages(upstream);
   const replaced = { [TARGET]: upstream.url };
-  await withCopy("docs/websockets.md: WebSockets (3)", replaced, async (copy) => {
+  await withCopy("docs/websockets.md: On Bun and Deno (2)", replaced, async (copy) => {
     const file = fileURLToPath(copy);
     await using program = startProgram("bun", ["run", "--preload", preload, file], { PORT: "0" });
     const [, port] = await program.printed(/^port (\d+)$/m);

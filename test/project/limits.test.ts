@@ -32,8 +32,11 @@ test.each([
   ["docs/quickstart.md", 1],
   ["docs/connections.md", 1],
 ])("every flag that %s names exists", (file, count) => {
-  // These flags belong to the benches, srvx and wrangler.
-  const others = ["--connections", "--no-", "--only", "--prod", "--var"];
+  // These flags belong to the benches, srvx, wrangler and Deno.
+  const others = ["--connections", "--no-", "--only", "--prod", "--var", "--name"].concat([
+    "--compatibility-date",
+    "--unstable-no-legacy-abort",
+  ]);
   const known = new Set([...flags.map(({ name }) => `--${name}`), ...others]);
   const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
   const named = text.match(/(?<!-)--[a-z][\w-]+/g) ?? [];

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { blocks } from "./_blocks.ts";
 
 const root = resolve(import.meta.dirname, "../..");
@@ -73,38 +73,55 @@ const resolutions: Record<string, [options: object, condition: "node" | "default
 
 const typescript = blocks.filter(({ language }) => language === "ts");
 
-test.each(Object.entries(resolutions))(
-  "every block of README and docs/ is valid TypeScript with %s",
-  (name, [options, condition]) => {
-    expect(typescript.length).toBeGreaterThan(50);
-    // The folder is in examples/, so that the packages are found.
-    const folder = join(root, `examples/_blocks-${process.pid}-${name}`);
-    const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
-    mkdirSync(folder);
-    try {
-      // An import or export makes each block a module, so that blocks can use the same names.
-      for (const { file, code } of typescript) write(file, `${code}\nexport {};\n`);
-      write("_names.ts", NAMES);
-      const { ".": main, "./package.json": _, ...subpaths } = exports;
-      const paths: Record<string, string[]> = { fetchway: [sourceOf(main[condition])] };
-      for (const [path, entry] of Object.entries(subpaths)) {
-        paths[`fetchway${path.slice(1)}`] = [sourceOf(entry)];
-      }
-      write(
-        "tsconfig.json",
-        JSON.stringify({
-          extends: "../tsconfig.json",
-          compilerOptions: { ...options, paths },
-          include: [".", "../../test/helpers/*.d.ts"],
-        }),
-      );
-      const tsc = join(root, "node_modules/typescript/bin/tsc");
-      const { stdout } = spawnSync(process.execPath, [tsc, "-p", folder, "--pretty", "false"], {
-        encoding: "utf8",
-      });
-      expect(stdout.replaceAll(/^.*_blocks-\d+-\w+\//gm, "").trim()).toBe("");
-    } finally {
-      rmSync(folder, { recursive: true });
+/** Checks a folder of blocks, and returns what TypeScript prints. */
+function check(
+  name: string,
+  checked: typeof blocks,
+  others: Readonly<Record<string, string>>,
+): string {
+  const [options, condition] = resolutions[name] as (typeof resolutions)[string];
+  // The folder is in examples/, so that the packages are found.
+  const folder = join(root, `examples/_blocks-${process.pid}-${name}-${checked.length}`);
+  const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
+  mkdirSync(folder);
+  try {
+    // An import or export makes each block a module, so that blocks can use the same names.
+    for (const { file, code } of checked) write(file, `${code}\nexport {};\n`);
+    for (const [file, text] of Object.entries(others)) write(file, text);
+    const { ".": main, "./package.json": _, ...subpaths } = exports;
+    const paths: Record<string, string[]> = { fetchway: [sourceOf(main[condition])] };
+    for (const [path, entry] of Object.entries(subpaths)) {
+      paths[`fetchway${path.slice(1)}`] = [sourceOf(entry)];
     }
-  },
-);
+    write(
+      "tsconfig.json",
+      JSON.stringify({
+        extends: "../tsconfig.json",
+        compilerOptions: { ...options, paths },
+        include: [".", "../../test/helpers/*.d.ts"],
+      }),
+    );
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    const { stdout } = spawnSync(process.execPath, [tsc, "-p", folder, "--pretty", "false"], {
+      encoding: "utf8",
+    });
+    return stdout.replaceAll(/^.*_blocks-\d+-\w+-\d+\//gm, "").trim();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+describe.each(Object.keys(resolutions))("with %s", (name) => {
+  test("every block of README and docs/ is valid TypeScript", () => {
+    expect(typescript.length).toBeGreaterThan(50);
+    expect(check(name, typescript, { "_names.ts": NAMES })).toBe("");
+  });
+
+  test("the blocks of README are valid in the package that README's first lines make", () => {
+    const pasted = typescript.filter(({ place }) => place.startsWith("README.md: "));
+    expect(pasted.length).toBeGreaterThan(5);
+    const install = blocks.find(({ place }) => place === "README.md: Fetchway")?.code ?? "";
+    const [, type] = /^npm pkg set type=(\w+)/m.exec(install) ?? [];
+    expect(check(name, pasted, { "package.json": JSON.stringify({ type }) })).toBe("");
+  });
+});
