@@ -4,11 +4,13 @@ import { basename, extname, join } from "node:path";
 import { generateApi } from "./api.ts";
 import { pages, project, readProjectFile, writePage } from "./paths.ts";
 import { sidebar } from "./sidebar.ts";
+import { toTabs } from "./tabs.ts";
 
-/** Copies the documents, and the images that they show. */
+/** Writes the documents, and copies the images that they show. */
 function copyDocuments(): void {
   const documents = Object.values(sidebar).flatMap((group) => Object.values(group));
-  for (const file of [...documents, ...globSync("{docs,bench}/*.{svg,png}", { cwd: project })]) {
+  for (const file of documents) writePage(file, toTabs(readProjectFile(file)));
+  for (const file of globSync("{docs,bench}/*.{svg,png}", { cwd: project })) {
     cpSync(join(project, file), join(pages, file));
   }
 }

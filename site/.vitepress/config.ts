@@ -28,16 +28,34 @@ function resolveHref(link: Token, { realPath, path }: Environment): void {
   link.attrSet("href", resolveLink(realPath ?? path, href));
 }
 
+/** Returns the text of a cell, without its markup. */
+function textOf(content: Token | undefined): string {
+  return (content?.children ?? []).map((part) => part.content).join("");
+}
+
 /** Adds a class with a minimum width to table cells with much text. */
-function markText(cell: Token, parts: readonly Token[]): void {
-  const { length } = parts.map(({ content }) => content).join("");
+function markText(cell: Token, content: Token | undefined): void {
+  const { length } = textOf(content);
   if (length > 40) cell.attrJoin("class", length > 90 ? "sentence" : "phrase");
+}
+
+/** Gives each table cell the heading of its column, which the style sheet shows before the cell on narrow screens. */
+function labelCells(tokens: readonly Token[]): void {
+  let headings: string[] = [];
+  let column = 0;
+  for (const [i, token] of tokens.entries()) {
+    if (token.type === "table_open") headings = [];
+    if (token.type === "tr_open") column = 0;
+    if (token.type === "th_open") headings.push(textOf(tokens[i + 1]));
+    if (token.type === "td_open") token.attrSet("data-label", headings[column++] ?? "");
+  }
 }
 
 /** The part of a token of markdown-it that is used. */
 interface Token {
   readonly type: string;
   readonly content: string;
+  readonly children?: readonly Token[] | null;
   attrGet(name: string): string | null;
   attrSet(name: string, value: string): void;
   attrJoin(name: string, value: string): void;
@@ -80,8 +98,9 @@ const config: UserConfig<DefaultTheme.Config> = defineConfig({
     anchor: { slugifyWithState: toAnchor },
     config(md) {
       md.core.ruler.push("project", ({ tokens, env }) => {
+        labelCells(tokens);
         for (const [i, token] of tokens.entries()) {
-          if (token.type === "td_open") markText(token, tokens[i + 1]?.children ?? []);
+          if (token.type === "td_open") markText(token, tokens[i + 1]);
           for (const link of token.children ?? []) resolveHref(link, env as Environment);
         }
       });

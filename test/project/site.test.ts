@@ -1,11 +1,12 @@
 /** The sidebar and the addresses of pages of `npm run docs`. The site is not built here, because that needs its own packages. */
 import { globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { findBrokenLinks } from "../../site/brokenlinks.ts";
 import { findPage, project, readProjectFile, toAddress } from "../../site/paths.ts";
 import { sidebar } from "../../site/sidebar.ts";
+import { toTabs } from "../../site/tabs.ts";
 
 const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
 
@@ -36,6 +37,59 @@ test("each link of a document to a file of the project leads to a page", () => {
   });
   expect(links.length).toBeGreaterThan(100);
   expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
+});
+
+// VitePress takes such a line for the begin of an HTML element, even within code that continues on the next line.
+test("no line of a document begins with a tag", () => {
+  const begins = listed.flatMap((document) => {
+    const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
+    return Array.from(prose.matchAll(/^ {0,3}<\w.*$/gm), ([line]) => `${document}: ${line}`);
+  });
+  expect(begins).toEqual([]);
+});
+
+test("the API can be made of each entry: TypeDoc finds its file, and its examples", () => {
+  const { exports } = JSON.parse(readProjectFile("deno.json")) as {
+    exports: Record<string, string>;
+  };
+  const { include } = JSON.parse(readProjectFile("site/tsconfig.api.json")) as {
+    include: string[];
+  };
+  const included = globSync(include, { cwd: join(project, "site") });
+  const sources = included.map((file) => relative(project, join(project, "site", file)));
+  const entries = Object.values(exports).map((file) => file.replace("./", ""));
+  expect(sources).toEqual(expect.arrayContaining(entries));
+  // TypeDoc refuses a fence on the line of the tag.
+  const fenced = /@example ```/;
+  expect(sources.filter((file) => fenced.test(readProjectFile(file)))).toEqual([]);
+});
+
+describe("toTabs", () => {
+  const block = (name: string): string => `### ${name}\n\n\`\`\`ts\n${name}();\n\`\`\`\n\n`;
+  const tab = (name: string): string => `\`\`\`ts [${name}]\n${name}();\n\`\`\`\n\n`;
+
+  test("makes tabs of headed code blocks that follow each other", () => {
+    expect(toTabs(`# A\n\n${block("a")}${block("b")}text\n`)).toBe(
+      `# A\n\n::: code-group\n\n${tab("a")}${tab("b")}:::\n\ntext\n`,
+    );
+  });
+
+  test("changes no block with text after it, and no single block", () => {
+    const document = `${block("a")}text\n\n${block("b")}text\n`;
+    expect(toTabs(document)).toBe(document);
+  });
+
+  test("makes tabs of README's first examples, one for each server", () => {
+    const labels = toTabs(readProjectFile("README.md")).matchAll(/^```ts \[(.+)\]$/gm);
+    expect(Array.from(labels, ([, label]) => label)).toEqual([
+      "h3",
+      "Hono",
+      "Workers",
+      "Deno",
+      "Bun",
+      "node:http",
+    ]);
+  });
 });
 
 describe("findBrokenLinks", () => {
