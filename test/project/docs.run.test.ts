@@ -122,7 +122,7 @@ async function start(handler: NodeProxy["nodeHandler"]): Promise<string> {
 test("quickstart: one call in an h3 app and in a Hono app", async () => {
   await importBlock("docs/quickstart.md: One call", toUpstream());
   for (const app of [names.app, names.hono]) {
-    const response = await app.request("/x?y", { method: "PUT", body: "text" });
+    const response = await app.request("/api/x?y", { method: "PUT", body: "text" });
     expect(await response.text()).toBe("text");
   }
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/x?y", "/x?y"]);
