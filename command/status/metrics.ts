@@ -391,12 +391,12 @@ export class Metrics {
   }
 
   /** Counts an error, and returns what it says. */
-  #countError({ error, upstream, status }: RequestEnd): Seen {
+  #countError({ error, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
       return { code: CLIENT_LEFT };
     }
-    const failure = diagnoseFailure(error, upstream);
+    const failure = diagnoseFailure(error);
     increase(this.errors, failure.code, Infinity);
     this.#addFailure({ ...failure, status, count: 1, at: readClock() });
     return failure;
