@@ -78,7 +78,8 @@ export interface ProxyErrorInit {
 /**
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * The hook `onError` receives this error, and a response body that ends too early fails with it.
+ * The hook `onError` receives this error, and a response body that ends too early fails with it. No member of it but `cause`
+ * contains an address: `explainError` of `fetchway/errors` says at which upstream a request has failed.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {

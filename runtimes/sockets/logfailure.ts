@@ -1,5 +1,6 @@
 import type { ProxyError } from "../../src/error.ts";
 import type { FailureLines } from "../../src/explain/failurelines.ts";
+import { isPoolClosed } from "../../src/transport/closing.ts";
 import type { LogFailure } from "../../src/transport/scope.ts";
 
 /**
@@ -19,8 +20,8 @@ export function createFailureLog(readMode: () => string | undefined): LogFailure
     }
   };
   return (error) => {
-    // The other errors blame the client.
-    if (error.status < 500) return;
+    // Clients cause the errors below 500, and the app itself closes its proxies.
+    if (error.status < 500 || isPoolClosed(error)) return;
     isOn ??= readMode() !== "production";
     if (!isOn) return;
     if (lines === undefined) void loadAndAdd(error);

@@ -1,6 +1,5 @@
 /** What happened to a request, where, and what to do about it. */
 import { type ErrorPlace, placeOf, ProxyError, type ProxyErrorCode } from "../error.ts";
-import { cutCredentials } from "../misuse.ts";
 import { escapeControls } from "./printable.ts";
 
 /** The explanation of an error in its parts. No text in it contains a control character or a credential. */
@@ -149,13 +148,18 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   },
   destination_ip_unroutable: noRoute,
   connection_refused: refused,
-  connection_terminated: (facts) =>
-    facts.place?.app === undefined
-      ? [
-          facts.message ?? `${facts.at} closed the connection without an answer`,
-          `see its log${orTls(facts)}`,
-        ]
-      : [`${facts.message ?? "the target's fetch failed"}${placeInCode(facts.thrown)}`],
+  connection_terminated: (facts) => {
+    const { at, message, place, thrown } = facts;
+    // The exception of an app in this process.
+    if (place?.app !== undefined) {
+      return [`${message ?? "the target's fetch failed"}${placeInCode(thrown)}`];
+    }
+    const what = message ?? `${at} closed the connection without an answer`;
+    // Other messages than those of this library, such as those of Workers, name no upstream.
+    const isNamed = message === undefined || message.startsWith("the upstream");
+    const fix = `see its log${orTls(facts)}`;
+    return isNamed ? [what, fix] : [`${at}: ${what}`, `is it running? ${fix}`];
+  },
   connection_timeout: (facts) => [
     facts.message === undefined
       ? `no connection to ${facts.at} in time`
@@ -285,7 +289,7 @@ export function renderDiagnosis({ code, cause, fix }: Diagnosis): string {
 
 /** Makes a text safe for a log. The messages of exceptions may quote a URL with credentials. */
 function toSafe(text: string): string {
-  return escapeControls(text.replace(/\b[a-z][\w+.-]*:\/\/[^\s/]+@[^\s]*/gi, cutCredentials));
+  return escapeControls(text.replaceAll(/\/\/[^\s/]*@/g, "//…@"));
 }
 
 /**

@@ -12,7 +12,7 @@ export class FailureLines {
   readonly #printed: Map<string, number> = new Map();
   readonly #print: (line: string) => void;
   readonly #now: () => number;
-  #hint = "; at most once a minute, and not with `log: false`";
+  #hint = " [at most one line a minute; `log: false` turns it off]";
 
   /** @param now returns the milliseconds on a clock that never goes back */
   constructor(print: (line: string) => void, now: () => number) {

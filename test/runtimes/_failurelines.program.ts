@@ -37,6 +37,9 @@ await send({ target: dead, log: false });
 await send({ target: dead, signal: AbortSignal.abort() });
 await send({ target: cut, bodyLimit: 1 }, put);
 await proxyFetch(new Request("http://proxy.test/"), dead, { log: false });
+const closed = createProxy({ target: dead });
+await closed.close();
+await (await closed.fetch(new Request("http://proxy.test/"))).text();
 console.log("quiet");
 
 for (let i = 0; i < 3; i++) await send({ target: dead });

@@ -3,7 +3,7 @@ import { placeError, ProxyError, type ProxyErrorCode } from "../../../src/error.
 import { FailureLines } from "../../../src/explain/failurelines.ts";
 import { parseTarget } from "../../../src/target/target.ts";
 
-const HINT = "; at most once a minute, and not with `log: false`";
+const HINT = " [at most one line a minute; `log: false` turns it off]";
 
 function failedAt(target: string, code: ProxyErrorCode = "connection_refused"): ProxyError {
   const error = new ProxyError(code);
