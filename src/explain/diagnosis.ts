@@ -154,11 +154,16 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     if (place?.app !== undefined) {
       return [`${message ?? "the target's fetch failed"}${placeInCode(thrown)}`];
     }
-    const what = message ?? `${at} closed the connection without an answer`;
-    // Other messages than those of this library, such as those of Workers, name no upstream.
-    const isNamed = message === undefined || message.startsWith("the upstream");
     const fix = `see its log${orTls(facts)}`;
-    return isNamed ? [what, fix] : [`${at}: ${what}`, `is it running? ${fix}`];
+    if (message?.startsWith("the upstream")) return [message, fix];
+    // Other messages than those of this library, such as those of Workers, name no upstream.
+    if (message !== undefined) return [`${at}: ${message}`, `is it running? ${fix}`];
+    // A runtime's `fetch` throws a TypeError for every failure of the network. Some have the reason as the cause.
+    if (thrown instanceof TypeError) {
+      const { message: reason } = Object(thrown.cause) as Thrown;
+      return [`the request to ${at} failed${toClause(reason)}`, `is it running? ${fix}`];
+    }
+    return [`${at} closed the connection without an answer`, fix];
   },
   connection_timeout: (facts) => [
     facts.message === undefined

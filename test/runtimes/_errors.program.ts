@@ -9,7 +9,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
-import { createProxy, type CreateProxyOptions, type RequestEnd } from "#fetchway";
+import {
+  createProxy,
+  type CreateProxyOptions,
+  type Proxy,
+  ProxyError,
+  type RequestEnd,
+} from "#fetchway";
 import { explainError } from "#fetchway/errors";
 import { balance } from "#fetchway/upstreams";
 import { makeCertificate } from "../helpers/certificate.ts";
@@ -164,28 +170,43 @@ function show(error: Error): string {
   ].join();
 }
 
-const failures: Record<string, { explained: string; shown: string }> = {};
-for (const [name, options] of Object.entries(cases)) {
+interface Failure {
+  /** How the error that `onRequestEnd` reports is explained. */
+  readonly explained: string;
+  /** How the error that `onError` gets is explained, in a proxy without `onRequestEnd`; undefined where it does not run. */
+  readonly hooked: string | undefined;
+  /** What the client gets, and what an app may send of the errors. */
+  readonly shown: string;
+}
+
+/** Sends a request, and returns its failure. */
+async function failWith(options: CreateProxyOptions): Promise<Failure> {
   let shown = "";
-  const ended = new Promise<RequestEnd>((resolve) => {
-    const proxy = createProxy({
-      ...options,
-      onRequestEnd: resolve,
-      onError: (error) => void (shown += show(error)),
-    });
+  let hooked: string | undefined;
+  const send = async (proxy: Pick<Proxy, "fetch">): Promise<void> => {
     const request = new Request("http://proxy.test/a", { method: "PUT", body: "hello" });
-    proxy
-      .fetch(request)
-      .then(async (response) => {
-        shown += JSON.stringify([...response.headers]);
-        shown += await response.text();
-        return undefined;
-      })
+    try {
+      const response = await proxy.fetch(request);
+      shown += JSON.stringify([...response.headers]);
+      shown += await response.text();
+    } catch (error) {
       // The body of a response that was cut fails with the error that `onRequestEnd` reports; on Bun, with undefined.
-      .catch((error: unknown) => void (shown += error instanceof Error ? show(error) : ""));
+      shown += error instanceof ProxyError ? show(error) : "";
+    }
+  };
+  const onError = (error: ProxyError): void => {
+    hooked = generalize(explainError(error));
+    shown += show(error);
+  };
+  await send(createProxy({ ...options, onError }));
+  const ended = new Promise<RequestEnd>((resolve) => {
+    void send(createProxy({ ...options, onRequestEnd: resolve }));
   });
   const { error } = await ended;
-  failures[name] = { explained: generalize(explainError(error)), shown: generalize(shown) };
+  return { explained: generalize(explainError(error)), hooked, shown: generalize(shown) };
 }
+
+const failures: Record<string, Failure> = {};
+for (const [name, options] of Object.entries(cases)) failures[name] = await failWith(options);
 console.log(JSON.stringify(failures));
 process.exit(0);

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createProxy, type CreateProxyOptions, proxyFetch } from "#fetchway";
 
-async function listen(answer: (socket: Socket) => void): Promise<[string, () => void]> {
+async function listen(answer: (socket: Socket) => unknown): Promise<[string, () => void]> {
   const server = createServer((socket) => {
     socket.on("error", () => {}).once("data", () => answer(socket));
   });
@@ -18,9 +18,10 @@ async function listen(answer: (socket: Socket) => void): Promise<[string, () => 
 
 const [dead, close] = await listen(() => {});
 close();
-const [cut, closeCut] = await listen((socket) =>
-  socket.end("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"),
-);
+const cutOff = (socket: Socket): unknown =>
+  socket.end("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc");
+const [cut, closeCut] = await listen(cutOff);
+const [cutFetch, closeCutFetch] = await listen(cutOff);
 
 async function send(options: CreateProxyOptions, init?: RequestInit): Promise<void> {
   const proxy = createProxy(options);
@@ -47,4 +48,6 @@ await proxyFetch(new Request("http://proxy.test/"), dead);
 await send({ target: cut });
 await send({ target: cut });
 await send({ target: dead.replace("127.0.0.1", "localhost") });
+await send({ target: cutFetch, fetch: (url, init) => fetch(url, init) });
 closeCut();
+closeCutFetch();

@@ -1,5 +1,11 @@
 /** How `explainError` explains the real failures of Node, Bun and Deno, and that nothing else contains an address. */
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { expect, test } from "vitest";
+import { createProxy, type CreateProxyOptions } from "#fetchway";
+import { createUndiciTransport } from "../../runtimes/undici.ts";
+import { explainError } from "../../src/explain/errors.ts";
+import type { Interceptor } from "../../src/transport.ts";
 import { startProgram } from "../helpers/program.ts";
 
 const TRUST =
@@ -78,15 +84,46 @@ test.each([
 ])("%s's real failures are explained, and only there named with an address", async (tool, args) => {
   await using program = startProgram(tool, args);
   await program.ended();
-  type Failures = Record<string, { explained: string; shown: string }>;
+  type Failures = Record<string, { explained: string; hooked?: string; shown: string }>;
   const failures = JSON.parse(program.output()) as Failures;
   expect(Object.keys(failures)).toEqual(Object.keys(EXPECTED));
   const wanted = { ...EXPECTED, ...(tool === "deno" && DENO) };
   for (const [name, expected] of Object.entries(wanted)) {
-    const { explained, shown } = failures[name] as Failures[string];
+    const { explained, hooked = explained, shown } = failures[name] as Failures[string];
+    if (name !== "the second upstream refused as well") expect(hooked).toBe(explained);
     if (typeof expected === "string") expect(explained).toBe(expected);
     else expect(explained).toMatch(expected);
     if (!name.endsWith("cut")) expect(shown, name).toContain(/^\w+/.exec(explained)?.[0]);
     expect(shown, name).not.toMatch(/127\.0\.0\.1|::1|localhost|\.invalid|\.sock|:[A-Z]+\b/);
   }
+});
+
+/** Returns the URL of a port on which nothing listens. `fetch` refuses the lowest ports. */
+async function findDead(): Promise<string> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return `http://127.0.0.1:${port}`;
+}
+
+test.each<[client: string, options: Partial<CreateProxyOptions>]>([
+  ["HTTP/1.1", {}],
+  ["HTTP/2", { pool: { http2: true } }],
+  ["fetch", { fetch: globalThis.fetch }],
+  ["undici", { transport: createUndiciTransport() }],
+])("an interceptor of attempts learns the upstream of an error: %s", async (_, options) => {
+  const seen: string[] = [];
+  const explain: Interceptor = (next) => (request, scope) =>
+    next(request, scope).catch((error: unknown) => {
+      seen.push(explainError(error));
+      throw error;
+    });
+  const interceptors = { attempt: [explain] };
+  const target = await findDead();
+  const proxy = createProxy({ target, log: false, retry: false, ...options, interceptors });
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect(response.status).toBe(502);
+  expect(seen).toEqual([`connection_refused: ${target.slice(7)} (is it running?)`]);
+  await proxy.close();
 });

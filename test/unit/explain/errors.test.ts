@@ -120,6 +120,10 @@ describe("an error", () => {
     expect(explainError(failedAt("https://a:1", "connection_terminated", { cause }))).toMatch(
       /^connection_terminated: a:1 has a self-signed certificate /,
     );
+    const unnamed = new TypeError("fetch failed", { cause: new Error("bad port") });
+    expect(explainError(failedAt("https://a:1", "connection_terminated", { cause: unnamed }))).toBe(
+      "connection_terminated: the request to a:1 failed: bad port (is it running? see its log)",
+    );
     const circle: { cause?: unknown } = {};
     circle.cause = circle;
     expect(explainError(failedAt("http://a:1", "dns_error", { cause: circle }))).toContain(
