@@ -134,7 +134,8 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     const states = place?.states?.();
     if (states === undefined) return [message];
     const named = states.slice(0, MAX_NAMED).map(({ name, state, reason }) => {
-      return `${name} is ${state}${reason === undefined ? "" : ` (${reason})`}`;
+      const isOut = state !== "up" && state !== "starting" && reason !== undefined;
+      return `${name} is ${state}${isOut ? ` (${reason})` : ""}`;
     });
     const more = states.length - named.length;
     if (more > 0) named.push(`and ${more} more`);

@@ -72,14 +72,14 @@ describe("the upstream of an error", () => {
   test("may be several, each with its state and the reason", () => {
     const states = Array.from({ length: 10 }, (_, i) => ({
       name: `http://a:${i}`,
-      state: i === 0 ? "down" : "ejected",
-      reason: i === 0 ? "3 checks failed" : undefined,
+      state: ["down", "up"][i] ?? "ejected",
+      reason: ["3 checks failed", "a request succeeded"][i],
     }));
     const place = { states: () => states };
     const message = "no upstream can take the request";
     const explained = explainError(failedAt(place, "destination_unavailable", { message }));
     expect(explained).toMatch(
-      /^destination_unavailable: no upstream can take the request: http:\/\/a:0 is down \(3 checks failed\), http:\/\/a:1 is ejected, /,
+      /^destination_unavailable: no upstream can take the request: http:\/\/a:0 is down \(3 checks failed\), http:\/\/a:1 is up, /,
     );
     expect(explained).toContain("http://a:7 is ejected, and 2 more (");
     const none = failedAt({ states: () => [] }, "destination_unavailable", { message });
