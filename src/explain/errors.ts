@@ -6,6 +6,7 @@
 import { type Diagnosis, diagnoseError, renderDiagnosis } from "./diagnosis.ts";
 
 export { type Diagnosis, diagnoseError, renderDiagnosis };
+export type { NameOption } from "./diagnosis.ts";
 export { escapeControls } from "./printable.ts";
 
 /**
