@@ -23,7 +23,7 @@ export type { LogForm } from "./log/requestlog.ts";
  * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
  * config.
  */
-export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {
+export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target" | "log">> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
    *
@@ -41,7 +41,7 @@ export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">>
 }
 
 /** What a config file of the command exports. The options of a proxy here are the defaults of all routes. */
-export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
+export interface Config extends Partial<Omit<CreateProxyOptions, "target" | "log">> {
   /** The options of the server that the command starts. */
   server?: ServerOptions;
   /** The target of all requests that no route matches: short for a route with the match `"/"`. */

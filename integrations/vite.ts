@@ -10,6 +10,7 @@ import {
   type NodeHandler,
   type NodeProxy,
 } from "#fetchway/node";
+import { explainError } from "#fetchway/errors";
 import { quoteInput, isRecord } from "#fetchway/options";
 
 export type { CreateProxyOptions } from "#fetchway";
@@ -77,11 +78,12 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  */
 export function viteProxy(routes: ViteRoutes): VitePlugin {
   let logger: ViteServer["config"]["logger"] | undefined;
-  const report: CreateProxyOptions["onError"] = ({ status, code, message }, request) => {
+  const report: CreateProxyOptions["onError"] = (error, request) => {
+    const { status } = error;
     // If the client has disconnected, for example because a page was reloaded, log nothing: this is no failure.
     if (status === 499) return;
     const { pathname } = new URL(request.url);
-    logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${code}: ${message}`);
+    logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${explainError(error)}`);
   };
 
   const sorted: ViteRoute[] = Object.entries(routes)

@@ -20,6 +20,7 @@ import { respond } from "./bun/respond.ts";
 import { readHandlers, WEBSOCKET_HINT, type WebSocketHandlers } from "./bun/websocket.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { addExplain } from "./sockets/explaining.ts";
+import { createFailureLog } from "./sockets/logfailure.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
@@ -39,6 +40,12 @@ const TLS_NAMES = [
   "lowMemoryMode",
 ];
 
+/** The members of the global `Bun` that are used here. */
+interface BunGlobal {
+  readonly version: string;
+  readonly env: { readonly NODE_ENV?: string };
+}
+
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
  *
@@ -49,7 +56,7 @@ const TLS_NAMES = [
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
-  const { Bun } = globalThis as { Bun?: { version: string } };
+  const { Bun } = globalThis as { Bun?: BunGlobal };
   return createSocketTransport("Bun", Bun?.version, options, { sockets: { tlsNames: TLS_NAMES } });
 }
 
@@ -88,6 +95,7 @@ const runtime: Runtime = {
   explainOption: explainWherePooled,
   upgradeHint: `: ${WEBSOCKET_HINT}, and call proxy.fetch(request, server)`,
   tracing: findRequestChannel(),
+  log: createFailureLog(() => (globalThis as { Bun?: BunGlobal }).Bun?.env.NODE_ENV),
   inProcess,
 };
 

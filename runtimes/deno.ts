@@ -25,6 +25,7 @@ import { respond } from "./deno/respond.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { addExplain } from "./sockets/explaining.ts";
+import { createFailureLog } from "./sockets/logfailure.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
@@ -38,7 +39,12 @@ const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 /** The members of the global `Deno` that are used here. */
 interface DenoGlobal {
   readonly version: { readonly deno: string };
-  readonly permissions?: { querySync(permission: { name: "net" }): { readonly state: string } };
+  readonly permissions?: {
+    querySync(permission: { name: "net" } | { name: "env"; variable: string }): {
+      readonly state: string;
+    };
+  };
+  readonly env: { get(name: string): string | undefined };
   unrefTimer(timer: number): void;
 }
 
@@ -71,12 +77,20 @@ export function createTransport(options: PoolOptions = {}): Transport {
 /** A proxy on Deno. */
 export interface DenoProxy extends Proxy, ExplainingProxy {}
 
+/** Returns `NODE_ENV`; undefined without the permission to read it. Deno would ask the user for it, or throw. */
+function readMode(): string | undefined {
+  const { Deno } = globalThis as { Deno?: DenoGlobal };
+  const permission = Deno?.permissions?.querySync({ name: "env", variable: "NODE_ENV" });
+  return permission?.state === "granted" ? Deno?.env.get("NODE_ENV") : undefined;
+}
+
 const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
   explainOption: explainWherePooled,
   tracing: findRequestChannel(),
+  log: createFailureLog(readMode),
   inProcess,
 };
 

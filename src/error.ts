@@ -78,7 +78,8 @@ export interface ProxyErrorInit {
 /**
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * The hook `onError` receives this error, and a response body that ends too early fails with it.
+ * The hook `onError` receives this error, and a response body that ends too early fails with it. No member of it but `cause`
+ * contains an address: `explainError` of `fetchway/errors` says at which upstream a request has failed.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
@@ -111,6 +112,43 @@ export class ProxyError extends Error {
     this.unprocessed = init.unprocessed ?? false;
     this.retryAfter = init.retryAfter;
   }
+}
+
+/**
+ * Where the request of an error was to go: one upstream, or several of which none could take the request. The core's
+ * `Upstream` and `Upstreams` have these members.
+ */
+export interface ErrorPlace {
+  /** The scheme and the authority of the upstream. */
+  readonly origin?: string;
+  /** The path of its Unix domain socket; undefined for none. */
+  readonly socketPath?: string | undefined;
+  /** The IP address that is set instead of a lookup; undefined for none. */
+  readonly address?: string | undefined;
+  /** The app in this process that is called instead of a server; undefined for a server. */
+  readonly app?: object | undefined;
+  /** Returns the states of several upstreams. */
+  states?(): readonly {
+    readonly name: string;
+    readonly state: string;
+    readonly reason?: string | undefined;
+  }[];
+}
+
+/**
+ * The places of errors. They are no property of the errors, because apps may print an error or send it to the client, and an
+ * address must not get there.
+ */
+const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
+
+/** Notes where the request of an error was to go, for `explainError`, unless that was noted before. */
+export function placeError(error: ProxyError, place: ErrorPlace | undefined): void {
+  if (place !== undefined && !places.has(error)) places.set(error, place);
+}
+
+/** Returns where the request of an error was to go; undefined if that is not known, or it was to go nowhere. */
+export function placeOf(error: ProxyError): ErrorPlace | undefined {
+  return places.get(error);
 }
 
 /**

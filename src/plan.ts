@@ -18,7 +18,7 @@ import { fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
 import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
-import type { Send } from "./transport/scope.ts";
+import type { LogFailure, Send } from "./transport/scope.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -34,6 +34,8 @@ export interface RuntimeParts {
    * explanations.
    */
   explainOption?: Explain;
+  /** Reports failures to the developer of the app, if the app itself does not look for them; undefined to report none. */
+  log?: LogFailure;
   /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
@@ -54,6 +56,8 @@ export interface Plan extends RequestRules {
   readonly mirror: Mirror | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
+  /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
+  readonly log: LogFailure | undefined;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -82,7 +86,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 export function compile(
   options: ProxyOptions,
   transportFor: () => Transport,
-  { inProcess, tracing, explainOption, upgradeHint }: RuntimeParts = {},
+  { inProcess, tracing, log, explainOption, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explainOption);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -128,6 +132,7 @@ export function compile(
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,
+    log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };
   if (hostOption !== undefined && !transport.capabilities.host) {
     const fix = `the ${transport.name} client cannot set Host; leave the option out`;

@@ -161,7 +161,8 @@ function checkProxyOptions(
 ): ConfigFault[] {
   return Object.entries(options).flatMap(([key, value]) => {
     if (key === "pool") return checkPool(value, label, place);
-    const known = Object.hasOwn(proxySchema, key);
+    // The proxies' own option `log` has no effect here, and `--log` is an option of the server.
+    const known = Object.hasOwn(proxySchema, key) && key !== "log";
     const other = known ? undefined : explain(key);
     const wrong = other ?? findRefusal({ target: TARGET, followRedirects: false, [key]: value });
     return wrong === undefined

@@ -55,7 +55,8 @@ export const mirrorFlags: Flags<MirrorOptions> = {
   flags: { mirror: { value: "<url>", help: "send a copy of each request there as well" } },
 };
 
-export const observationFlags: Flags<ObservationOptions> = {
+/** The option `log` has no flag: the command has a log of its own, `--log`. */
+export const observationFlags: Flags<Omit<ObservationOptions, "log">> = {
   heading: "Observation",
   flags: {
     route: { name: "route-name", value: "<name>", help: "the name of the route in the log" },

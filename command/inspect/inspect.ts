@@ -101,7 +101,7 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
     // A short body without Content-Length is sent as one chunk.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
-    const cause = error === undefined ? undefined : diagnoseFailure(error, undefined).cause;
+    const cause = error === undefined ? undefined : diagnoseFailure(error).cause;
     const reason = cause ?? (text === "" ? "the server refuses it before it has a route" : text);
     return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;
   }

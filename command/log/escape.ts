@@ -1,21 +1,3 @@
-/**
- * The characters that can end a line, move the cursor of a terminal, or change the direction of text: controls, format
- * characters, unassigned and private ones, and the separators of lines and paragraphs.
- */
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/gu;
-const PRINTABLE_ASCII = /^[ -~]*$/;
-
-/** Makes a text safe to print: a character that is not printable becomes an escape such as `\n` or `\u{1b}`. */
-export function escapeControls(text: string): string {
-  return PRINTABLE_ASCII.test(text) ? text : text.replace(UNPRINTABLE, escapeCharacter);
-}
-
-function escapeCharacter(character: string): string {
-  if (character === "\n") return "\\n";
-  if (character === "\t") return "\\t";
-  return `\\u{${(character.codePointAt(0) as number).toString(16)}}`;
-}
-
 /** The control and format characters that `JSON.stringify` does not escape, although a terminal may obey them. */
 const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g;
 

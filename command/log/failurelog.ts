@@ -1,4 +1,4 @@
-import type { Failure } from "./causes.ts";
+import type { Diagnosis } from "#fetchway/errors";
 
 /** Milliseconds until the first summary of equal failures. Each further summary comes after twice as long, up to a maximum. */
 const FIRST_WAIT = 1000;
@@ -11,7 +11,7 @@ export interface FailedRequest {
   readonly method: string;
   readonly path: string;
   readonly status: number;
-  readonly failure: Failure;
+  readonly failure: Diagnosis;
   /** The time at which it failed, in milliseconds since 1970. */
   readonly time: number;
   /** What the client had received by then, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */

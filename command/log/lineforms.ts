@@ -5,8 +5,9 @@
 import process from "node:process";
 import { styleText } from "node:util";
 import type { RequestEnd } from "#fetchway";
+import { escapeControls } from "#fetchway/errors";
 import { diagnoseFailure, isClientGone, nameUpstream } from "./causes.ts";
-import { escapeAsApache, escapeControls, renderJson } from "./escape.ts";
+import { escapeAsApache, renderJson } from "./escape.ts";
 
 /** Renders the end of a request as a line, without the line break. */
 export type LineForm = (end: RequestEnd) => string;
@@ -186,8 +187,7 @@ export function renderCombined(end: RequestEnd): string {
 /** Renders one JSON object. docs/log.md lists its keys; a key without a value is left out. */
 export function renderJsonLine(end: RequestEnd): string {
   const { error, timings } = end;
-  const failure =
-    error === undefined || isClientGone(error) ? undefined : diagnoseFailure(error, end.upstream);
+  const failure = error === undefined || isClientGone(error) ? undefined : diagnoseFailure(error);
   return renderJson({
     time: new Date(end.startedAt).toISOString(),
     client: end.clientAddress,

@@ -1,10 +1,11 @@
 import process from "node:process";
 import type { Writable } from "node:stream";
 import { type RequestEnd, ProxyError } from "#fetchway";
+import { escapeControls, renderDiagnosis } from "#fetchway/errors";
 import { pathOf } from "#fetchway/requests";
 import type { StateChange } from "#fetchway/upstreams";
-import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
-import { escapeControls, renderJson } from "./escape.ts";
+import { diagnoseFailure, isClientGone } from "./causes.ts";
+import { renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";
 import {
   clockTime,
@@ -80,9 +81,9 @@ export class RequestLog {
    * Reports the failure of a request in the form `off`. In that form, `onRequestEnd` is undefined, so a response that breaks
    * off after its head is not reported.
    */
-  readonly onError = (error: unknown, request: Request, upstream?: string): void => {
+  readonly onError = (error: unknown, request: Request): void => {
     if (isClientGone(error)) return;
-    const failure = diagnoseFailure(error, upstream);
+    const failure = diagnoseFailure(error);
     const { method, url } = request;
     // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const path = pathOf(url);
@@ -92,7 +93,7 @@ export class RequestLog {
 
   /** In the form `off`, reports a request that no proxy has seen. */
   readonly onRefused = ({ method, path, status, error }: RequestEnd): void => {
-    const failure = diagnoseFailure(error, undefined);
+    const failure = diagnoseFailure(error);
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };
 
@@ -122,7 +123,7 @@ export class RequestLog {
     if (!isFailure || this.#form !== "pretty") this.#lines.write(render(end));
     if (!isFailure) return;
     const { method, path, status, startedAt, timings } = end;
-    const failure = diagnoseFailure(error, end.upstream);
+    const failure = diagnoseFailure(error);
     const time = startedAt + timings.total;
     const outcome = status < 400 ? renderOutcome(end) : undefined;
     this.#failures.add({ method, path, status, failure, time, outcome });
@@ -163,12 +164,12 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
     render({ method, path, status, failure, time, outcome }) {
       const request = `${dim(renderTime(time))} ${bold(escapeControls(method))} ${escapeControls(path)}`;
       const result = red(String(status)) + (outcome === undefined ? "" : ` ${outcome}:`);
-      return `${request} → ${result} ${renderFailure(failure)}`;
+      return `${request} → ${result} ${renderDiagnosis(failure)}`;
     },
     renderSum({ last, count, span, isMixed }) {
       const times = `… ${count} ${count === 1 ? "time" : "times"} more in ${renderDuration(span)}`;
       const what = isMixed ? "other failures, the last was" : "";
-      return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderFailure(last.failure)}`;
+      return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderDiagnosis(last.failure)}`;
     },
   };
 }

@@ -1,7 +1,6 @@
 import process from "node:process";
-import { type PoolStats, ProxyError, type RequestEnd } from "#fetchway";
+import type { PoolStats, RequestEnd } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
-import type { Interceptor } from "#fetchway/transport";
 import type { StateChange } from "#fetchway/upstreams";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { VERSION } from "../flags/ownpackage.ts";
@@ -58,13 +57,8 @@ export class Observers {
       prepared.balance = { ...balance, onStateChange };
     }
     const isOff = this.#log.onRequestEnd === undefined;
-    const upstream = nameTarget(target);
-    if (isOff && upstream === undefined) {
-      const attempt = [nameFailures, ...(options.interceptors?.attempt ?? [])];
-      prepared.interceptors = { ...options.interceptors, attempt };
-    }
     prepared.onError = async (error, request) => {
-      if (isOff) this.#log.onError(error, request, upstream ?? failedAt.get(error));
+      if (isOff) this.#log.onError(error, request);
       const response = await onError?.(error, request);
       // Without a response, an exception of a hook would reach the server. The servers of Bun and Deno print it, and Bun's
       // also shows the source code to the client.
@@ -159,37 +153,10 @@ function toInternalError(): Response {
   });
 }
 
-/** The upstream of each failed attempt, by the error of the attempt. */
-const failedAt: WeakMap<object, string> = new WeakMap();
-
-/**
- * Notes the upstream of each failed attempt. With `--log off`, `onRequestEnd` does not report the upstream, and if the target
- * is a function or a list, only the attempt knows it.
- */
-const nameFailures: Interceptor = (next) => (request, scope) => {
-  const sent = next(request, scope);
-  sent.catch((error: unknown) => {
-    const { origin, socketPath } = request.upstream;
-    if (error instanceof ProxyError)
-      failedAt.set(error, socketPath ? `unix:${socketPath}` : origin);
-  });
-  return sent;
-};
-
 function callAll(listeners: readonly EndListener[]): EndListener {
   return (end) => {
     for (const listener of listeners) listener(end);
   };
-}
-
-/** Returns the upstream of a target for messages; undefined for a function, an app, and a target that is not valid. */
-function nameTarget(target: RouteOptions["target"] | undefined): string | undefined {
-  if (typeof target === "function" || target === undefined) return undefined;
-  const { socketPath, url } = Object(target) as { socketPath?: string; url?: string | URL };
-  if (socketPath !== undefined) return `unix:${socketPath}`;
-  const text = String(typeof target === "string" || target instanceof URL ? target : url);
-  if (text.startsWith("unix:")) return text;
-  return URL.canParse(text) ? new URL(text).origin : undefined;
 }
 
 /** Returns the name and the version of the runtime, such as `Node 24.1.0`. */

@@ -1,7 +1,8 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#fetchway";
+import type { Diagnosis } from "#fetchway/errors";
 import type { ClientStats } from "../limits/clientconnections.ts";
-import { diagnoseFailure, type Failure, isClientGone, isClientSlow } from "../log/causes.ts";
+import { diagnoseFailure, isClientGone, isClientSlow } from "../log/causes.ts";
 import { type Condition, type ConditionFacts, describeCondition } from "./condition.ts";
 import { Latencies, type Percentiles, Recent, sumOf, RECENT_SECONDS } from "./recent.ts";
 import { RecentTraffic, Traffic, type TrafficReport } from "./traffic.ts";
@@ -391,12 +392,12 @@ export class Metrics {
   }
 
   /** Counts an error, and returns what it says. */
-  #countError({ error, upstream, status }: RequestEnd): Seen {
+  #countError({ error, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
       return { code: CLIENT_LEFT };
     }
-    const failure = diagnoseFailure(error, upstream);
+    const failure = diagnoseFailure(error);
     increase(this.errors, failure.code, Infinity);
     this.#addFailure({ ...failure, status, count: 1, at: readClock() });
     return failure;
@@ -516,7 +517,7 @@ export class Metrics {
 
 /** What an error says about a request. */
 type Seen =
-  | Pick<Failure, "code" | "fix">
+  | Pick<Diagnosis, "code" | "fix">
   | { readonly code: typeof CLIENT_LEFT; readonly fix?: undefined };
 
 function renderFailed(status: number, failure: Seen | undefined): string {

@@ -4,7 +4,8 @@
  *     npx srvx index.ts     # or with bun run, deno serve -A
  */
 import { createProxy } from "fetchway";
-import { type Interceptor, ProxyError } from "fetchway/transport";
+import { explainError } from "fetchway/errors";
+import type { Interceptor } from "fetchway/transport";
 
 export const log: Interceptor = (next) => async (request, scope) => {
   const start = performance.now();
@@ -19,7 +20,7 @@ export const log: Interceptor = (next) => async (request, scope) => {
     writeLine(response.status);
     return response;
   } catch (error) {
-    writeLine(error instanceof ProxyError ? error.code : "failed");
+    writeLine(explainError(error));
     throw error;
   }
 };

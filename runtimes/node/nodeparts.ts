@@ -4,6 +4,7 @@ import { forward } from "../../src/pipeline/pipeline.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { Proxy, Route, Runtime } from "../../src/proxy.ts";
 import { addExplain } from "../sockets/explaining.ts";
+import { createFailureLog } from "../sockets/logfailure.ts";
 import { findRequestChannel } from "../sockets/requestchannel.ts";
 import { attachTo, plugInto } from "./attach.ts";
 import { createUpgradeListener } from "./handleupgrade.ts";
@@ -30,6 +31,8 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   explainRequest: explainNodeMessage,
   upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
+  // Bundlers replace this expression by the mode that they build for.
+  log: createFailureLog(() => process.env.NODE_ENV),
   inProcess,
 };
 

@@ -4,7 +4,7 @@ import type { Dispatcher } from "undici";
 import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import type { BodySource } from "../../src/body/source.ts";
-import { badLength, ProxyError, unsendable } from "../../src/error.ts";
+import { badLength, placeError, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream, type HeaderList } from "../../src/fields/headers.ts";
 import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
@@ -152,6 +152,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       isAnswered: this.#isAnswered,
       isStale: !this.#isResponding && hadReceived(thrown),
     });
+    placeError(error, this.#scope.upstream);
     this.#error = error;
     this.#request = undefined;
     this.#upload?.destroy();

@@ -28,6 +28,8 @@ export interface BodyScope {
   touch(): void;
   /** Pauses the idle timeout while the client takes no chunks, and resumes it afterwards. */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
+  /** Reports that the body has failed. `end` follows. */
+  failed(error: ProxyError): void;
   /** Reports that the body has ended. */
   end(): void;
 }
@@ -113,6 +115,7 @@ export class ResponseBody implements BodySource {
   fail(error: ProxyError): void {
     if (this.#isOver) return;
     this.error = error;
+    this.#scope.failed(error);
     this.#scope.end();
     const sink = this.#sink;
     this.#sink = undefined;

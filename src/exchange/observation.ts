@@ -1,8 +1,10 @@
 import { WatchedBody } from "../body/watched.ts";
+import { placeError, ProxyError } from "../error.ts";
 import { getHeader } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
 import type { RequestEnd, RequestTimings } from "../options/observationoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
+import type { Upstream } from "../target/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { ObservedConnection, ScopeObserver } from "../transport/scope.ts";
 
@@ -42,6 +44,8 @@ export class Observation implements ScopeObserver {
   queued = 0;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
+  /** The upstream of the last attempt. */
+  #upstream: Upstream | undefined;
   /** Whether the body or the tunnel of the response is still open. */
   #isOpen = false;
 
@@ -66,6 +70,7 @@ export class Observation implements ScopeObserver {
     if (event === undefined) return request;
     this.#attemptStart = performance.now();
     this.#protocol = request.upgrade;
+    this.#upstream = upstream;
     this.#connection = undefined;
     event.attempts++;
     event.upstream =
@@ -178,6 +183,8 @@ export class Observation implements ScopeObserver {
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;
+    // The errors of tunnels come from sockets, which do not know where the request was sent.
+    if (event.error instanceof ProxyError) placeError(event.error, this.#upstream);
     reportEnd(this.#report, event);
     reportEnd(this.#trace, event);
   }

@@ -23,6 +23,7 @@ export function sendThrough(transport: Transport, inProcess: Transport = transpo
       return Promise.reject(cannotUpgrade(chosen, request.upgrade));
     }
     const { observer } = scope;
+    scope.upstream = request.upstream;
     if (observer === undefined) return chosen.send(request, scope);
     return chosen.send(observer.beginAttempt(request, chosen.handsBodiesThrough), scope);
   };

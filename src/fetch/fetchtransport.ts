@@ -1,6 +1,6 @@
 import { copyBytes } from "../body/memory.ts";
 import { StreamBody } from "../body/stream.ts";
-import { ProxyError, toProxyError, unsendable } from "../error.ts";
+import { placeError, ProxyError, toProxyError, unsendable } from "../error.ts";
 import { amend } from "../fields/amend.ts";
 import {
   getHeader,
@@ -127,6 +127,7 @@ export function createFetchTransport(client: FetchClient): Transport {
       } catch (thrown) {
         attempt.isSettled = true;
         const error = scope.error ?? toNetworkError(thrown, request, client);
+        placeError(error, scope.upstream);
         scope.end();
         stopRequestStream(attempt);
         throw error;

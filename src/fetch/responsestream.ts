@@ -26,6 +26,7 @@ export function toResponseStream(
   };
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? incomplete(thrown);
+    scope.failed(error);
     scope.end();
     stopRequestStream(attempt);
     return error;

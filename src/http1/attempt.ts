@@ -1,7 +1,7 @@
 import { BytesBody } from "../body/bytes.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, mayGoUnread, pipe, takeWhole } from "../body/source.ts";
-import { badRequest, type ProxyError, unsendable } from "../error.ts";
+import { badRequest, placeError, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
 import { REQUEST_TARGET, TOKEN } from "../fields/token.ts";
 import type { Place } from "../transport/claim.ts";
@@ -104,6 +104,7 @@ export class Attempt implements Job, Inlet {
     const isStale = this.#connection?.isStale === true;
     const isOpen = this.#connection?.socket !== undefined;
     const error = toSocketError(thrown, this.#isAnswered, isStale, isOpen);
+    placeError(error, this.#scope.upstream);
     if (this.place !== undefined) this.#leaveQueue(this.place.since);
     this.#connection?.destroy();
     this.#request = undefined;

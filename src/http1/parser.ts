@@ -249,7 +249,7 @@ export class ResponseParser {
   #checkStart(bytes: Uint8Array, at: number): void {
     for (let i = at; i < bytes.length && this.#startLength < START.length; i++) {
       if (bytes[i] === START[this.#startLength++]) continue;
-      throw this.#startLength === 1 && bytes[i] === 0 ? onlyHttp2() : malformed("status line");
+      throw (this.#startLength === 1 && explainFirst(bytes[i])) || malformed("status line");
     }
   }
 
@@ -562,12 +562,18 @@ function malformed(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
 }
 
-/** Returns the error for an upstream whose first byte is 0, as in a SETTINGS frame of HTTP/2 (RFC 9113 §4.1). */
-function onlyHttp2(): ProxyError {
-  return new ProxyError("http_protocol_error", {
-    message:
-      "the upstream speaks HTTP/2 only: set the option `http2: true` of the target or the pool",
-  });
+/** The upstreams whose first byte shows that they speak another protocol than HTTP/1.1. */
+const OTHER_PROTOCOLS: Readonly<Record<number, string>> = {
+  // A SETTINGS frame of HTTP/2 (RFC 9113 §4.1).
+  0: "the upstream speaks HTTP/2 only: set the option `http2: true` of the target or the pool",
+  // An alert (RFC 8446 §6), which is the answer to a request that is not TLS.
+  21: "the upstream speaks TLS: begin the target with https://",
+};
+
+/** Returns the error for an upstream with this first byte; undefined if the byte shows nothing. */
+function explainFirst(byte: number | undefined): ProxyError | undefined {
+  const message = OTHER_PROTOCOLS[byte ?? -1];
+  return message === undefined ? undefined : new ProxyError("http_protocol_error", { message });
 }
 
 function tooLong({ name, code, limit }: LinesKind): ProxyError {

@@ -66,7 +66,8 @@ export interface HookOptions {
   onRequestEnd?: (event: RequestEnd) => void;
   /**
    * Runs when no response of the upstream can be forwarded; if it returns a `Response`, the client gets that instead of the
-   * gateway error. `error.cause` may contain addresses: log it, but do not send it to the client.
+   * gateway error. `explainError` of `fetchway/errors` says what happened, where and what to do: log that, but do not send it
+   * to the client, because it contains addresses, as `error.cause` may.
    *
    * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the
    * call rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.

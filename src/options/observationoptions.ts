@@ -98,10 +98,22 @@ export interface ObservationOptions {
    * @see https://www.w3.org/TR/trace-context/
    */
   startTrace?: boolean;
+  /**
+   * Whether the first failure of a kind at an upstream is printed: one line to `console.error`, with what happened, where and
+   * what to do, at most once a minute for each kind and upstream.
+   *
+   * Nothing is printed if `onError` or `onRequestEnd` is set, or if `NODE_ENV` is `production`. Requests that the client has
+   * cut off, and those that it should not have sent, are no failures. On Workers, in `fetchway/fetch`, and in the command,
+   * which has a log of its own, the option has no effect.
+   * @default true
+   */
+  log?: boolean;
 }
 
-export const observationSchema: Schema<ObservationOptions, "serverTiming" | "startTrace"> = {
-  route: { kind: text(/^[ -~\u00a0-\uffff]+$/, 'use a text such as "/users/:id"') },
-  serverTiming: { kind: toggle, default: false },
-  startTrace: { kind: toggle, default: false },
-};
+export const observationSchema: Schema<ObservationOptions, "serverTiming" | "startTrace" | "log"> =
+  {
+    route: { kind: text(/^[ -~\u00a0-\uffff]+$/, 'use a text such as "/users/:id"') },
+    serverTiming: { kind: toggle, default: false },
+    startTrace: { kind: toggle, default: false },
+    log: { kind: toggle, default: true },
+  };

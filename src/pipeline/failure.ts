@@ -31,6 +31,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const exception = isHooked && isInternal(error) ? (error.cause ?? thrown) : thrown;
   const isReason = abortError !== undefined && exception === thrown;
   const reported = isReason || isResponses ? error : exception;
+  if (reported instanceof ProxyError) scope.failed(reported);
   observation?.failed(reported);
   return respondToError(error, reported, incoming, plan, respond);
 }

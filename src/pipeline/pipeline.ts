@@ -322,6 +322,7 @@ function startScope(exchange: Exchange): undefined {
     onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal, connectTimeout);
   if (observation !== undefined) scope.observer = observation;
+  scope.log = plan.log;
   exchange.scope = scope;
 }
 

@@ -1,4 +1,4 @@
-import { clientGone, ProxyError, toProxyError } from "../error.ts";
+import { clientGone, placeError, ProxyError, toProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import { cleanInterimHeaders } from "../fields/hopbyhop.ts";
 import { scopeEnded } from "../misuse.ts";
@@ -63,6 +63,9 @@ export interface AbortTarget {
  * A scope serves one attempt: each further attempt takes a new scope from `scope.again()`.
  */
 export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
+
+/** Reports failures of exchanges to the developer of the app. */
+export type LogFailure = (error: ProxyError) => void;
 
 /** Observes the attempts of an exchange, for `onRequestEnd` and the tools of a runtime. */
 export interface ScopeObserver {
@@ -146,6 +149,10 @@ export class Scope implements Listener {
   observer: ScopeObserver | undefined;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
   lease: Lease | undefined;
+  /** @internal The upstream that the request was sent to last; undefined until it is sent. */
+  upstream: Upstream | undefined;
+  /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
+  log: LogFailure | undefined;
   /** @internal */
   readonly client: Client;
   readonly #timeout: number;
@@ -308,6 +315,13 @@ export class Scope implements Listener {
     target?.fail(error);
   }
 
+  /** Called when the exchange has failed, also in the middle of a response: notes the upstream in the error, and reports it. */
+  failed(error: ProxyError): void {
+    if (this.#next !== undefined) return this.#next.failed(error);
+    placeError(error, this.upstream);
+    this.log?.(error);
+  }
+
   /**
    * Ends the scope if no response body will do so, because the response has no body, or because an interceptor has made
    * the response and no transport has used the scope.
@@ -335,6 +349,8 @@ export class Scope implements Listener {
     const next = (this.#next = this.#like(this.client, timeout));
     next.observer = this.observer;
     next.lease = this.lease;
+    next.upstream = this.upstream;
+    next.log = this.log;
     // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
     // disconnected.
     next.listenNow();

@@ -1,5 +1,5 @@
 import { WatchedBody } from "../body/watched.ts";
-import { ProxyError, toProxyError } from "../error.ts";
+import { placeError, ProxyError, toProxyError } from "../error.ts";
 import {
   type AttemptOptions,
   AttemptTimeout,
@@ -314,10 +314,12 @@ function orRelease(
 }
 
 function unavailable(upstreams: Upstreams): ProxyError {
-  return new ProxyError("destination_unavailable", {
+  const error = new ProxyError("destination_unavailable", {
     message: "no upstream can take the request",
     retryAfter: upstreams.retryAfter?.() ?? 1,
   });
+  placeError(error, upstreams);
+  return error;
 }
 
 /**

@@ -126,7 +126,7 @@ describe("a wrong file", () => {
     const source = `const target = "${target}";
 export default {
   port: 8080,
-  timout: 5,
+  timout: 5, log: false,
   maxSockets: 5,
   server: { prot: 8080, host: 1 },
   pool: { maxQueued: -1 },
@@ -144,6 +144,7 @@ export default {
       'c.mjs:6: server.host: use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"',
       "c.mjs:3: port: it is an option of the server; write server: { port: … }",
       "c.mjs:4: timout: there is no such option; did you mean `timeout`?",
+      "c.mjs:4: log: it is an option of the server; write server: { log: … }",
       "c.mjs:5: maxSockets: it is an option of the pool; write pool: { maxSockets: … }",
       "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
       'c.mjs: route "/a": timeout: use whole milliseconds, 0 for no limit',

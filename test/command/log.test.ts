@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { WriteStream } from "node:tty";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { escapeAsApache, escapeControls, renderJson } from "../../command/log/escape.ts";
+import { escapeAsApache, renderJson } from "../../command/log/escape.ts";
+import { escapeControls } from "../../src/explain/printable.ts";
 import { FailureLog, kindOfFailure } from "../../command/log/failurelog.ts";
 import {
   createPalette,
@@ -17,7 +18,7 @@ import {
 } from "../../command/log/lineforms.ts";
 import { LineWriter } from "../../command/log/linewriter.ts";
 import { chooseLogForm, type LogForm, RequestLog } from "../../command/log/requestlog.ts";
-import { clientGone, ProxyError } from "../../src/error.ts";
+import { clientGone, placeError, ProxyError } from "../../src/error.ts";
 import { endOf } from "./_requestend.ts";
 import { until } from "../helpers/wait.ts";
 
@@ -314,7 +315,9 @@ describe("failures", () => {
 
   test("after the header section have a line with the part that the client has received", async () => {
     const [log, , stderr] = start("pretty");
-    log.onRequestEnd?.(endOf({ error: new ProxyError("http_response_incomplete") }));
+    const error = new ProxyError("http_response_incomplete");
+    placeError(error, { origin: "http://127.0.0.1:4000" });
+    log.onRequestEnd?.(endOf({ error }));
     await log.close();
     expect(stderr.text).toContain(
       "→ 200 cut after 3.3 ms, 2.3 kB: http_response_incomplete: 127.0.0.1:4000 closed the connection in the middle",
@@ -333,9 +336,9 @@ describe("failures", () => {
   test("are on stderr with `off` as well, although the log then does not get the end of each request", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
-    log.onError(refused(), new Request("http://a/b?c"), "http://localhost:4000");
+    log.onError(refused(), new Request("http://a/b?c"));
     await log.close();
-    expect(stderr.text).toContain("GET /b?c → 502 connection_refused: localhost:4000 at 127.0.0.1");
+    expect(stderr.text).toContain("GET /b?c → 502 connection_refused: 127.0.0.1:4000 (is");
     expect(stdout.text).toBe("");
   });
 

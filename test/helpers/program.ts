@@ -29,7 +29,7 @@ export interface Program {
 export function startProgram(
   tool: string,
   args: string[],
-  env: Record<string, string> = {},
+  env: Record<string, string | undefined> = {},
   cwd: string = ROOT,
 ): Program {
   const child = spawn(`${ROOT}node_modules/.bin/${tool}`, args, {

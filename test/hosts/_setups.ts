@@ -57,7 +57,9 @@ export interface Setup {
  */
 export function createSetup(name: SetupName, upstream: string, more?: string): Setup {
   const { target, options } = setups[name](upstream);
-  return { target, options: { ...options, ...(JSON.parse(more || "{}") as ProxyOptions) } };
+  const others = JSON.parse(more || "{}") as ProxyOptions;
+  // Text on stderr counts as a fault of the host.
+  return { target, options: { log: false, ...options, ...others } };
 }
 
 /**

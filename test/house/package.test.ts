@@ -49,7 +49,7 @@ describe("package.json", () => {
     // Code that names no runtime gets `fetchway/fetch`, with the types of Node's proxies.
     expect(byDefault?.default).toBe("./dist/runtimes/default.js");
     // These are not entries: they are a server that is ready to run, the types of a transport and of the command's config
-    // file, `balance`, the options as data, functions that read requests, interceptors, a plugin for Vite, and a handler
+    // file, `balance`, the options as data, functions that read requests, explanations of errors, interceptors, a plugin for Vite, and a handler
     // for rules of h3.
     const {
       "./package.json": _,
@@ -59,6 +59,7 @@ describe("package.json", () => {
       "./upstreams": ____,
       "./options": _______,
       "./requests": ________,
+      "./errors": ___________,
       "./bodies": _________,
       "./vite": _____,
       "./rules": ______,

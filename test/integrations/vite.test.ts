@@ -263,7 +263,9 @@ test("failures become 502, and Vite's logger reports them unless the route has o
   try {
     expect((await fetch(`${running.origin}/a/path?query`)).status).toBe(502);
     expect(running.logged).toHaveLength(1);
-    expect(running.logged[0]).toMatch(/^fetchway: GET \/a\/path: 502 connection_refused: /);
+    expect(running.logged[0]).toMatch(
+      /^fetchway: GET \/a\/path: 502 connection_refused: 127\.0\.0\.1:\d+ \(is it running\?\)$/,
+    );
     expect((await fetch(`${running.origin}/b`)).status).toBe(502);
     expect(seen).toEqual(["connection_refused"]);
     expect(running.logged).toHaveLength(1);

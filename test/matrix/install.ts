@@ -111,6 +111,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     external: FRAMEWORKS.slice(),
     // The example imports the installed package.
     alias: {
+      "fetchway/errors": join(root, "src/explain/errors.ts"),
       "fetchway/transport": join(root, "src/transport.ts"),
       fetchway: join(root, "runtimes/node.ts"),
     },

@@ -47,6 +47,7 @@ export const blocks: readonly Block[] = pages.flatMap(readBlocks);
 const SOURCES: Readonly<Record<string, string>> = {
   '"fetchway"': '"../runtimes/node.ts"',
   '"fetchway/transport"': '"../src/transport.ts"',
+  '"fetchway/errors"': '"../src/explain/errors.ts"',
   '"fetchway/requests"': '"../src/requests.ts"',
   '"fetchway/options"': '"../src/options.ts"',
   '"fetchway/bodies"': '"../src/bodies.ts"',

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 const SOURCES: Readonly<Record<string, string>> = {
   fetchway: "#fetchway",
   "fetchway/bun": "../runtimes/bun.ts",
+  "fetchway/errors": "../src/explain/errors.ts",
   "fetchway/transport": "../src/transport.ts",
   "fetchway/undici": "../runtimes/undici.ts",
 };

@@ -89,6 +89,7 @@ const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])
   ["fetchway/rules", "integrations/rules.ts", "workerd"],
   ["fetchway/transport", "src/transport.ts", "workerd"],
   ["fetchway/requests", "src/requests.ts", "workerd"],
+  ["fetchway/errors", "src/explain/errors.ts", "workerd"],
   ["fetchway/vite", "integrations/vite.ts", "node"],
 ];
 

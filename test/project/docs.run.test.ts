@@ -360,7 +360,10 @@ test("hooks: each hook is called", async () => {
   upstream.script = (call) => call.close();
   const failed = await ask({ method: "POST" });
   expect([failed.status, await failed.text()]).toEqual([502, "Back soon."]);
-  expect(logged.at(-1)?.[0]).toMatch(/^\w+$/);
+  const { host } = new URL(upstream.url);
+  expect(logged.at(-1)).toEqual([
+    `connection_terminated: ${host} closed the connection without an answer (see its log; does it expect https://?)`,
+  ]);
 });
 
 test("hooks: the end of a request is printed", async () => {
@@ -368,7 +371,11 @@ test("hooks: the end of a request is printed", async () => {
   await importBlock("docs/hooks.md: Seeing what happens");
   await (await ask()).text();
   await expect.poll(() => print.mock.calls.length).toBe(1);
-  expect(print.mock.calls[0]?.slice(0, 4)).toEqual(["GET", "/a?b", upstream.url, 200]);
+  expect(print.mock.calls[0]?.slice(0, 5)).toEqual(["GET", "/a?b", upstream.url, 200, ""]);
+  upstream.script = (call) => call.close();
+  await (await ask({ method: "POST" })).text();
+  await expect.poll(() => print.mock.calls.length).toBe(2);
+  expect(print.mock.calls[1]?.[4]).toMatch(/^connection_terminated: 127\.0\.0\.1:/);
 });
 
 test("hooks: `explain` shows what the upstream request would be, and sends nothing", async () => {

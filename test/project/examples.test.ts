@@ -60,10 +60,10 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       expect((await fetch(`${origin}/a`)).status).toBe(201);
       expect((await fetch(`${origin}/b`)).status).toBe(201);
       await program.printed(/\/b → 201/);
-      const lines = program.output().match(/^GET .* → \S+/gm);
+      const lines = program.output().match(/^GET .* → .*(?= \(\d+ ms\)$)/gm);
       expect(lines).toEqual([
         `GET ${upstream.url}/a → 201`,
-        `GET ${upstream.url}/b → connection_terminated`,
+        `GET ${upstream.url}/b → connection_terminated: ${new URL(upstream.url).host} reset the connection (see its log)`,
         `GET ${upstream.url}/b → 201`,
       ]);
     }));

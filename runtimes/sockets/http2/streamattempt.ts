@@ -3,6 +3,7 @@ import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
 import { type BodySource, pipe, type Sink, takeWhole } from "../../../src/body/source.ts";
 import {
   badLength,
+  placeError,
   ProxyError,
   type ProxyErrorCode,
   toRequestBodyError,
@@ -213,6 +214,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       isStale,
       this.#stream !== undefined,
     );
+    placeError(error, this.#scope.upstream);
     this.#isOver = true;
     this.#connectDeadline?.clear();
     // After a refused stream or a timeout, send no further request on this connection. If the upstream refuses a

@@ -43,6 +43,24 @@ test("without attach, a handshake gets 501, and the error in onError says what t
   expect((await apps.ask(port, request("GET", "/", offer("h2c")))).status).toBe(200);
 });
 
+test("without attach and without a hook, the first handshake prints what to call", async () => {
+  const printed = vi.spyOn(console, "error").mockImplementation(() => {});
+  try {
+    const port = await apps.serve("node", createProxy({ target: upstream.url }).nodeHandler);
+    for (let i = 0; i < 2; i++) await apps.ask(port, request("GET", "/", handshake));
+    await until(() => printed.mock.calls.length > 0, "the line");
+    expect(printed.mock.calls).toEqual([
+      [
+        expect.stringMatching(
+          /^fetchway: http_request_error: the request asks to switch to websocket, but the server does not hand over upgrades: call proxy\.attach\(server\), or give the server proxy\.plugin\b/,
+        ),
+      ],
+    ]);
+  } finally {
+    printed.mockRestore();
+  }
+});
+
 test("with `fetch` in place of the proxy's own client, a handshake gets 501", async () => {
   const onError = vi.fn();
   const { server, port } = await serveApp();

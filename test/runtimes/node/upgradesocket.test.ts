@@ -8,6 +8,7 @@ import {
   type NodeProxy,
   type RequestEnd,
 } from "../../../runtimes/node.ts";
+import { explainError } from "../../../src/explain/errors.ts";
 import { useApps } from "../../helpers/apps.ts";
 import { type Interceptor, type Tunnel } from "../../../src/transport.ts";
 import type { Client } from "../../helpers/client.ts";
@@ -212,6 +213,9 @@ describe("a tunnel that one side has closed", () => {
       expect({ status, protocol }).toEqual({ status: 101, protocol: "websocket" });
       expect(bytesIn).toBe(bytes === "with unread bytes" ? 5 : 0);
       expect(error).toMatchObject({ code: "connection_read_timeout" });
+      expect(explainError(error)).toBe(
+        `connection_read_timeout: ${new URL(upstream.url).host} fell silent: the tunnel did not end within ${CLOSE_TIMEOUT} ms (does it still read? see tunnelCloseTimeout)`,
+      );
     },
   );
 

@@ -447,6 +447,7 @@ describe("the entry", () => {
     "runtimes/sockets/buffercodec.ts",
     "runtimes/sockets/explaining.ts",
     "runtimes/sockets/http2/lostsessions.ts",
+    "runtimes/sockets/logfailure.ts",
     "runtimes/sockets/openfiles.ts",
     "runtimes/sockets/requestchannel.ts",
     "runtimes/sockets/socketpath.ts",

@@ -2,6 +2,7 @@
 import { Agent, Pool } from "undici";
 import { describe, expect, test } from "vitest";
 import { createProxy, type ProxyError } from "#fetchway";
+import { explainError } from "../../../src/explain/errors.ts";
 import { createUndiciTransport } from "../../../runtimes/undici.ts";
 import {
   closing,
@@ -11,6 +12,7 @@ import {
   untilFree,
   upstream,
 } from "./_undici.ts";
+import { type Interceptor, parseTarget } from "../../../src/transport.ts";
 import { until, within } from "../../helpers/wait.ts";
 
 describe("the transport's own agent", () => {
@@ -134,6 +136,10 @@ describe("a given dispatcher", () => {
   });
 });
 
+/** Sends a request to another upstream, which refuses it. */
+const elsewhere: Interceptor = (next) => (request, scope) =>
+  next({ ...request, upstream: parseTarget("http://127.0.0.1:1") }, scope);
+
 describe("errors", () => {
   test("a refused connection becomes 502, and onError gets undici's error", async () => {
     const seen: ProxyError[] = [];
@@ -146,6 +152,29 @@ describe("errors", () => {
     expect([answer.status, errorTypeOf(answer)]).toEqual([502, "connection_refused"]);
     expect(seen[0]?.cause).toMatchObject({ code: "ECONNREFUSED" });
     expect(await answer.text()).not.toContain("127.0.0.1");
+  });
+
+  test("explainError names the upstream of a refused connection, a silent upstream and a broken response", async () => {
+    const seen: string[] = [];
+    const explain = (error: ProxyError): void => void seen.push(explainError(error));
+    const send = through(createAgentTransport(), { onError: explain, timeout: 50 });
+    upstream.script = () => {};
+    await (await send("/silent")).text();
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc");
+      call.close();
+    };
+    await (await send("/cut")).text().catch(explain);
+    await through(createAgentTransport(), {
+      onError: explain,
+      interceptors: { attempt: [elsewhere] },
+    })("/");
+    const { host } = new URL(upstream.url);
+    expect(seen).toEqual([
+      `http_response_timeout: ${host} does not answer: no response headers within 50 ms (see its log; the limit is timeout)`,
+      `http_response_incomplete: ${host} closed the connection in the middle of the response (see its log)`,
+      "connection_refused: 127.0.0.1:1 (is it running?)",
+    ]);
   });
 
   test("the proxy's timeouts apply, not the agent's", async () => {

@@ -78,6 +78,23 @@ test("a copy for `mirror` outlasts the response with waitUntil of the third argu
   }
 });
 
+test("explainError names the upstream, and nothing is printed without it", async () => {
+  const contents = `import { createProxy } from "./runtimes/workerd.ts";
+    import { explainError } from "./src/explain/errors.ts";
+    const target = "http://127.0.0.1:1";
+    const quiet = createProxy({ target });
+    const proxy = createProxy({ target, onError: (error) => new Response(explainError(error)) });
+    export default {
+      fetch: (request) => (request.url.endsWith("/quiet") ? quiet : proxy).fetch(request),
+    };`;
+  await using program = await startWorker("explained", contents, forWorkers);
+  expect((await get(program, "/quiet")).status).toBe(502);
+  expect(await (await get(program, "/")).text()).toMatch(
+    /^connection_terminated: 127\.0\.0\.1:1: Network connection lost\. \(is it running\? /,
+  );
+  expect(program.output()).not.toContain("fetchway: connection_");
+});
+
 test("several upstreams work without checks and lookups, which are refused by name", async () => {
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";

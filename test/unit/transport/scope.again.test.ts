@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { ProxyError } from "../../../src/error.ts";
+import { placeOf, ProxyError } from "../../../src/error.ts";
+import { parseTarget } from "../../../src/target/target.ts";
 import { proxyError, startScope } from "../../helpers/fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -168,4 +169,16 @@ describe("a scope that has followers", () => {
     last.abort(reason);
     await expect(first.orAbort(Promise.resolve(5))).rejects.toBe(reason);
   });
+});
+
+test("a failure between two attempts is one of the upstream that was tried last, and is reported", () => {
+  const { scope } = startScope();
+  const reported: ProxyError[] = [];
+  scope.upstream = parseTarget("http://a:1");
+  scope.log = (error) => void reported.push(error);
+  scope.again();
+  const error = new ProxyError("connection_refused");
+  scope.failed(error);
+  expect(reported).toEqual([error]);
+  expect(placeOf(error)?.origin).toBe("http://a:1");
 });

@@ -1,6 +1,6 @@
 /**
  * A program for every runtime with real sockets. It sends requests to upstreams that fail in different ways, and prints as
- * JSON the text that the command would print about each failure.
+ * JSON how each failure is explained, and what a client or a careless app may show of it.
  */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
@@ -9,9 +9,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
-import { createProxy, type CreateProxyOptions, type RequestEnd } from "#fetchway";
-import { diagnoseFailure, renderFailure } from "../../command/log/causes.ts";
+import {
+  createProxy,
+  type CreateProxyOptions,
+  type Proxy,
+  ProxyError,
+  type RequestEnd,
+} from "#fetchway";
+import { explainError } from "#fetchway/errors";
+import { balance } from "#fetchway/upstreams";
 import { makeCertificate } from "../helpers/certificate.ts";
+import { until } from "../helpers/wait.ts";
 
 const HOUR = 3_600_000;
 const good = await makeCertificate();
@@ -54,6 +62,13 @@ const signed = await withTls("TLS", good);
 const tls = { ca: good.cert };
 const client = { ...good, ca: good.cert, requestCert: true, rejectUnauthorized: true };
 
+/** Two upstreams that active checks have found down. */
+const down = balance([`http://127.0.0.1:${dead}`, `http://127.0.0.1:${silent}`], {
+  check: { path: "/", interval: 10, timeout: 10, unhealthyThreshold: 1 },
+});
+createProxy({ target: down });
+await until(() => down.states().every(({ state }) => state === "down"), "both to be down");
+
 const cases: Record<string, CreateProxyOptions> = {
   refused: { target: `http://127.0.0.1:${dead}` },
   "refused by name": { target: `http://localhost:${dead}` },
@@ -68,6 +83,10 @@ const cases: Record<string, CreateProxyOptions> = {
   },
   "another name": {
     target: { url: `https://127.0.0.1:${signed}`, tls: { ...tls, servername: "other.test" } },
+  },
+  "plain HTTP to TLS": { target: `http://127.0.0.1:${signed}` },
+  "a TLS alert": {
+    target: `http://127.0.0.1:${await answering("ALERT", (socket) => socket.end("\x15\x03\x01\0\x02\x02\x46", "latin1"))}`,
   },
   "TLS to plain HTTP": { target: `https://127.0.0.1:${http}` },
   "a silent TLS server": { target: `https://127.0.0.1:${silent}`, connectTimeout: 50 },
@@ -84,6 +103,9 @@ const cases: Record<string, CreateProxyOptions> = {
   "silent connection": { target: `http://127.0.0.1:${silent}`, pool: { timeout: 50 } },
   "not HTTP": {
     target: `http://127.0.0.1:${await answering("SSH", (socket) => socket.end("SSH-2.0\r\n"))}`,
+  },
+  "HTTP/2 only": {
+    target: `http://127.0.0.1:${await answering("H2", (socket) => socket.end("\0\0\0\x04\0\0\0\0\0", "latin1"))}`,
   },
   "not HTTP/2": { target: `http://127.0.0.1:${http}`, pool: { http2: true } },
   "long head": {
@@ -103,26 +125,88 @@ const cases: Record<string, CreateProxyOptions> = {
       socket.end("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"),
     )}`,
   },
+  "every upstream down": { target: down },
+  "the second upstream refused as well": {
+    target: balance([`http://127.0.0.1:${dead}`, `http://localhost:${dead}`]),
+  },
+  redirected: {
+    target: `http://127.0.0.1:${await answering("MOVED", (socket) => socket.end(`HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:${dead}/\r\ncontent-length: 0\r\n\r\n`))}`,
+    followRedirects: true,
+    redirectTargets: "any",
+  },
+  "an app throws": {
+    target: {
+      fetch() {
+        throw new RangeError("no such user");
+      },
+    },
+  },
+  "fetch refused": { target: `http://127.0.0.1:${dead}`, fetch: (url, init) => fetch(url, init) },
+  "fetch cut": {
+    target: `http://127.0.0.1:${await answering("CUT2", (socket) =>
+      socket.end("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"),
+    )}`,
+    fetch: (url, init) => fetch(url, init),
+  },
 };
 
-const failures: Record<string, string> = {};
-for (const [name, options] of Object.entries(cases)) {
-  const ended = new Promise<RequestEnd>((resolve) => {
-    const proxy = createProxy({ ...options, onRequestEnd: resolve });
-    const request = new Request("http://proxy.test/a", { method: "PUT", body: "hello" });
-    // The response fails as well, but only `onRequestEnd` reports the cause.
-    proxy
-      .fetch(request)
-      .then((response) => response.text())
-      .catch(() => {});
-  });
-  const { error, upstream } = await ended;
-  failures[name] = renderFailure(diagnoseFailure(error, upstream))
+/** Replaces what differs from run to run. */
+function generalize(text: string): string {
+  return text
     .replaceAll(/:(\d+)\b/g, (all, port: string) => {
       const known = names.get(Number(port));
       return known === undefined ? all : `:${known}`;
     })
     .replace(tmpdir(), "/tmp");
 }
+
+/** Returns what an app may send to a client of an error. */
+function show(error: Error): string {
+  return [
+    error.message,
+    String(error),
+    JSON.stringify(error),
+    JSON.stringify(Object.entries(error)),
+  ].join();
+}
+
+interface Failure {
+  /** How the error that `onRequestEnd` reports is explained. */
+  readonly explained: string;
+  /** How the error that `onError` gets is explained, in a proxy without `onRequestEnd`; undefined where it does not run. */
+  readonly hooked: string | undefined;
+  /** What the client gets, and what an app may send of the errors. */
+  readonly shown: string;
+}
+
+/** Sends a request, and returns its failure. */
+async function failWith(options: CreateProxyOptions): Promise<Failure> {
+  let shown = "";
+  let hooked: string | undefined;
+  const send = async (proxy: Pick<Proxy, "fetch">): Promise<void> => {
+    const request = new Request("http://proxy.test/a", { method: "PUT", body: "hello" });
+    try {
+      const response = await proxy.fetch(request);
+      shown += JSON.stringify([...response.headers]);
+      shown += await response.text();
+    } catch (error) {
+      // The body of a response that was cut fails with the error that `onRequestEnd` reports; on Bun, with undefined.
+      shown += error instanceof ProxyError ? show(error) : "";
+    }
+  };
+  const onError = (error: ProxyError): void => {
+    hooked = generalize(explainError(error));
+    shown += show(error);
+  };
+  await send(createProxy({ ...options, onError }));
+  const ended = new Promise<RequestEnd>((resolve) => {
+    void send(createProxy({ ...options, onRequestEnd: resolve }));
+  });
+  const { error } = await ended;
+  return { explained: generalize(explainError(error)), hooked, shown: generalize(shown) };
+}
+
+const failures: Record<string, Failure> = {};
+for (const [name, options] of Object.entries(cases)) failures[name] = await failWith(options);
 console.log(JSON.stringify(failures));
 process.exit(0);
