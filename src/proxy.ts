@@ -183,11 +183,6 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
       assertRequest(request, PROXY_FETCH, runtime);
-      if (target === undefined || target === null) {
-        throw new TypeError(
-          'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
-        );
-      }
       let plan = plans.get(options);
       if (plan === undefined) {
         plan = compile(options, transportFor, runtime);
@@ -229,7 +224,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const { target, pool, ...options } = createOptions ?? {};
   if (target === undefined) {
     throw new TypeError(
-      'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
+      'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
     );
   }
   if (pool !== undefined && !isRecord(pool)) {

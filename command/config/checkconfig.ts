@@ -11,7 +11,6 @@ import {
 import type { Config } from "../config.ts";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
-import { expandTarget } from "../flags/shorttarget.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { toSettings } from "./settings.ts";
@@ -122,11 +121,9 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   if (target === undefined) return [];
   const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
-  const [first] = (Array.isArray(target) ? target : [target]) as unknown[];
-  const text = typeof first === "string" || typeof first === "number" ? String(first) : "";
-  const meant = expandTarget(text);
-  const fix = meant === text ? strip(wrong) : `write ${quoteInput(meant)}`;
-  return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
+  // In a list of targets, the message names the wrong one.
+  const named = Array.isArray(target) ? wrong.replace(/^fetchway: bad target (?=")/, "") : wrong;
+  return [{ text: `${label}target: ${strip(named)}`, key: "target", ...place }];
 }
 
 /** Checks each option of `balance` alone, together with a valid target, so that only mistakes in `balance` are found. */

@@ -1,5 +1,4 @@
 import { createProxy, type Proxy } from "#fetchway";
-import { quoteInput } from "#fetchway/options";
 import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
@@ -23,20 +22,10 @@ export function findProblems({ given, labels }: CommandLine): string[] {
 
 /** Returns what is wrong with targets, one line each. */
 export function findTargetProblems(targets: readonly string[]): string[] {
-  const problems = targets.flatMap(findTargetProblem);
+  const problems = targets.flatMap((target) => tryCreate({ target }) ?? []);
   if (problems.length > 0 || targets.length < 2) return problems;
   const wrong = tryCreate({ target: targets });
   return wrong === undefined ? [] : [wrong];
-}
-
-/** Returns what is wrong with a target, in one line at most. */
-export function findTargetProblem(target: string): string[] {
-  const wrong = tryCreate({ target });
-  if (wrong === undefined) return [];
-  if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
-  const meant = `http://${target}`;
-  const isGuessed = !/@|\/\/|^unix:/.test(target) && tryCreate({ target: meant }) === undefined;
-  return [isGuessed ? `bad target ${quoteInput(target)}: use ${meant}` : wrong];
 }
 
 function tryCreate(options: RouteOptions): string | undefined {

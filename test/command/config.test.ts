@@ -148,7 +148,7 @@ export default {
       "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
       'c.mjs: route "/a": timeout: use whole milliseconds, 0 for no limit',
       'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
-      'c.mjs:10: route "/a/": target: its scheme must be http: or https:, also for WebSockets',
+      'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535',
       'c.mjs:10: route "/a/": bodyLimit: use a number of bytes',
       'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
       'c.mjs: route "/b, http://x/c": target: say where to send the requests',

@@ -80,13 +80,17 @@ $ http://a --path-rewrite '(=x'
 $ http://a --strip-prefix api
 --strip-prefix "api": use a path such as "/api"
 $ example.com
-bad target "example.com": use http://example.com
+bad target "example.com": write "http://example.com"
 $ 70000
-bad target "70000": a port is a number from 1 to 65535
+bad target "70000": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ 4000 :4000 localhost:6000
 http://localhost:4000 is there twice; set its weight instead
+$ /run/app.sock
+bad target "/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+$ http://unix:/run/app.sock
+bad target "http://unix:/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ ftp://a
-bad target "ftp://a": its scheme must be http: or https:, also for WebSockets
+bad target "ftp://a": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ http://me:s3cret@a
 a target must not hold credentials; set --header "authorization: …" instead
 $ http://a http://me:s3cret@b
@@ -95,7 +99,7 @@ $ localhost: --port=x --via='a b' --timout 5
 --port "x": use a whole number from 0 to 65535; 0 takes a free port
 there is no --timout: use --timeout
 --via "a b": use a pseudonym of token characters such as "edge", or false
-bad target "localhost:": use http://localhost:
+bad target "localhost:": write "http://localhost:"
 $ --route /a=http://a --route /a/=http://b --route /c
 --route "/c": write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000
 --route /a: another --route has the same path

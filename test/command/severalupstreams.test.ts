@@ -45,7 +45,7 @@ describe("the command line", () => {
     ["4000 http://me:s3cret@b", 'a target must not hold credentials; set --header "authorization'],
     ["4000 4000", "http://localhost:4000 is there twice; set its weight instead"],
     ["4000 4001/base", "all upstreams need the same base path and query"],
-    ["4000 nonsense", 'bad target "nonsense": use http://nonsense'],
+    ["4000 nonsense", 'bad target "nonsense": use a URL such as "http://localhost:4000"'],
     ["4000 4001 --policy none", '--policy "none": use least_conn or peak_ewma'],
     ["4000 4001 --check health", '--check "health": use a path such as "/health"'],
     ["--route /a=4000,4000", "--route /a: http://localhost:4000 is there twice"],
@@ -78,7 +78,7 @@ describe("a config file", () => {
   test.each<[Config | object, string]>([
     [{ target: [] }, "target: give it at least one upstream"],
     [{ target: ["http://a", "http://a"] }, "target: http://a is there twice"],
-    [{ target: ["4000", "4001"] }, 'target: write "http://localhost:4000"'],
+    [{ target: ["4000", "4001"] }, 'target: "4000": write "http://localhost:4000"'],
     [{ target: ["http://a"], balance: { polcy: "first" } }, "balance.polcy: there is no such"],
     [{ target: ["http://a"], balance: { check: {} } }, "balance.check: path: set it"],
     [{ target: ["http://a"], balance: "first" }, "balance: use an object"],
