@@ -303,7 +303,7 @@ function assertRequest(request: unknown, call: string, runtime: Runtime): void {
 }
 
 /** Explains how to get the web `Request` from the value that a framework passes to its handlers. */
-function findRequest(passed: unknown): string | undefined {
+export function findRequest(passed: unknown): string | undefined {
   const { req, request, raw } = (passed ?? {}) as Record<string, unknown>;
   if (isRequest(req)) return "pass event.req";
   if (isRequest((req as { raw?: unknown } | undefined)?.raw) || isRequest(raw)) {
@@ -312,6 +312,7 @@ function findRequest(passed: unknown): string | undefined {
   return isRequest(request) ? "pass its `request`" : undefined;
 }
 
-function isRequest(value: unknown): boolean {
+/** Whether a value is a web `Request`, of any class. */
+export function isRequest(value: unknown): boolean {
   return typeof value === "object" && value !== null && "clone" in value && "headers" in value;
 }

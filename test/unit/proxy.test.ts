@@ -4,7 +4,7 @@ import { H3Event } from "h3";
 import { Context as HonoContext } from "hono";
 import * as native from "#fetchway";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { explainNodeMessage } from "../../runtimes/node/nodemessage.ts";
+import { explainNodeMessage } from "../../runtimes/node/frameworkvalues.ts";
 import { WebIncoming } from "../../src/request/incoming.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
