@@ -8,12 +8,11 @@ import {
   findWrong,
   isRecord,
 } from "#fetchway/options";
-import type { Config } from "../config.ts";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
-import { toSettings } from "./settings.ts";
+import { type ReadConfig, toSettings } from "./settings.ts";
 
 /** A mistake in a config. */
 export interface ConfigFault {
@@ -66,7 +65,8 @@ function checkServer(server: unknown): ConfigFault[] {
   }
   return Object.entries(server).flatMap(([key, value]) => {
     const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
-    return fix === undefined ? [] : [{ text: `server.${cutCredentials(key)}: ${fix}`, key }];
+    if (fix === undefined) return [];
+    return [{ text: `server.${cutCredentials(key)}: ${strip(fix)}`, key }];
   });
 }
 
@@ -122,7 +122,9 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
   // In a list of targets, the message names the wrong one.
-  const named = Array.isArray(target) ? wrong.replace(/^fetchway: bad target (?=")/, "") : wrong;
+  const named = Array.isArray(target)
+    ? wrong.replace(/^fetchway: bad target (?=["\d])/, "")
+    : wrong;
   return [{ text: `${label}target: ${strip(named)}`, key: "target", ...place }];
 }
 
@@ -183,7 +185,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
 /** Checks all options of each route together, because some options are refused only in combination with others. */
 function checkWhole(config: object): ConfigFault[] {
   const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
-  const own = (config as Config).routes ?? [];
+  const own = (config as ReadConfig).routes ?? [];
   return routes.flatMap(({ options }, index) => {
     const wrong = findRefusal(options);
     if (wrong === undefined) return [];
@@ -218,10 +220,11 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 
-/** Removes the parts of a message that repeat the place in the file. */
+/** Removes the parts of a message that repeat the place in the file, and adds what only a file may contain. */
 function strip(message: string): string {
   return message
     .replace(/^fetchway: /, "")
-    .replace(/^bad (?:option `[^`]*`|target "[^"]*"): /, "")
+    .replace(/^bad (?:option `[^`]*`|target (?:"[^"]*"|\S+)): /, "")
+    .replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"')
     .replace(/; there are .*$/, "");
 }

@@ -7,9 +7,10 @@ import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { quoteInput } from "#fetchway/options";
-import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
+import { readDurations } from "./durations.ts";
 import { findJsonFault } from "./jsonfault.ts";
+import type { ReadConfig } from "./settings.ts";
 
 /** The mistakes in a config file, one line each, with the name of the file and the line number, if it is known. */
 export class ConfigError extends Error {
@@ -29,14 +30,15 @@ let imports = 0;
  * Reads and checks a config file. Modules that the file itself imports are not reloaded.
  * @throws ConfigError that names the file, the line and the fix
  */
-export async function readConfig(path: string): Promise<Config> {
+export async function readConfig(path: string): Promise<ReadConfig> {
   const source = readSource(path);
-  const config = path.endsWith(".json")
+  const written = path.endsWith(".json")
     ? parseJson(path, source)
     : await importConfig(path, source);
+  const config = readDurations(written);
   const faults = checkConfig(config);
   if (faults.length > 0) throw toConfigError(path, source, faults);
-  return config as Config;
+  return config as ReadConfig;
 }
 
 /**

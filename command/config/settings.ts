@@ -1,7 +1,10 @@
 /** Combines flags and config file to the settings of the command: those of its server, and those of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
-import type { Config } from "../config.ts";
-import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
+import {
+  serverDefaults,
+  type ServerOptions,
+  type ServerSettings,
+} from "../flags/commandoptions.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
@@ -20,6 +23,13 @@ export interface Settings {
 }
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
+
+/** A checked config file, in which durations are milliseconds. */
+export interface ReadConfig extends ProxyDefaults {
+  readonly server?: ServerOptions;
+  readonly target?: RouteOptions["target"];
+  readonly routes?: readonly (RouteOptions & { readonly match: string | readonly string[] })[];
+}
 
 /** The settings that flags have given. */
 export interface GivenFlags {
@@ -40,7 +50,7 @@ export interface GivenFlags {
  */
 export function toSettings(
   flags: GivenFlags,
-  file: Config = {},
+  file: ReadConfig = {},
   base: ProxyDefaults["pool"] = {},
 ): Settings {
   const { server, target, routes = [], ...defaults } = file;

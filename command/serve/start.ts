@@ -1,10 +1,9 @@
 /** Puts the parts of the command together: settings, routes, server. */
 import { basename } from "node:path";
 import process from "node:process";
-import type { Config } from "../config.ts";
 import { readConfig } from "../config/loadconfig.ts";
 import { assertRouted, reloadConfig } from "../config/reload.ts";
-import { type Settings, toSettings } from "../config/settings.ts";
+import { type ReadConfig, type Settings, toSettings } from "../config/settings.ts";
 import { describeMadeSecret, fillCookies, makeSecret } from "../config/stickycookies.ts";
 import type { LineSettings } from "../flags/commandoptions.ts";
 import type { CommandLine } from "../flags/parse.ts";
@@ -44,7 +43,7 @@ export async function start(
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
   const secret = worker?.begin.secret ?? makeSecret();
-  const compose = (file: Config): Settings => {
+  const compose = (file: ReadConfig): Settings => {
     const tls = readTrust({ ...file.server, ...given.server });
     const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);

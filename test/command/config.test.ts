@@ -131,7 +131,7 @@ export default {
   server: { prot: 8080, host: 1 },
   pool: { maxQueued: -1 },
   routes: [
-    { match: "/a", target, timeout: "5s" },
+    { match: "/a", target, timeout: "5" },
     { match: "/a/", target: "ftp://x", bodyLimit: -1 },
     { match: ["/b", "http://x/c"], upstream: target, timeout: -1 },
     { match: "/c", target, stats: true },
@@ -146,14 +146,14 @@ export default {
       "c.mjs:4: timout: there is no such option; did you mean `timeout`?",
       "c.mjs:5: maxSockets: it is an option of the pool; write pool: { maxSockets: … }",
       "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
-      'c.mjs: route "/a": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs: route "/a": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
       'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535',
       'c.mjs:10: route "/a/": bodyLimit: use a number of bytes',
       'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
       'c.mjs: route "/b, http://x/c": target: say where to send the requests',
       'c.mjs:11: route "/b, http://x/c": upstream: it is called `target` here',
-      'c.mjs: route "/b, http://x/c": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs: route "/b, http://x/c": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs:12: route "/c": stats: it is an option of the server, not of a route; write it at the top in server: { stats: … }',
       "c.mjs: routes[4]: use an object",
     ]);
@@ -170,7 +170,7 @@ export default {
   ]
 }`;
     expect(await problemsOf("d.json", source)).toEqual([
-      'd.json:6: route "/b": timeout: use whole milliseconds, 0 for no limit',
+      'd.json:6: route "/b": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
     ]);
     // Conflicts between options are reported only when each option by itself is valid.
     expect(await problemsOf("d.json", source.replace("-5", "5"))).toEqual([

@@ -40,12 +40,15 @@ $ http://a --port abc
 --port "abc": use a whole number from 0 to 65535; 0 takes a free port
 $ http://a -p=65536
 -p "65536": use a whole number from 0 to 65535; 0 takes a free port
-$ http://a --stop-timeout 1s
---stop-timeout "1s": use whole milliseconds
+$ http://a --stop-timeout 1.5s
+--stop-timeout "1.5s": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
 $ http://a --timeout -1
---timeout "-1": use whole milliseconds, 0 for no limit
+--timeout "-1": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
 $ http://a --timeout=1e3
---timeout "1e3": use whole milliseconds, 0 for no limit
+--timeout "1e3": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
+$ http://a --timeout 1000h --connect-timeout Infinity
+--connect-timeout "Infinity": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
+--timeout "1000h": use whole milliseconds, 0 for no limit
 $ http://a --body-limit 1x
 --body-limit "1x": use bytes, or a size such as 512k or 10mb
 $ http://a --max-sockets 0

@@ -495,7 +495,7 @@ describe("a config file", () => {
     write("reload.mjs", "2", "timeout: -1");
     await until(() => proxy.stderr.includes("did not start"), "the refusal");
     expect(proxy.stderr).toBe(
-      "fetchway: reload.mjs:1: timeout: use whole milliseconds, 0 for no limit\n" +
+      'fetchway: reload.mjs:1: timeout: use whole milliseconds or a text such as "10s", 0 for no limit\n' +
         "fetchway: the new worker did not start: the workers stay as they are\n",
     );
     expect(await pids()).toEqual(before);
