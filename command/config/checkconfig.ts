@@ -39,6 +39,34 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   from: "match",
   context: "match",
   hostname: "match",
+  proxy_pass: "target",
+  servers: "target",
+  upstreams: "target",
+  location: "routes",
+  locations: "routes",
+  rules: "routes",
+  proxy_set_header: "headers",
+  requestHeaders: "headers",
+  client_max_body_size: "bodyLimit",
+  proxy_read_timeout: "timeout",
+  proxy_connect_timeout: "connectTimeout",
+};
+
+/** The names that other tools use in `server`, with what to write instead. */
+const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
+  listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
+  server_name: 'the host in front of the path, as in routes: [{ match: "shop.example/", … }]',
+  address: "host",
+  hostname: "host",
+  ssl_certificate: "cert",
+  ssl_certificate_key: "key",
+  https: "cert and key",
+  ssl: "cert and key",
+  tls: "cert and key",
+  access_log: "log",
+  proxy: 'routes: [{ match: "/api", target: "http://…" }] at the top, beside server',
+  routes: "it at the top, beside server",
+  target: "it at the top, beside server",
 };
 
 /** Returns the mistakes in a config. */
@@ -66,7 +94,9 @@ function checkServer(server: unknown): ConfigFault[] {
   return Object.entries(server).flatMap(([key, value]) => {
     const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
     if (fix === undefined) return [];
-    return [{ text: `server.${cutCredentials(key)}: ${strip(fix)}`, key }];
+    const other = Object.hasOwn(OTHER_SERVER_NAMES, key) ? OTHER_SERVER_NAMES[key] : undefined;
+    const text = other === undefined ? offerText(fix) : `write ${other}`;
+    return [{ text: `server.${cutCredentials(key)}: ${text}`, key }];
   });
 }
 
@@ -213,6 +243,7 @@ function explainInRoute(name: string): string | undefined {
 }
 
 function explainUnknownName(name: string, others: readonly string[]): string | undefined {
+  if (name.startsWith("/")) return `write routes: [{ match: ${quoteInput(name)}, target: … }]`;
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;
   const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
@@ -220,11 +251,15 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 
-/** Removes the parts of a message that repeat the place in the file, and adds what only a file may contain. */
+/** Removes the parts of a message that repeat the place in the file. */
 function strip(message: string): string {
-  return message
+  return offerText(message)
     .replace(/^fetchway: /, "")
     .replace(/^bad (?:option `[^`]*`|target (?:"[^"]*"|\S+)): /, "")
-    .replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"')
     .replace(/; there are .*$/, "");
+}
+
+/** Adds to a message about milliseconds that a config file may also have a text. */
+function offerText(message: string): string {
+  return message.replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"');
 }

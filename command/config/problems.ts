@@ -1,4 +1,5 @@
 import { createProxy, type Proxy } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
 import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
@@ -22,10 +23,18 @@ export function findProblems({ given, labels }: CommandLine): string[] {
 
 /** Returns what is wrong with targets, one line each. */
 export function findTargetProblems(targets: readonly string[]): string[] {
-  const problems = targets.flatMap((target) => tryCreate({ target }) ?? []);
+  const problems = targets.flatMap((target) => explainWord(target) ?? tryCreate({ target }) ?? []);
   if (problems.length > 0 || targets.length < 2) return problems;
   const wrong = tryCreate({ target: targets });
   return wrong === undefined ? [] : [wrong];
+}
+
+/** Explains a word that is no target, but is something else that the command line can say. */
+function explainWord(word: string): string | undefined {
+  if (/^(?:help|version)$/.test(word)) return `there is no command ${word}: use --${word}`;
+  if (/^[^/=:?#]*\/[^=:?#]*=/.test(word))
+    return `${quoteInput(word)} is a route: use --route ${quoteInput(word)}`;
+  return undefined;
 }
 
 function tryCreate(options: RouteOptions): string | undefined {

@@ -5,6 +5,7 @@ import {
   type ServerOptions,
   type ServerSettings,
 } from "../flags/commandoptions.ts";
+import { flags } from "../flags/flags.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
@@ -24,7 +25,7 @@ export interface Settings {
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 
-/** A checked config file, in which durations are milliseconds. */
+/** A checked config file, in which durations are milliseconds, and the paths of files are absolute. */
 export interface ReadConfig extends ProxyDefaults {
   readonly server?: ServerOptions;
   readonly target?: RouteOptions["target"];
@@ -79,6 +80,18 @@ export function toSettings(
   return {
     server: { ...serverDefaults, ...server, ...flags.server },
     routes: [...given, ...left],
+  };
+}
+
+/** Names an option of the server in a message. */
+export type NameOption = (option: keyof ServerOptions) => string;
+
+/** Names options of the server as the user has written them: `server.cert` in the config file, otherwise `--cert`. */
+export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig): NameOption {
+  return (option) => {
+    if (!Object.hasOwn(given, option) && Object.hasOwn(server, option)) return `server.${option}`;
+    const flag = flags.find((each) => each.scope === "server" && each.option === option);
+    return `--${flag?.name}`;
   };
 }
 

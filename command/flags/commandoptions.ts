@@ -5,6 +5,7 @@ import {
   either,
   limitFrom,
   milliseconds,
+  quoteInput,
   text,
   toggle,
   whole,
@@ -71,13 +72,21 @@ export interface ListenOptions {
 
 const portNumber = whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535);
 
+function checkHost(host: unknown): string | undefined {
+  if (typeof host !== "string" || /^unix:(?![/\\])/.test(host) || /^\s*$|:\/\//.test(host)) {
+    return 'use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"';
+  }
+  if (/^(?:\.{0,2}\/|\\\\)/.test(host)) {
+    return `for a socket, use ${quoteInput(`unix:${host.startsWith(".") ? "/path" : host}`)}`;
+  }
+  const [, address, port] = /^([^:]*|\[.*\]):(\d+)$/.exec(host) ?? [];
+  return port && `use ${quoteInput(address || "0.0.0.0")}, and ${port} as the port`;
+}
+
 export const listenSchema: Schema<ListenOptions, Exclude<keyof ListenOptions, "socketMode">> = {
   port: { kind: portNumber, default: 3000 },
   host: {
-    kind: text(
-      /^(?!unix:).|^unix:(?:\/|\\\\)./,
-      'use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"',
-    ),
+    kind: { name: "text", check: checkHost },
     default: "127.0.0.1",
   },
   socketMode: { kind: text(/^0?[0-7]{3}$/, 'use three octal digits such as "660"') },

@@ -98,7 +98,7 @@ function readSwitch(text: string): boolean {
 
 function readOnOrOff(text: string): unknown {
   if (text === "true" || text === "false") return text === "true" ? {} : false;
-  throw new UsageError("use true or false; its details can only be set in code");
+  throw new UsageError("use true or false; its details can only be set in a config file");
 }
 
 function readNumber(text: string): number {

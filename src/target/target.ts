@@ -154,7 +154,7 @@ function parseUncached(target: TargetAddress): Upstream {
 /** Matches the beginning of a URL. `http://unix:/path` is how nginx writes a socket; as a URL, its host is `unix`. */
 const HTTP = /^\s*https?:\/\/(?!unix:\/)/i;
 /** Matches a URL without its scheme, such as `localhost:4000`, or only a port. */
-const WITHOUT_SCHEME = /^(?!https?:)[^/@]*[.:\d](?!.*(?:\/\/|@))/;
+const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;
 
 /** Says what to write instead of a target that is not a URL with the scheme `http:` or `https:`. */
 function suggestUrl(given: unknown): string {

@@ -26,7 +26,7 @@ $ http://a -port 5 -bogus
 there is no -port: use --port
 there is no -bogus: see fetchway --help all
 $ http://a -listen 5 -k
-there is no -listen: use --port
+there is no -listen: use --port 5
 there is no -k: use --insecure
 $ http://a -pq
 -p "q": use a whole number from 0 to 65535; 0 takes a free port
@@ -62,7 +62,7 @@ $ http://a --no-xfwd=1
 $ http://a --redirect-targets x
 --redirect-targets "x": use same-origin or any
 $ --retry 503 http://a
---retry: use true or false; its details can only be set in code
+--retry: use true or false; its details can only be set in a config file
 $ http://a --no-dns=1 --trust-proxy 10.0.0.1/8
 --no-dns: it takes no value; leave the value out
 --trust-proxy "10.0.0.1/8": "10.0.0.1/8" is not a range: use "10.0.0.0/8", or "10.0.0.1" for that address alone
@@ -112,9 +112,30 @@ no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo
 $ --to localhost:4000
 there is no --to: write the target without a flag: fetchway localhost:4000
 $ --listen :80 --upstream nonsense -P 81 http://a
-there is no --listen: use --port
+there is no --listen: use --port 80
 there is no --upstream: write the target without a flag: fetchway http://127.0.0.1:4000
-there is no -P: use --port
+there is no -P: use --port 81
+$ http://a --listen /run/x.sock --bind 0.0.0.0:8080 --address ::1 -l :81
+there is no --listen: use --host unix:/run/x.sock
+there is no --bind: use --host 0.0.0.0 --port 8080
+there is no --address: use --host
+there is no -l: use --port 81
+$ http://a --host /run/x.sock
+--host "/run/x.sock": for a socket, use "unix:/run/x.sock"
+$ http://a --host ./x.sock
+--host "./x.sock": for a socket, use "unix:/path"
+$ http://a --host 0.0.0.0:8080
+--host "0.0.0.0:8080": use "0.0.0.0", and 8080 as the port
+$ http://a --host [::1]:8080
+--host "[::1]:8080": use "[::1]", and 8080 as the port
+$ http://a --host http://localhost
+--host "http://localhost": use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"
+$ help
+there is no command help: use --help
+$ /api=http://a
+"/api=http://a" is a route: use --route "/api=http://a"
+$ http://a -d
+there is no -d: it stays in the foreground; docs/deploy.md shows it as a service
 $ http://a --change-host-header --preserve-host --ws
 there is no --change-host-header: the target's Host is sent by default
 there is no --preserve-host: use --no-change-origin
@@ -126,6 +147,8 @@ there is no --proxy-timeout: use --timeout
 
 /** Command lines that are refused only when the server begins to listen. */
 const startRefusals = `
+$ http://a --socket-mode 660
+--socket-mode does nothing without --host unix:/path
 $ http://a --redirect-targets any
 --redirect-targets does nothing without --follow-redirects; set that too
 $ --demo --port 0 --host 192.0.2.1
