@@ -90,7 +90,7 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     );
   }
   const made = Object.entries(routes).map(([prefix, route]) =>
-    createRoute(prefix, { onError: report, ...toOptions(route as ViteRoutes[string]) }),
+    createRoute(prefix, { onError: report, ...toOptions(route) }),
   );
   const mistakes = made.flatMap((each) => (Array.isArray(each) ? each : []));
   const sorted = made

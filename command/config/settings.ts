@@ -5,7 +5,7 @@ import {
   type ServerOptions,
   type ServerSettings,
 } from "../flags/commandoptions.ts";
-import { flags } from "../flags/flags.ts";
+import { flags as allFlags } from "../flags/flags.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
@@ -90,7 +90,7 @@ export type NameOption = (option: keyof ServerOptions) => string;
 export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig): NameOption {
   return (option) => {
     if (!Object.hasOwn(given, option) && Object.hasOwn(server, option)) return `server.${option}`;
-    const flag = flags.find((each) => each.scope === "server" && each.option === option);
+    const flag = allFlags.find((each) => each.scope === "server" && each.option === option);
     return `--${flag?.name}`;
   };
 }

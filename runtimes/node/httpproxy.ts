@@ -29,15 +29,13 @@ export function addFormerMethods<Proxy extends object>(proxy: Proxy): Proxy {
  * @deprecated write `createProxy({ target })`
  * @ignore
  */
-export function createProxyServer(..._: readonly unknown[]): never {
-  return refuseName("createProxyServer", "write createProxy({ target })");
-}
+export const createProxyServer: (...passed: readonly unknown[]) => never = () =>
+  refuseName("createProxyServer", "write createProxy({ target })");
 
 /**
  * Throws a TypeError: the function of http-proxy-middleware is called `createProxy` here.
  * @deprecated write `createProxy({ target }).nodeHandler`
  * @ignore
  */
-export function createProxyMiddleware(..._: readonly unknown[]): never {
-  return refuseName("createProxyMiddleware", "write createProxy({ target }).nodeHandler");
-}
+export const createProxyMiddleware: (...passed: readonly unknown[]) => never = () =>
+  refuseName("createProxyMiddleware", "write createProxy({ target }).nodeHandler");

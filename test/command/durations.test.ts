@@ -126,8 +126,7 @@ describe("a config file", () => {
   });
 
   test("has milliseconds in place of all durations", async () => {
-    const { server, ...route } = everywhere;
-    const routes = [{ match: "/api", target, ...route }];
+    const routes = [{ match: "/api", target, ...everywhere, server: undefined }];
     const path = join(folder, "fetchway.config.json");
     writeFileSync(path, JSON.stringify({ ...everywhere, target, routes }));
     const read = await readConfig(path);

@@ -6,8 +6,12 @@ import { DROPPED_REASONS, explainFields } from "../../src/explain/decidingoption
 import type { ExplainedField } from "../../src/proxy.ts";
 import { capture, renderInspection } from "../../command/inspect/inspect.ts";
 import { readInspected } from "../../command/inspect/inspectedrequest.ts";
-import { type GivenFlags, type Settings, toSettings } from "../../command/config/settings.ts";
-import type { ReadConfig } from "../../command/config/settings.ts";
+import {
+  type GivenFlags,
+  type ReadConfig,
+  type Settings,
+  toSettings,
+} from "../../command/config/settings.ts";
 import { HOP_BY_HOP, REQUEST_DROPPED } from "../../src/fields/hopbyhop.ts";
 import { compile } from "../../src/plan.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";

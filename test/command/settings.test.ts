@@ -1,8 +1,12 @@
 /** How flags and a config file become settings, and when two settings are the same. */
 import { describe, expect, test } from "vitest";
 import { serverDefaults } from "../../command/flags/commandoptions.ts";
-import { type GivenFlags, isSame, toSettings } from "../../command/config/settings.ts";
-import type { ReadConfig } from "../../command/config/settings.ts";
+import {
+  type GivenFlags,
+  isSame,
+  type ReadConfig,
+  toSettings,
+} from "../../command/config/settings.ts";
 
 const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
 

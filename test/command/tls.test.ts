@@ -296,7 +296,7 @@ describe("a wrong file is refused with a message that names it and the fix", () 
 });
 
 describe("a config file", () => {
-  const other = save("config.key", own.key);
+  const secret = save("config.key", own.key);
   const config = (server: object): string => {
     const path = save("paths.json", JSON.stringify({ target: upstream.url, server }));
     return `--config ${path} --port 0`;
@@ -312,17 +312,17 @@ describe("a config file", () => {
 
   test.each([
     [
-      { cert: "none.pem", key: other },
+      { cert: "none.pem", key: secret },
       `server.cert "${folder}/none.pem" cannot be read: there is no such file`,
     ],
-    [{ key: other }, "server.key needs server.cert: the file of its certificate"],
+    [{ key: secret }, "server.key needs server.cert: the file of its certificate"],
     [{ ca: "none.pem" }, `server.ca "${folder}/none.pem" cannot be read: there is no such file`],
   ])("with a mistake is named, not a flag: %j", async (server, message) => {
     expect(await command(config(server)).refusal()).toBe(`fetchway: ${message}\n`);
   });
 
   test("with a flag in place of its option gets the message of the flag", async () => {
-    const line = `${config({ cert: "none.pem", key: other })} --cert none.pem`;
+    const line = `${config({ cert: "none.pem", key: secret })} --cert none.pem`;
     expect(await command(line).refusal()).toBe(
       'fetchway: --cert "none.pem" cannot be read: there is no such file\n',
     );
