@@ -27,11 +27,14 @@ export function readSocketPath(host: string): string | undefined {
  */
 export function checkSocketMode(flags: ListenOptions, { server = {} }: ReadConfig): void {
   const isFlag = flags.socketMode !== undefined;
-  const { socketMode, host = "" } = isFlag ? { ...server, ...flags } : server;
-  if (socketMode === undefined || readSocketPath(host) !== undefined) return;
-  if (isFlag) throw new UsageError("--socket-mode does nothing without --host unix:/path");
-  if (flags.host !== undefined) return;
-  throw new UsageError('server.socketMode does nothing without server: { host: "unix:/path" }');
+  const hosts = isFlag ? [flags.host ?? server.host] : [flags.host, server.host];
+  const isOnSocket = hosts.some((host = "") => readSocketPath(host) !== undefined);
+  if (isOnSocket || (!isFlag && server.socketMode === undefined)) return;
+  throw new UsageError(
+    isFlag
+      ? "--socket-mode does nothing without --host unix:/path"
+      : 'server.socketMode does nothing without server: { host: "unix:/path" }',
+  );
 }
 
 /** Returns the options with which the server of each runtime listens on a socket. */

@@ -355,6 +355,7 @@ test("`socketMode` of a config file without a socket is refused, unless a flag r
   expect(await command(`--config ${config}`).refusal()).toBe(
     'fetchway: server.socketMode does nothing without server: { host: "unix:/path" }\n',
   );
-  write(`unix:${join(folder, "mode.sock")}`);
+  await starts(`--config ${config} --host unix:${newPath()}`);
+  write(`unix:${newPath()}`);
   await command(`--config ${config} --port 0 --host 127.0.0.1`).origin();
 });
