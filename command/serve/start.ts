@@ -79,7 +79,7 @@ export async function start(
     observers.rescue,
   );
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
-  checkRedirect(server);
+  checkRedirect(server, nameOption);
   const certificate = readCertificate(server, nameOption);
   const front = await listen(addCors(router.answer, server), {
     ...server,
