@@ -5,6 +5,7 @@
 import type { CreateProxyOptions } from "#fetchway";
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { ServerOptions } from "./flags/commandoptions.ts";
+import type { Duration } from "./flags/duration.ts";
 import type { TargetList } from "./flags/severalupstreams.ts";
 
 export type { CreateProxyOptions } from "#fetchway";
@@ -17,13 +18,42 @@ export type {
   SecurityOptions,
   ServerOptions,
 } from "./flags/commandoptions.ts";
+export type { Duration } from "./flags/duration.ts";
 export type { LogForm } from "./log/requestlog.ts";
+
+/** The names of the options that are durations. */
+export type DurationName =
+  | `${string}Timeout`
+  | "timeout"
+  | "delay"
+  | "ejectionTime"
+  | "interval"
+  | "keepAliveInitialDelay"
+  | "maxEjectionTime"
+  | "minRateGrace"
+  | "slowStart"
+  | "socketTTL"
+  | "ttl";
+
+/** The names of the options that are groups with durations among them. */
+export type GroupName = "check" | "dns" | "outliers" | "pool" | "resolve" | "retry";
+
+/** Options in which a duration may be a number of milliseconds, or a text with its unit, such as `"10s"`. */
+export type WithDurations<Options> = {
+  [Name in keyof Options]: Name extends DurationName
+    ? Options[Name] | Duration
+    : Name extends GroupName
+      ? Grouped<Options[Name]>
+      : Options[Name];
+};
+
+type Grouped<Value> = Value extends object ? WithDurations<Value> : Value;
 
 /**
  * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
  * config.
  */
-export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target" | "log">> {
+export interface ConfigRoute extends WithDurations<Partial<Omit<CreateProxyOptions, "target" | "log">>> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
    *
@@ -37,17 +67,17 @@ export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target" |
   /** Where to send the requests of the route; an array for several upstreams. */
   target: CreateProxyOptions["target"] | TargetList;
   /** How requests are spread over several upstreams: the options of `balance` of `fetchway/upstreams`. */
-  balance?: BalanceOptions;
+  balance?: WithDurations<BalanceOptions>;
 }
 
 /** What a config file of the command exports. The options of a proxy here are the defaults of all routes. */
-export interface Config extends Partial<Omit<CreateProxyOptions, "target" | "log">> {
+export interface Config extends WithDurations<Partial<Omit<CreateProxyOptions, "target" | "log">>> {
   /** The options of the server that the command starts. */
-  server?: ServerOptions;
+  server?: WithDurations<ServerOptions>;
   /** The target of all requests that no route matches: short for a route with the match `"/"`. */
   target?: CreateProxyOptions["target"] | TargetList;
   /** The options of `balance` that are the defaults of all routes. */
-  balance?: BalanceOptions;
+  balance?: WithDurations<BalanceOptions>;
   /** The routes, which say where to send requests by their host and path. */
   routes?: readonly ConfigRoute[];
 }

@@ -60,7 +60,7 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  * precedence. The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so
  * are all other requests. If a request gets no response from the upstream, Vite's logger logs that, unless the route has
  * `onError`.
- * @throws TypeError that names a bad prefix or a bad option, and the fix
+ * @throws TypeError that names each bad prefix and each bad option with its rule, and the fix
  * @example
  * ```ts
  * // vite.config.ts
@@ -86,12 +86,22 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${explainError(error)}`);
   };
 
-  const sorted: ViteRoute[] = Object.entries(routes)
-    .map(([prefix, route]) => ({
-      prefix: readPrefix(prefix),
-      proxy: createProxy({ onError: report, ...toOptions(route) }),
-    }))
+  if (!isRecord(routes)) {
+    throw new TypeError(
+      'fetchway: viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',
+    );
+  }
+  const made = Object.entries(routes).map(([prefix, route]) =>
+    createRoute(prefix, { onError: report, ...toOptions(route) }),
+  );
+  const mistakes = made.flatMap((each) => (Array.isArray(each) ? each : []));
+  const sorted = made
+    .flatMap((each) => (Array.isArray(each) ? [] : each))
     .toSorted((a, b) => b.prefix.length - a.prefix.length);
+  if (mistakes.length > 0) {
+    for (const { proxy } of sorted) proxy.destroy();
+    throw new TypeError(mistakes.join("\n"));
+  }
 
   function find({ url = "" }: { readonly url?: string | undefined }): ViteRoute | undefined {
     return sorted.find(({ prefix }) => {
@@ -130,18 +140,64 @@ function isOwn({ headers }: IncomingMessage): boolean {
   return OWN_PROTOCOLS.has(headers["sec-websocket-protocol"]);
 }
 
-/** Returns a prefix without a slash at its end. */
-function readPrefix(prefix: string): string {
-  if (/^\/[^?#*]*$/.test(prefix)) return prefix.replace(/(?<!\/)\/+$/, "");
-  const hint = prefix.startsWith("^") ? ", not a regular expression" : "";
-  throw new TypeError(
-    `fetchway: bad prefix ${quoteInput(prefix)}: use a path such as "/api"${hint}`,
-  );
+/** Makes the proxy of a rule. Returns the mistakes in the rule instead, one line each, if it has any. */
+function createRoute(given: string, options: CreateProxyOptions): ViteRoute | string[] {
+  const mistakes: string[] = [];
+  // A slash at the end makes no difference.
+  const prefix = given.replace(/(?<!\/)\/+$/, "");
+  if (!/^\/[^?#*]*$/.test(given)) {
+    const hint = given.startsWith("^") ? ", not a regular expression" : "";
+    mistakes.push(`bad prefix: use a path such as "/api"${hint}`);
+  }
+  const created = tryCreate(options);
+  if (typeof created !== "string") {
+    if (mistakes.length === 0) return { prefix, proxy: created };
+    created.destroy();
+  } else mistakes.push(...findMistakes(options, created));
+  return mistakes.map((mistake) => `fetchway: viteProxy ${quoteInput(given)}: ${mistake}`);
+}
+
+/** Finds all wrong options by trying each alone, because `createProxy` stops at the first one. */
+function findMistakes({ target, ...others }: CreateProxyOptions, first: string): string[] {
+  const alone = [
+    { target },
+    ...Object.entries(others).map(([name, value]) => ({
+      target: "http://127.0.0.1",
+      [name]: value,
+    })),
+  ];
+  const mistakes = alone.flatMap((one) => {
+    if ("ws" in one) return explainWs(one.ws);
+    const created = tryCreate(one);
+    if (typeof created === "string") return created;
+    created.destroy();
+    return [];
+  });
+  // Some options are refused only together with others.
+  return mistakes.length > 0 ? mistakes : [first];
+}
+
+/** Explains what to write instead of `ws`, with which Vite's own proxy forwards WebSockets. */
+function explainWs(value: unknown): string {
+  const fix = value === false ? "write `upgrades: []`" : "leave it out";
+  return `bad option \`ws\`: the plugin forwards WebSockets without it; ${fix}`;
+}
+
+/** Creates a proxy, or returns the message with which `createProxy` refuses the options. */
+function tryCreate(options: CreateProxyOptions): NodeProxy | string {
+  try {
+    return createProxy(options);
+  } catch (error) {
+    return (error as Error).message.replace(/^fetchway: /, "");
+  }
 }
 
 /** Returns the options of a route. A route that is only a target leaves all other options at their defaults. */
 function toOptions(route: ViteRoutes[string]): CreateProxyOptions {
-  return isRecord(route) && "target" in route
-    ? (route as unknown as CreateProxyOptions)
-    : { target: route as CreateProxyOptions["target"] };
+  const isTarget =
+    !isRecord(route) ||
+    (!("target" in route) && ["url", "fetch", "pick"].some((name) => name in route));
+  return isTarget
+    ? { target: route as CreateProxyOptions["target"] }
+    : (route as unknown as CreateProxyOptions);
 }

@@ -183,11 +183,6 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
       assertRequest(request, PROXY_FETCH, runtime);
-      if (target === undefined || target === null) {
-        throw new TypeError(
-          'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
-        );
-      }
       let plan = plans.get(options);
       if (plan === undefined) {
         plan = compile(options, transportFor, runtime);
@@ -229,7 +224,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const { target, pool, ...options } = createOptions ?? {};
   if (target === undefined) {
     throw new TypeError(
-      'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
+      'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
     );
   }
   if (pool !== undefined && !isRecord(pool)) {
@@ -308,7 +303,7 @@ function assertRequest(request: unknown, call: string, runtime: Runtime): void {
 }
 
 /** Explains how to get the web `Request` from the value that a framework passes to its handlers. */
-function findRequest(passed: unknown): string | undefined {
+export function findRequest(passed: unknown): string | undefined {
   const { req, request, raw } = (passed ?? {}) as Record<string, unknown>;
   if (isRequest(req)) return "pass event.req";
   if (isRequest((req as { raw?: unknown } | undefined)?.raw) || isRequest(raw)) {
@@ -317,6 +312,7 @@ function findRequest(passed: unknown): string | undefined {
   return isRequest(request) ? "pass its `request`" : undefined;
 }
 
-function isRequest(value: unknown): boolean {
+/** Whether a value is a web `Request`, of any class. */
+export function isRequest(value: unknown): boolean {
   return typeof value === "object" && value !== null && "clone" in value && "headers" in value;
 }

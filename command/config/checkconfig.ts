@@ -8,13 +8,11 @@ import {
   findWrong,
   isRecord,
 } from "#fetchway/options";
-import type { Config } from "../config.ts";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
-import { expandTarget } from "../flags/shorttarget.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
-import { toSettings } from "./settings.ts";
+import { type ReadConfig, toSettings } from "./settings.ts";
 
 /** A mistake in a config. */
 export interface ConfigFault {
@@ -41,6 +39,34 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   from: "match",
   context: "match",
   hostname: "match",
+  proxy_pass: "target",
+  servers: "target",
+  upstreams: "target",
+  location: "routes",
+  locations: "routes",
+  rules: "routes",
+  proxy_set_header: "headers",
+  requestHeaders: "headers",
+  client_max_body_size: "bodyLimit",
+  proxy_read_timeout: "timeout",
+  proxy_connect_timeout: "connectTimeout",
+};
+
+/** The names that other tools use in `server`, with what to write instead. */
+const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
+  listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
+  server_name: 'the host in front of the path, as in routes: [{ match: "shop.example/", … }]',
+  address: "host",
+  hostname: "host",
+  ssl_certificate: "cert",
+  ssl_certificate_key: "key",
+  https: "cert and key",
+  ssl: "cert and key",
+  tls: "cert and key",
+  access_log: "log",
+  proxy: 'routes: [{ match: "/api", target: "http://…" }] at the top, beside server',
+  routes: "it at the top, beside server",
+  target: "it at the top, beside server",
 };
 
 /** Returns the mistakes in a config. */
@@ -67,7 +93,10 @@ function checkServer(server: unknown): ConfigFault[] {
   }
   return Object.entries(server).flatMap(([key, value]) => {
     const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
-    return fix === undefined ? [] : [{ text: `server.${cutCredentials(key)}: ${fix}`, key }];
+    if (fix === undefined) return [];
+    const other = Object.hasOwn(OTHER_SERVER_NAMES, key) ? OTHER_SERVER_NAMES[key] : undefined;
+    const text = other === undefined ? offerText(fix) : `write ${other}`;
+    return [{ text: `server.${cutCredentials(key)}: ${text}`, key }];
   });
 }
 
@@ -122,11 +151,11 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   if (target === undefined) return [];
   const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
-  const [first] = (Array.isArray(target) ? target : [target]) as unknown[];
-  const text = typeof first === "string" || typeof first === "number" ? String(first) : "";
-  const meant = expandTarget(text);
-  const fix = meant === text ? strip(wrong) : `write ${quoteInput(meant)}`;
-  return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
+  // In a list of targets, the message names the wrong one.
+  const named = Array.isArray(target)
+    ? wrong.replace(/^fetchway: bad target (?=["\d])/, "")
+    : wrong;
+  return [{ text: `${label}target: ${strip(named)}`, key: "target", ...place }];
 }
 
 /** Checks each option of `balance` alone, together with a valid target, so that only mistakes in `balance` are found. */
@@ -187,7 +216,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
 /** Checks all options of each route together, because some options are refused only in combination with others. */
 function checkWhole(config: object): ConfigFault[] {
   const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
-  const own = (config as Config).routes ?? [];
+  const own = (config as ReadConfig).routes ?? [];
   return routes.flatMap(({ options }, index) => {
     const wrong = findRefusal(options);
     if (wrong === undefined) return [];
@@ -215,6 +244,7 @@ function explainInRoute(name: string): string | undefined {
 }
 
 function explainUnknownName(name: string, others: readonly string[]): string | undefined {
+  if (name.startsWith("/")) return `write routes: [{ match: ${quoteInput(name)}, target: … }]`;
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;
   const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
@@ -224,8 +254,13 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
 
 /** Removes the parts of a message that repeat the place in the file. */
 function strip(message: string): string {
-  return message
+  return offerText(message)
     .replace(/^fetchway: /, "")
-    .replace(/^bad (?:option `[^`]*`|target "[^"]*"): /, "")
+    .replace(/^bad (?:option `[^`]*`|target (?:"[^"]*"|\S+)): /, "")
     .replace(/; there are .*$/, "");
+}
+
+/** Adds to a message about milliseconds that a config file may also have a text. */
+function offerText(message: string): string {
+  return message.replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"');
 }

@@ -2,14 +2,16 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
-import { basename, resolve } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { quoteInput } from "#fetchway/options";
-import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
+import { readDurations } from "./durations.ts";
 import { findJsonFault } from "./jsonfault.ts";
+import { describeLink } from "./watchfiles.ts";
+import type { ReadConfig } from "./settings.ts";
 
 /** The mistakes in a config file, one line each, with the name of the file and the line number, if it is known. */
 export class ConfigError extends Error {
@@ -29,14 +31,26 @@ let imports = 0;
  * Reads and checks a config file. Modules that the file itself imports are not reloaded.
  * @throws ConfigError that names the file, the line and the fix
  */
-export async function readConfig(path: string): Promise<Config> {
+export async function readConfig(path: string): Promise<ReadConfig> {
   const source = readSource(path);
-  const config = path.endsWith(".json")
+  const written = path.endsWith(".json")
     ? parseJson(path, source)
     : await importConfig(path, source);
+  const config = readDurations(written);
   const faults = checkConfig(config);
   if (faults.length > 0) throw toConfigError(path, source, faults);
-  return config as Config;
+  return resolvePaths(config as ReadConfig, dirname(path));
+}
+
+/** Makes the paths of files absolute. They count from the folder of the config file. */
+function resolvePaths({ server, ...config }: ReadConfig, folder: string): ReadConfig {
+  if (server === undefined) return config;
+  const resolved = { ...server };
+  for (const option of ["cert", "key", "ca"] as const) {
+    const path = server[option];
+    if (path !== undefined) resolved[option] = resolve(folder, path);
+  }
+  return { ...config, server: resolved };
 }
 
 /**
@@ -47,14 +61,22 @@ export function readSource(path: string): string {
   if (!/\.(?:[mc]?[jt]s|json)$/.test(path)) {
     throw new ConfigError([`--config ${quoteInput(path)}: use a .mjs, .js, .ts or .json file`]);
   }
+  let source: string;
   try {
-    // Editors on Windows begin a file with a byte order mark, which JSON does not allow.
-    return readFileSync(path, "utf8").replace(/^\uFEFF/, "");
+    source = readFileSync(path, "utf8");
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
-    const reason = code === "ENOENT" ? "there is no such file" : message;
+    const link = describeLink(path);
+    const missing = link === "" ? "there is no such file" : link.replace(": ", "");
+    const reason = code === "ENOENT" ? missing : code === "EISDIR" ? "it is a folder" : message;
     throw new ConfigError([`--config ${quoteInput(path)}: ${reason}`]);
   }
+  // In UTF-16, a file begins with another byte order mark, or every second byte of its ASCII characters is 0.
+  if (/^(?:\uFFFD\uFFFD|.?\0)/.test(source)) {
+    throw new ConfigError([`${basename(path)}: it is in UTF-16: save it in UTF-8`]);
+  }
+  // Editors on Windows begin a file with a byte order mark, which JSON does not allow.
+  return source.replace(/^\uFEFF/, "");
 }
 
 function parseJson(path: string, source: string): unknown {
@@ -119,6 +141,13 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
     return new ConfigError([
       `${basename(path)}: this single executable cannot import files: use a .json file`,
     ]);
+  }
+  const name = basename(path);
+  const moduleName = name.replace(/\.c?([jt]s)$/, ".m$1");
+  const isModule = /outside a module|token 'export'/.test(failure.message ?? "");
+  if (failure.name === "SyntaxError" && isModule && moduleName !== name) {
+    const why = "Node takes it for CommonJS, by its name or its package.json, but it is a module";
+    return new ConfigError([`${name}: ${why}: name it ${moduleName}`]);
   }
   // Deno's messages have colours, and show the source line after their first line.
   const message = stripVTControlCharacters(failure.message ?? "");

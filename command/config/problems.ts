@@ -23,20 +23,18 @@ export function findProblems({ given, labels }: CommandLine): string[] {
 
 /** Returns what is wrong with targets, one line each. */
 export function findTargetProblems(targets: readonly string[]): string[] {
-  const problems = targets.flatMap(findTargetProblem);
+  const problems = targets.flatMap((target) => explainWord(target) ?? tryCreate({ target }) ?? []);
   if (problems.length > 0 || targets.length < 2) return problems;
   const wrong = tryCreate({ target: targets });
   return wrong === undefined ? [] : [wrong];
 }
 
-/** Returns what is wrong with a target, in one line at most. */
-export function findTargetProblem(target: string): string[] {
-  const wrong = tryCreate({ target });
-  if (wrong === undefined) return [];
-  if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
-  const meant = `http://${target}`;
-  const isGuessed = !/@|\/\/|^unix:/.test(target) && tryCreate({ target: meant }) === undefined;
-  return [isGuessed ? `bad target ${quoteInput(target)}: use ${meant}` : wrong];
+/** Explains a word that is no target, but is something else that the command line can say. */
+function explainWord(word: string): string | undefined {
+  if (/^(?:help|version)$/.test(word)) return `there is no command ${word}: use --${word}`;
+  if (/^[^/=:?#]*\/[^=:?#]*=/.test(word))
+    return `${quoteInput(word)} is a route: use --route ${quoteInput(word)}`;
+  return undefined;
 }
 
 function tryCreate(options: RouteOptions): string | undefined {

@@ -1,13 +1,12 @@
 /** Reloads the config file while the command runs. */
 import { basename } from "node:path";
-import type { Config } from "../config.ts";
 import { UsageError } from "../flags/read.ts";
 import type { Router } from "../serve/routes.ts";
 import { runAgain } from "../serve/runagain.ts";
 import { printNotice } from "../serve/printnotice.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
-import { isSame, type Settings } from "./settings.ts";
+import { isSame, type ReadConfig, type Settings } from "./settings.ts";
 import { watchFiles } from "./watchfiles.ts";
 
 /** The options of the server that can change without a restart. */
@@ -22,7 +21,7 @@ const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
 export function reloadConfig(
   path: string,
   settings: Settings,
-  compose: (file: Config) => Settings,
+  compose: (file: ReadConfig) => Settings,
   router: Pick<Router, "update">,
 ): () => void {
   const name = basename(path);

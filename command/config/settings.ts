@@ -1,7 +1,11 @@
 /** Combines flags and config file to the settings of the command: those of its server, and those of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
-import type { Config } from "../config.ts";
-import { serverDefaults, type ServerSettings } from "../flags/commandoptions.ts";
+import {
+  serverDefaults,
+  type ServerOptions,
+  type ServerSettings,
+} from "../flags/commandoptions.ts";
+import { flags as allFlags } from "../flags/flags.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
@@ -20,6 +24,13 @@ export interface Settings {
 }
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
+
+/** A checked config file, in which durations are milliseconds, and the paths of files are absolute. */
+export interface ReadConfig extends ProxyDefaults {
+  readonly server?: ServerOptions;
+  readonly target?: RouteOptions["target"];
+  readonly routes?: readonly (RouteOptions & { readonly match: string | readonly string[] })[];
+}
 
 /** The settings that flags have given. */
 export interface GivenFlags {
@@ -40,7 +51,7 @@ export interface GivenFlags {
  */
 export function toSettings(
   flags: GivenFlags,
-  file: Config = {},
+  file: ReadConfig = {},
   base: ProxyDefaults["pool"] = {},
 ): Settings {
   const { server, target, routes = [], ...defaults } = file;
@@ -69,6 +80,18 @@ export function toSettings(
   return {
     server: { ...serverDefaults, ...server, ...flags.server },
     routes: [...given, ...left],
+  };
+}
+
+/** Names an option of the server in a message. */
+export type NameOption = (option: keyof ServerOptions) => string;
+
+/** Names options of the server as the user has written them: `server.cert` in the config file, otherwise `--cert`. */
+export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig): NameOption {
+  return (option) => {
+    if (!Object.hasOwn(given, option) && Object.hasOwn(server, option)) return `server.${option}`;
+    const flag = allFlags.find((each) => each.scope === "server" && each.option === option);
+    return `--${flag?.name}`;
   };
 }
 

@@ -1,6 +1,7 @@
 /** Notices that files have changed. */
-import { readFileSync, stat, type Stats, statSync, watch } from "node:fs";
+import { readFileSync, readlinkSync, stat, type Stats, statSync, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
+import { quoteInput } from "#fetchway/options";
 import { isSame } from "./settings.ts";
 
 /** Milliseconds between two polls of a file. Polls find the changes for which the system reports no event. */
@@ -56,13 +57,24 @@ export function watchFiles(
 function poll(path: string, interval: number, onChange: () => void): () => void {
   let before = statSync(path, { throwIfNoEntry: false });
   let isEnded = false;
+  let isReported = false;
   let timer = setTimeout(check, interval).unref();
   function check(): void {
     // If there is no file, `now` is undefined.
     stat(path, (_, now?: Stats) => {
       if (isEnded) return;
       timer = setTimeout(check, interval).unref();
-      if (isSame(toStamp(now), toStamp(before))) return;
+      if (isSame(toStamp(now), toStamp(before))) {
+        // A program that replaces a file may remove it first, so a file counts as missing at the second poll.
+        if (now === undefined && !isReported) {
+          isReported = true;
+          console.error(
+            `fetchway: ${basename(path)} is missing${describeLink(path)}: what it contained stays in use`,
+          );
+        }
+        return;
+      }
+      isReported = false;
       // If a mounted file is replaced outside of its mount, the mount still shows the old file. Then the old file has no
       // links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
@@ -78,6 +90,15 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
     isEnded = true;
     clearTimeout(timer);
   };
+}
+
+/** Returns where a symbolic link leads whose target does not exist, for a message; `""` for any other path. */
+export function describeLink(path: string): string {
+  try {
+    return `: it is a link to ${quoteInput(readlinkSync(path))}, which does not exist`;
+  } catch {
+    return "";
+  }
 }
 
 function toStamp(state: Stats | undefined): readonly unknown[] {

@@ -5,6 +5,7 @@ import {
   either,
   limitFrom,
   milliseconds,
+  quoteInput,
   text,
   toggle,
   whole,
@@ -38,7 +39,7 @@ export interface ListenOptions {
   /**
    * The permissions of the file of the socket that `host` names, in octal digits. A user who may write to the file may
    * connect to the socket. By default, the permissions follow from the umask of the process, which usually allows only its
-   * own user. This option has no effect with a port, nor on Windows.
+   * own user. This option is refused with a port, and has no effect on Windows.
    * @example "660"
    */
   socketMode?: string;
@@ -71,13 +72,21 @@ export interface ListenOptions {
 
 const portNumber = whole(0, "use a whole number from 0 to 65535; 0 takes a free port", 65_535);
 
+function checkHost(host: unknown): string | undefined {
+  if (typeof host !== "string" || /^unix:(?![/\\])/.test(host) || /^\s*$|:\/\//.test(host)) {
+    return 'use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"';
+  }
+  if (/^(?:\.{0,2}\/|\\\\)/.test(host)) {
+    return `for a socket, use ${quoteInput(`unix:${host.startsWith(".") ? "/path" : host}`)}`;
+  }
+  const [, address, port] = /^([^:]*|\[.*\]):(\d+)$/.exec(host) ?? [];
+  return port && `use ${quoteInput(address || "0.0.0.0")}, and ${port} as the port`;
+}
+
 export const listenSchema: Schema<ListenOptions, Exclude<keyof ListenOptions, "socketMode">> = {
   port: { kind: portNumber, default: 3000 },
   host: {
-    kind: text(
-      /^(?!unix:).|^unix:(?:\/|\\\\)./,
-      'use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"',
-    ),
+    kind: { name: "text", check: checkHost },
     default: "127.0.0.1",
   },
   socketMode: { kind: text(/^0?[0-7]{3}$/, 'use three octal digits such as "660"') },
@@ -112,10 +121,14 @@ export const listenFlags: Flags<ListenOptions> = {
 export interface SecurityOptions {
   /**
    * The file of the certificate in PEM, with its chain. With it, the server speaks HTTPS, and HTTP/2 if the runtime can. The
-   * file is reloaded when it changes, and on SIGHUP, if the runtime can. It needs `key`.
+   * file is reloaded when it changes, and on SIGHUP, if the runtime can. It needs `key`. In a config file, the path counts
+   * from the folder of that file.
    */
   cert?: string;
-  /** The file of the private key of `cert`, in PEM and not encrypted. */
+  /**
+   * The file of the private key of `cert`, in PEM and not encrypted. In a config file, the path counts from the folder of
+   * that file.
+   */
   key?: string;
   /**
    * The port of a second listener on the same `host`, for clients that come without TLS. It needs `cert`, and answers every
@@ -128,7 +141,7 @@ export interface SecurityOptions {
   redirectHttp?: number;
   /**
    * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
-   * The option `tls` of a target or a pool takes precedence.
+   * In a config file, the path counts from the folder of that file. The option `tls` of a target or a pool takes precedence.
    */
   ca?: string;
   /**

@@ -21,7 +21,7 @@ Requests
       --header "name: value"    set a field of the request; "name:" deletes it
       --no-change-origin        send the client's Host, not the target's
       --strip-prefix </path>    remove this prefix from the path
-      --timeout <ms>            until response headers (default 60000)
+      --timeout <time>          until response headers, like 10s (default 60000)
       --insecure                accept any certificate of an upstream
       --cors                    let pages of all origins read responses
 
@@ -30,7 +30,9 @@ All flags: fetchway --help all`;
 const USAGE = `fetchway <target> [flags]    forwards every HTTP request to the target, which is
                              4000, localhost:4000, http(s)://… or unix:/path
 fetchway <target> <target>   several upstreams share the requests
-fetchway --demo              the target is a small upstream to try things on`;
+fetchway --demo              the target is a small upstream to try things on
+
+<time> is in milliseconds, or 500ms, 10s, 2m, 1h; <size> in bytes, or 512k, 10mb`;
 
 /** Renders what `--help` shows: the usual flags, or all. */
 export function renderHelp(isAll: boolean): string {

@@ -74,6 +74,8 @@ const WITHOUT_VALUE: Readonly<Record<string, string>> = {
   "--verbose -V --debug --access-logs": "requests are logged by default; see --log",
   "--credentials --cors-credentials": "--cors",
   "--dry-run": "--inspect",
+  "--daemon -d --daemonize --detach --background":
+    "it stays in the foreground; docs/deploy.md shows it as a service",
   "--open -o": "open the address that the command prints",
   "--watch -w --reload": "the file of --config is reloaded when it changes",
   "--strict-port --strictPort": "a port in use is an error by default",
@@ -101,7 +103,16 @@ const LISTENING = /^use --(?:port|host)$/;
 
 /** Returns what to write instead of a flag of another command that has this value. */
 export function adviseOn({ advice, isTarget }: PeerFlag, value: string | undefined): string {
-  if (value?.startsWith("unix:") && LISTENING.test(advice)) return `use --host ${value}`;
+  if (value !== undefined && LISTENING.test(advice)) return adviseToListen(value) ?? advice;
   if (!isTarget || value === undefined || !isTargetText(value)) return advice;
   return `write the target without a flag: fetchway ${value}`;
+}
+
+/** Returns how to listen on a socket, or on an address and a port; undefined for any other text. */
+function adviseToListen(value: string): string | undefined {
+  const [socketPath] = /^(?:unix:)?\/.+/.exec(value) ?? [];
+  if (socketPath !== undefined) return `use --host unix:${socketPath.replace(/^unix:/, "")}`;
+  const [, host, port] = /^(?:([^:/]*|\[[^/]*\]):)?(\d+)$/.exec(value) ?? [];
+  if (port === undefined) return undefined;
+  return host ? `use --host ${host} --port ${port}` : `use --port ${port}`;
 }

@@ -1,5 +1,6 @@
 /** Reads the text of a flag by the kind of the option that the flag sets. */
 import type { Kind, KindName } from "#fetchway/options";
+import { parseDuration } from "./duration.ts";
 
 /** A mistake in the command line. The message says how to correct it. */
 export class UsageError extends Error {}
@@ -28,7 +29,7 @@ type Reader = Partial<Form> & { readonly read: Read };
 const READERS: Record<KindName, Reader> = {
   switch: { read: readSwitch, negatable: true },
   number: { value: "<number>", read: readNumber },
-  milliseconds: { value: "<ms>", read: readNumber },
+  milliseconds: { value: "<time>", read: readDuration },
   bytes: { value: "<size>", read: readBytes },
   text: { value: "<text>", read: (text) => text },
   names: { value: "<a,b>", repeats: true, read: readNames },
@@ -97,11 +98,19 @@ function readSwitch(text: string): boolean {
 
 function readOnOrOff(text: string): unknown {
   if (text === "true" || text === "false") return text === "true" ? {} : false;
-  throw new UsageError("use true or false; its details can only be set in code");
+  throw new UsageError("use true or false; its details can only be set in a config file");
 }
 
 function readNumber(text: string): number {
   return /^(?:\d+|Infinity)$/.test(text) ? Number(text) : NaN;
+}
+
+function readDuration(text: string): number {
+  const duration = parseDuration(text) ?? readNumber(text);
+  if (!Number.isFinite(duration)) {
+    throw new UsageError("use milliseconds, or a duration such as 500ms, 10s, 2m or 1h");
+  }
+  return duration;
 }
 
 function readBytes(text: string): number {

@@ -5,6 +5,7 @@ import { createSecureContext } from "node:tls";
 import type { TlsOptions } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
 import type { Server } from "srvx";
+import type { NameOption } from "../config/settings.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { printNotice } from "./printnotice.ts";
@@ -32,13 +33,23 @@ export interface CertificatePaths {
  * @returns undefined if neither file is given
  * @throws UsageError that names the option and the fix
  */
-export function readCertificate({ cert, key }: CertificatePaths): CertificateTexts | undefined {
+export function readCertificate(
+  { cert, key }: CertificatePaths,
+  nameOption: NameOption,
+): CertificateTexts | undefined {
   if (cert === undefined && key === undefined) return undefined;
-  if (key === undefined) throw new UsageError("--cert needs --key: the file of its private key");
-  if (cert === undefined) throw new UsageError("--key needs --cert: the file of its certificate");
+  const [certName, keyName] = [nameOption("cert"), nameOption("key")];
+  if (key === undefined) {
+    const missing = certName.replace("cert", "key");
+    throw new UsageError(`${certName} needs ${missing}: the file of its private key`);
+  }
+  if (cert === undefined) {
+    const missing = keyName.replace("key", "cert");
+    throw new UsageError(`${keyName} needs ${missing}: the file of its certificate`);
+  }
   const texts = {
-    cert: readPem("--cert", cert, "CERTIFICATE"),
-    key: readPem("--key", key, "PRIVATE KEY"),
+    cert: readPem(certName, cert, "CERTIFICATE"),
+    key: readPem(keyName, key, "PRIVATE KEY"),
   };
   try {
     createSecureContext(texts);
@@ -46,10 +57,10 @@ export function readCertificate({ cert, key }: CertificatePaths): CertificateTex
     const { code, message } = error as Error & { code?: string };
     if (code === "ERR_OSSL_X509_KEY_VALUES_MISMATCH") {
       throw new UsageError(
-        `--key ${quoteInput(key)}: it is not the key of the first certificate in ${cert}`,
+        `${keyName} ${quoteInput(key)}: it is not the key of the first certificate in ${cert}`,
       );
     }
-    throw new UsageError(`--cert ${quoteInput(cert)} cannot be used: ${message}`);
+    throw new UsageError(`${certName} ${quoteInput(cert)} cannot be used: ${message}`);
   }
   return texts;
 }
@@ -63,8 +74,8 @@ interface TrustOptions {
  * Reads the certificates of the authorities to trust.
  * @throws UsageError that names the option and the fix
  */
-function readAuthorities(path: string): string[] {
-  const pem = readPem("--ca", path, "CERTIFICATE");
+function readAuthorities(path: string, name: string): string[] {
+  const pem = readPem(name, path, "CERTIFICATE");
   const certificate = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs;
   return Array.from(pem.matchAll(certificate), ([block]) => {
     // Each certificate is parsed here, because the TLS option `ca` ignores one that cannot be parsed.
@@ -72,7 +83,7 @@ function readAuthorities(path: string): string[] {
       return new X509Certificate(block).toString().trim();
     } catch (error) {
       const { message } = error as Error;
-      throw new UsageError(`--ca ${quoteInput(path)} cannot be used: ${message}`);
+      throw new UsageError(`${name} ${quoteInput(path)} cannot be used: ${message}`);
     }
   });
 }
@@ -81,18 +92,21 @@ function readAuthorities(path: string): string[] {
  * Returns the TLS options for connections to upstreams, and prints a warning if they are not safe.
  * @throws UsageError that names the option and the fix
  */
-export function readTrust({ ca, insecure }: TrustOptions): TlsOptions | undefined {
+export function readTrust(
+  { ca, insecure }: TrustOptions,
+  nameOption: NameOption,
+): TlsOptions | undefined {
   if (insecure === true) {
     console.error(
-      "fetchway: --insecure accepts any certificate of an upstream: others on the network can read and change everything",
+      `fetchway: ${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`,
     );
     return { rejectUnauthorized: false };
   }
-  return ca === undefined ? undefined : { ca: readAuthorities(ca) };
+  return ca === undefined ? undefined : { ca: readAuthorities(ca, nameOption("ca")) };
 }
 
-function readPem(flag: string, path: string, what: "CERTIFICATE" | "PRIVATE KEY"): string {
-  const label = `${flag} ${quoteInput(path)}`;
+function readPem(name: string, path: string, what: "CERTIFICATE" | "PRIVATE KEY"): string {
+  const label = `${name} ${quoteInput(path)}`;
   let text: string;
   try {
     text = readFileSync(path, "utf8");
@@ -138,6 +152,7 @@ export interface WatchedCertificate {
  */
 export function watchCertificate(
   paths: CertificatePaths,
+  nameOption: NameOption,
   use: (texts: CertificateTexts) => void,
 ): WatchedCertificate {
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -145,7 +160,7 @@ export function watchCertificate(
     clearTimeout(timer);
     let texts: CertificateTexts;
     try {
-      texts = readCertificate(paths) as CertificateTexts;
+      texts = readCertificate(paths, nameOption) as CertificateTexts;
     } catch (error) {
       if (!isComplete) timer = setTimeout(() => read(true), PAIR_TIME);
       else console.error(`fetchway: the certificate stays as it is: ${(error as Error).message}`);
@@ -169,8 +184,12 @@ export function watchCertificate(
  * keep theirs.
  * @returns a function that reads the files whether they have changed or not
  */
-export function reloadCertificate(server: Server, paths: CertificatePaths): () => void {
-  const { read } = watchCertificate(paths, (texts) => {
+export function reloadCertificate(
+  server: Server,
+  paths: CertificatePaths,
+  nameOption: NameOption,
+): () => void {
+  const { read } = watchCertificate(paths, nameOption, (texts) => {
     const secure = server.node?.server as Partial<SecureServer> | undefined;
     if (secure?.setSecureContext === undefined) {
       console.error(

@@ -125,7 +125,7 @@ async function openFront(
   const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
   if (socketPath !== undefined && certificate !== undefined) {
     throw new UsageError(
-      "--cert: a socket has clients of this machine only; leave it out, or use a port",
+      "a socket has clients of this machine only: leave the certificate out, or use a port",
     );
   }
   let isStopping = false;

@@ -3,6 +3,7 @@ import { STATUS_CODES } from "node:http";
 import { applyAbsoluteForm } from "#fetchway";
 import { isAuthority, pathOf } from "#fetchway/requests";
 import type { ServerHandler, ServerRequest } from "srvx";
+import type { NameOption } from "../config/settings.ts";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { type Report, toEnd } from "../limits/ownanswers.ts";
@@ -12,20 +13,22 @@ import { readSocketPath } from "./socketfile.ts";
  * Makes sure that there is an HTTPS server to which `redirectHttp` can send clients.
  * @throws UsageError that says why there is none
  */
-export function checkRedirect({ redirectHttp, host, port, cert }: ServerSettings): void {
+export function checkRedirect(
+  { redirectHttp, host, port, cert }: ServerSettings,
+  nameOption: NameOption,
+): void {
   if (redirectHttp === undefined) return;
+  const name = nameOption("redirectHttp");
   if (readSocketPath(host) !== undefined) {
-    throw new UsageError("--redirect-http: --host is a socket, which has no https:; leave it out");
+    throw new UsageError(`${name}: the host is a socket, which has no https:; leave it out`);
   }
   if (cert === undefined) {
     throw new UsageError(
-      "--redirect-http needs --cert and --key: without them, there is no https:",
+      `${name} needs ${nameOption("cert")} and ${nameOption("key")}: without them, there is no https:`,
     );
   }
   if (redirectHttp === port && port !== 0) {
-    throw new UsageError(
-      `--redirect-http ${port}: this is also the port for https:; use 80, and --port 443`,
-    );
+    throw new UsageError(`${name} ${port}: this is also the port for https:; use 80, and port 443`);
   }
 }
 

@@ -10,6 +10,8 @@ import { dirname } from "node:path";
 import process from "node:process";
 import type { ServerOptions } from "srvx";
 import { findRefusal } from "../config/problems.ts";
+import type { ReadConfig } from "../config/settings.ts";
+import type { ListenOptions } from "../flags/commandoptions.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { UsageError } from "../flags/read.ts";
 import { claimName } from "./listeners.ts";
@@ -17,6 +19,22 @@ import { claimName } from "./listeners.ts";
 /** Returns the path of `unix:/path`; undefined for a host name or an address. */
 export function readSocketPath(host: string): string | undefined {
   return host.startsWith("unix:") ? host.slice("unix:".length) : undefined;
+}
+
+/**
+ * Makes sure that `socketMode` has an effect. The mode of a config file may have none if a flag replaces the file's host.
+ * @throws UsageError that names the option and the fix
+ */
+export function checkSocketMode(flags: ListenOptions, { server = {} }: ReadConfig): void {
+  const isFlag = flags.socketMode !== undefined;
+  const hosts = isFlag ? [flags.host ?? server.host] : [flags.host, server.host];
+  const isOnSocket = hosts.some((host = "") => readSocketPath(host) !== undefined);
+  if (isOnSocket || (!isFlag && server.socketMode === undefined)) return;
+  throw new UsageError(
+    isFlag
+      ? "--socket-mode does nothing without --host unix:/path"
+      : 'server.socketMode does nothing without server: { host: "unix:/path" }',
+  );
 }
 
 /** Returns the options with which the server of each runtime listens on a socket. */
@@ -119,5 +137,5 @@ async function isAnswered(path: string): Promise<boolean> {
 }
 
 function refuseSocket(path: string, why: string): UsageError {
-  return new UsageError(`--host ${JSON.stringify(`unix:${path}`)}: ${why}`);
+  return new UsageError(`host ${JSON.stringify(`unix:${path}`)}: ${why}`);
 }

@@ -1,10 +1,9 @@
 /** Puts the parts of the command together: settings, routes, server. */
 import { basename } from "node:path";
 import process from "node:process";
-import type { Config } from "../config.ts";
 import { readConfig } from "../config/loadconfig.ts";
 import { assertRouted, reloadConfig } from "../config/reload.ts";
-import { type Settings, toSettings } from "../config/settings.ts";
+import { nameAsWritten, type ReadConfig, type Settings, toSettings } from "../config/settings.ts";
 import { describeMadeSecret, fillCookies, makeSecret } from "../config/stickycookies.ts";
 import type { LineSettings } from "../flags/commandoptions.ts";
 import type { CommandLine } from "../flags/parse.ts";
@@ -26,7 +25,7 @@ import { printStats } from "./printstats.ts";
 import { checkRedirect } from "./redirecthttp.ts";
 import { Router } from "./routes.ts";
 import { handleSignals } from "./signals.ts";
-import { nameSocketClients, readSocketPath } from "./socketfile.ts";
+import { checkSocketMode, nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { createStop } from "./stop.ts";
 import { keepStdoutForLog, printNotice } from "./printnotice.ts";
 
@@ -44,8 +43,9 @@ export async function start(
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
   const secret = worker?.begin.secret ?? makeSecret();
-  const compose = (file: Config): Settings => {
-    const tls = readTrust({ ...file.server, ...given.server });
+  const compose = (file: ReadConfig): Settings => {
+    const name = nameAsWritten(given.server, file);
+    const tls = readTrust({ ...file.server, ...given.server }, name);
     const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);
     // The demo upstream gets the requests that no route matches.
@@ -61,13 +61,15 @@ export async function start(
   if (path !== undefined) assertRouted(basename(path), settings);
   const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
   if (missing !== undefined) throw new UsageError(missing);
+  const nameOption = nameAsWritten(given.server, file);
+  checkSocketMode(given.server, file);
   if (given.line.inspect !== undefined) return printInspection(given.line, settings);
 
   const server = worker === undefined ? settings.server : { ...settings.server, ...worker.given };
   if (server.log === "json") keepStdoutForLog();
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
-    return startWorkers(settings, path, demo, secret);
+    return startWorkers(settings, path, demo, secret, nameOption);
   }
   const observers = new Observers(server);
   const isOnSocket = readSocketPath(server.host) !== undefined;
@@ -77,8 +79,8 @@ export async function start(
     observers.rescue,
   );
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
-  checkRedirect(server);
-  const certificate = readCertificate(server);
+  checkRedirect(server, nameOption);
+  const certificate = readCertificate(server, nameOption);
   const front = await listen(addCors(router.answer, server), {
     ...server,
     limits: server,
@@ -96,7 +98,7 @@ export async function start(
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
   const reloads: (() => void)[] = [];
-  if (certificate !== undefined) reloads.push(reloadCertificate(front.server, server));
+  if (certificate !== undefined) reloads.push(reloadCertificate(front.server, server, nameOption));
   if (path !== undefined) reloads.push(reloadConfig(path, settings, compose, router));
   const { stop, end } = createStop(front, router, server.stopTimeout, () => observers.close());
   handleSignals({

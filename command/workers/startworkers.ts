@@ -2,7 +2,7 @@
 import cluster from "node:cluster";
 import { basename } from "node:path";
 import process from "node:process";
-import type { Settings } from "../config/settings.ts";
+import type { NameOption, Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
@@ -36,12 +36,14 @@ const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "st
  * @param path the config file
  * @param demo the origin of the demo upstream
  * @param secret the secret for the sticky cookies of routes that configure none
+ * @param nameOption names the options of the server in messages
  */
 export async function startWorkers(
   settings: Settings,
   path: string | undefined,
   demo: string | undefined,
   secret: string,
+  nameOption: NameOption,
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
@@ -84,12 +86,19 @@ export async function startWorkers(
     if (cert === watched.cert && key === watched.key) return;
     watched = { cert, key };
     certificate?.close();
-    certificate = cert === undefined ? undefined : watchCertificate(watched, replace);
+    certificate =
+      cert === undefined
+        ? undefined
+        : watchCertificate(watched, nameOption, replaceBecause("the certificate has changed"));
   }
+  /** Why the next run replaces the workers. */
+  const reasons = new Set<string>();
   const replace = runAgain(async () => {
+    const why = [...reasons].join(", ");
+    reasons.clear();
     // Workers that are starting read the files anyway.
     if (!isListening) return;
-    const next = await supervisor.replace();
+    const next = await supervisor.replace(why);
     if (next === undefined || path === undefined) return;
     followCertificate(next);
     for (const option of OF_PARENT) {
@@ -100,10 +109,17 @@ export async function startWorkers(
     }
   });
 
+  function replaceBecause(reason: string): () => void {
+    return () => {
+      reasons.add(reason);
+      replace();
+    };
+  }
+
   handleSignals({
     stop: () => void stop(),
     end: (after, code) => void end(after, code),
-    reload: replace,
+    reload: replaceBecause("SIGHUP"),
   });
   let isEnding = false;
   async function stop(): Promise<void> {
@@ -136,7 +152,7 @@ export async function startWorkers(
   isListening = true;
   printStats({ stats: poolStats, refresh }, server.stats);
   followCertificate(server);
-  if (path !== undefined) watchFiles([path], replace);
+  if (path !== undefined) watchFiles([path], replaceBecause(`${basename(path)} has changed`));
   printNotice(renderBanner(front, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) printNotice(made);

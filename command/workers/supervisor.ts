@@ -189,10 +189,11 @@ export class Supervisor {
   /**
    * Replaces the workers one after another: an old worker retires when the new one serves. If a new worker does not start,
    * the remaining old workers are kept.
+   * @param why the reason, for the notice
    * @returns the options of the server that the new workers have; undefined if a new worker did not start, or if the command
    * stops
    */
-  replace(): Promise<Readonly<Record<string, string>> | undefined> {
+  replace(why: string): Promise<Readonly<Record<string, string>> | undefined> {
     const replaced = this.#last.then(async () => {
       let server: Readonly<Record<string, string>> | undefined;
       let count = 0;
@@ -216,7 +217,7 @@ export class Supervisor {
         closed.push(old.closed);
       }
       await within(Promise.all(closed), CLOSE_TIMEOUT);
-      printNotice(`${count} workers have been replaced`);
+      printNotice(`${count} workers have been replaced: ${why}`);
       return server;
     });
     this.#last = replaced;

@@ -6,6 +6,7 @@ import { chooseProtocol } from "../../src/fields/protocols.ts";
 import type { Plan } from "../../src/plan.ts";
 import { isRecord } from "../../src/schema/schema.ts";
 import { attachContinue, detachContinue, isMatch, type Match } from "./attachcontinue.ts";
+import { isServer, refuseServer } from "./frameworkvalues.ts";
 import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 
@@ -141,12 +142,7 @@ export function attachTo(
   const match = readMatch(options);
   const isSrvx = typeof (server as SrvxServer | undefined)?.serve === "function";
   const inner = isSrvx ? (server as SrvxServer).node?.server : server;
-  if (typeof (inner as Server | undefined)?.listenerCount !== "function") {
-    throw new TypeError(
-      "fetchway: attach(server) takes a server of node:http, or what `serve` of srvx, h3 or Hono returned: " +
-        "app.server of Fastify, app.listen() of Express",
-    );
-  }
+  if (!isServer(inner)) throw refuseServer(server);
   const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
   servers.set(inner as Server, known);
   const attachment = known.add({ plan, upgrade, match });

@@ -7,9 +7,10 @@ import { addExplain } from "../sockets/explaining.ts";
 import { createFailureLog } from "../sockets/logfailure.ts";
 import { findRequestChannel } from "../sockets/requestchannel.ts";
 import { attachTo, plugInto } from "./attach.ts";
+import { explainNodeMessage, refuseMessages } from "./frameworkvalues.ts";
 import { createUpgradeListener } from "./handleupgrade.ts";
+import { addFormerMethods } from "./httpproxy.ts";
 import { MessageIncoming, readRequest } from "./nodeincoming.ts";
-import { explainNodeMessage } from "./nodemessage.ts";
 import type { NodeProxy } from "./nodeproxy.ts";
 import { respond, sendResponse } from "./noderesponse.ts";
 
@@ -44,12 +45,15 @@ function toError(thrown: unknown): Error {
 export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, keyof Proxy> {
   const { target, plan } = route;
   const upgrade = createUpgradeListener(route);
-  return {
+  return addFormerMethods({
     ...addExplain(route, runtime),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),
     nodeHandler(request, response, next) {
+      if (typeof (response as ServerResponse | undefined)?.writeHead !== "function") {
+        throw refuseMessages(request);
+      }
       // The messages of `node:http2` have the same members. Where HTTP/2 differs, `isHttp2` recognizes its messages.
       const req = request as IncomingMessage;
       const res = response as ServerResponse;
@@ -77,5 +81,5 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
         fail(error);
       }
     },
-  };
+  });
 }

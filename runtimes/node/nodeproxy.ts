@@ -7,6 +7,9 @@ import type { AttachOptions, SrvxServer } from "./attach.ts";
 import type { UpgradeListener } from "./handleupgrade.ts";
 import { awaitingContinue } from "./incomingbody.ts";
 
+// They are deprecated so that editors strike them out.
+// oxlint-disable-next-line typescript/no-deprecated
+export { createProxyMiddleware, createProxyServer } from "./httpproxy.ts";
 export { endWhenLost } from "../sockets/http2/lostsessions.ts";
 export { limitOfOpenFiles } from "../sockets/openfiles.ts";
 export type { RequestTrace } from "../sockets/requestchannel.ts";

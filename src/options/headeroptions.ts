@@ -9,6 +9,8 @@ export interface HeaderOptions {
    * The client's own fields with these names never reach the upstream, not even where the value is `null`. The same holds
    * for aliases, in which another character, such as `_`, replaces a `-`. This option takes precedence over all others
    * except `onRequest`. Hop-by-hop fields and those of the message framing are refused; for `Host`, use the option `host`.
+   * `undefined` is refused, because it is mostly a missing environment variable, and without the field of the proxy, the
+   * upstream would get the client's.
    * @example { authorization: "Bearer …", cookie: null }
    */
   headers?: Readonly<Record<string, string | null>>;

@@ -143,7 +143,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
       }
       const each = value[name];
       if (each !== null && (typeof each !== "string" || !FIELD_VALUE.test(each))) {
-        return `the value of "${name}" must be a string without control characters, or null`;
+        return `"${name}" is of type ${typeof each}: use a string without control characters, or null to delete the field`;
       }
     }
     return undefined;

@@ -130,39 +130,47 @@ function parseUncached(target: TargetAddress): Upstream {
     if (!SOCKET_PATH.test(socketPath)) throw badTarget(target, 'use "unix:/path/to/socket"');
     return parseUncached({ url: "http://localhost", socketPath });
   }
-  if (target instanceof URL || typeof target === "string") return parseUrl(target, {});
-  if (typeof target === "object" && target !== null && "url" in target) {
-    if ("status" in target) {
-      throw badTarget(
-        target,
-        "a Response is not a target; pass the app, not the result of its `fetch`",
-      );
-    }
-    const upstream = parseUrl(target.url, target);
-    const [name, wrong] = findWrong(target, targetSchema) ?? [];
-    if (name !== undefined) throw badTarget(target.url, `${name}: ${wrong}`);
-    return upstream;
+  if (typeof target !== "object" || target === null || target instanceof URL) {
+    return parseUrl(target, {});
   }
-  const fix = Array.isArray(target)
-    ? "write `balance([…])`, from fetchway/upstreams"
-    : "use a URL, or { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
-  throw badTarget(target, fix);
+  if (!("url" in target)) {
+    const fix = Array.isArray(target)
+      ? "write `balance([…])`, from fetchway/upstreams"
+      : "use a URL, { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
+    throw badTarget(target, fix);
+  }
+  if ("status" in target) {
+    throw badTarget(
+      target,
+      "a Response is not a target; pass the app, not the result of its `fetch`",
+    );
+  }
+  const upstream = parseUrl(target.url, target);
+  const [name, wrong] = findWrong(target, targetSchema) ?? [];
+  if (name !== undefined) throw badTarget(target.url, `${name}: ${wrong}`);
+  return upstream;
+}
+
+/** Matches the beginning of a URL. `http://unix:/path` is how nginx writes a socket; as a URL, its host is `unix`. */
+const HTTP = /^\s*https?:\/\/(?!unix:\/)/i;
+/** Matches a URL without its scheme, such as `localhost:4000`, or only a port. */
+const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;
+
+/** Says what to write instead of a target that is not a URL with the scheme `http:` or `https:`. */
+function suggestUrl(given: unknown): string {
+  const written = String(given);
+  const meant = `http://${written.replace(/^:?(?=\d+$)/, "localhost:")}`;
+  if (WITHOUT_SCHEME.test(written) && URL.canParse(meant)) return `write ${quoteInput(meant)}`;
+  return 'use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535';
 }
 
 function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
-  let url: URL;
-  try {
-    url = new URL(from);
-  } catch {
-    throw badTarget(from, 'use an absolute URL such as "http://127.0.0.1:4000"');
-  }
+  const url = URL.parse(from);
+  if (url === null || !HTTP.test(String(from))) throw badTarget(from, suggestUrl(from));
   if (url.username !== "" || url.password !== "") {
     throw new TypeError(
       "fetchway: a target must not hold credentials; set `headers: { authorization }` instead",
     );
-  }
-  if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw badTarget(from, "its scheme must be http: or https:, also for WebSockets");
   }
   const { address, socketPath } = more;
   if (address !== undefined && socketPath !== undefined) {
@@ -190,9 +198,8 @@ export function badTarget(target: unknown, fix: string): TypeError {
 
 /** Returns a text that describes a target in a message. */
 function describeTarget(target: unknown): string {
-  return typeof target === "string" || target instanceof URL
-    ? quoteInput(String(target))
-    : typeof target;
+  const isObject = typeof target === "object" && target !== null && !(target instanceof URL);
+  return isObject ? "object" : quoteInput(target);
 }
 
 /** The part of a transport that decides which targets it can reach. */

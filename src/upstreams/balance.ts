@@ -12,6 +12,7 @@ import {
   type BalancedTarget,
   type BalanceOptions,
   checkBalanceOptions,
+  upstreamSchema,
   POLICIES,
   type PolicyName,
 } from "./balanceoptions.ts";
@@ -70,6 +71,7 @@ export {
   type HashOptions,
   sticky,
   type StickyOptions,
+  upstreamSchema,
 };
 export type {
   BalancedTarget,

@@ -188,7 +188,8 @@ const cookieSchema: Schema<CookieOptions> = {
   onSecretMade: { kind: callback },
 };
 
-const schema: Schema<BalanceOptions> = {
+/** The options of `balance` as data. */
+export const upstreamSchema: Schema<BalanceOptions> = {
   policy: {
     kind: object(
       (value) => (typeof value === "string" ? Object.hasOwn(POLICIES, value) : isPolicy(value)),
@@ -232,7 +233,7 @@ export function checkBalanceOptions(options: BalanceOptions): void {
   if (!isRecord(given)) {
     throw badOption("balance", 'its options must be an object such as { policy: "first" }');
   }
-  const wrong = findWrong(given, schema);
+  const wrong = findWrong(given, upstreamSchema);
   if (wrong !== undefined) throw badOption(...wrong);
   if (options.check !== undefined && !("path" in options.check)) {
     throw badOption("check", 'path: set it, such as { path: "/health" }');

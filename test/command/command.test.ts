@@ -188,8 +188,8 @@ describe("describes itself", () => {
     };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
-    for (const option of ["socketMode", "cert", "key", "ca", "insecure", "cors", "corsOrigin"])
-      add(option, false);
+    const own = ["socketMode", "cert", "key", "ca", "insecure", "redirectHttp", "cors", "corsOrigin"];
+    for (const option of own) add(option, false);
     for (const [option, { default: preset }] of Object.entries(clientLimitSchema)) {
       add(option, preset);
     }

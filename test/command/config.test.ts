@@ -1,5 +1,5 @@
 /** Errors in a config file are reported with their line, and name options as the file does. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as fc from "fast-check";
@@ -52,6 +52,67 @@ describe("a good file is read", () => {
     expect(await readConfig(write(name, source.replace("4000", "5000")))).toEqual({
       target: target.replace("4000", "5000"),
     });
+  });
+});
+
+describe("a file that cannot be read", () => {
+  const read = async (path: string): Promise<readonly string[]> => {
+    try {
+      await readConfig(path);
+      return [];
+    } catch (error) {
+      return (error as ConfigError).problems;
+    }
+  };
+
+  test("in UTF-16, with a byte order mark and without", async () => {
+    const text = JSON.stringify({ target });
+    const littleEndian = Buffer.from(`\uFEFF${text}`, "utf16le");
+    const bigEndian = Buffer.from(littleEndian).swap16();
+    for (const bytes of [
+      littleEndian,
+      littleEndian.subarray(2),
+      bigEndian,
+      bigEndian.subarray(2),
+    ]) {
+      const path = join(folder, "wide.json");
+      writeFileSync(path, bytes);
+      expect(await read(path)).toEqual(["wide.json: it is in UTF-16: save it in UTF-8"]);
+    }
+  });
+
+  test("a link that leads nowhere, and a folder", async () => {
+    const path = join(folder, "dangling.mjs");
+    symlinkSync("nowhere.mjs", path);
+    expect(await read(path)).toEqual([
+      `--config "${path}": it is a link to "nowhere.mjs", which does not exist`,
+    ]);
+    mkdirSync(join(folder, "folder.mjs"));
+    expect(await read(join(folder, "folder.mjs"))).toEqual([
+      `--config "${join(folder, "folder.mjs")}": it is a folder`,
+    ]);
+  });
+
+  test("a module that Node takes for CommonJS", async () => {
+    mkdirSync(join(folder, "commonjs"));
+    write("commonjs/package.json", '{ "type": "commonjs" }');
+    const good = `export default { target: "${target}" };`;
+    const imports = `import "node:fs";\n${good}`;
+    const why = "Node takes it for CommonJS, by its name or its package.json, but it is a module";
+    for (const [name, source, better] of [
+      ["a.ts", good, "a.mts"],
+      ["b.ts", imports, "b.mts"],
+      ["c.js", good, "c.mjs"],
+      ["d.cjs", imports, "d.mjs"],
+    ] as const) {
+      const path = write(`commonjs/${name}`, source);
+      // In this process, the test runner imports the file and accepts it.
+      const args = ["command/main.ts", "--config", path, "--inspect", "/"];
+      await using program = startProgram("node", args);
+      await within(program.ended(), "the end");
+      expect(program.output()).toContain(`fetchway: ${name}: ${why}: name it ${better}\n`);
+      expect(await read(write(`commonjs/${better}`, source))).toEqual([]);
+    }
   });
 });
 
@@ -131,7 +192,7 @@ export default {
   server: { prot: 8080, host: 1 },
   pool: { maxQueued: -1 },
   routes: [
-    { match: "/a", target, timeout: "5s" },
+    { match: "/a", target, timeout: "5" },
     { match: "/a/", target: "ftp://x", bodyLimit: -1 },
     { match: ["/b", "http://x/c"], upstream: target, timeout: -1 },
     { match: "/c", target, stats: true },
@@ -147,14 +208,14 @@ export default {
       "c.mjs:4: log: it is an option of the server; write server: { log: … }",
       "c.mjs:5: maxSockets: it is an option of the pool; write pool: { maxSockets: … }",
       "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
-      'c.mjs: route "/a": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs: route "/a": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
-      'c.mjs:10: route "/a/": target: its scheme must be http: or https:, also for WebSockets',
+      'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535',
       'c.mjs:10: route "/a/": bodyLimit: use a number of bytes',
       'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
       'c.mjs: route "/b, http://x/c": target: say where to send the requests',
       'c.mjs:11: route "/b, http://x/c": upstream: it is called `target` here',
-      'c.mjs: route "/b, http://x/c": timeout: use whole milliseconds, 0 for no limit',
+      'c.mjs: route "/b, http://x/c": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs:12: route "/c": stats: it is an option of the server, not of a route; write it at the top in server: { stats: … }',
       "c.mjs: routes[4]: use an object",
     ]);
@@ -171,11 +232,45 @@ export default {
   ]
 }`;
     expect(await problemsOf("d.json", source)).toEqual([
-      'd.json:6: route "/b": timeout: use whole milliseconds, 0 for no limit',
+      'd.json:6: route "/b": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
     ]);
     // Conflicts between options are reported only when each option by itself is valid.
     expect(await problemsOf("d.json", source.replace("-5", "5"))).toEqual([
       'd.json:7: route "/c": `redirectTargets` does nothing without `followRedirects`; set that too',
+    ]);
+  });
+
+  test("with names of other tools gets the names to write instead", () => {
+    const faults = checkConfig({
+      "/api": target,
+      proxy_pass: target,
+      location: {},
+      server: {
+        listen: 80,
+        server_name: "a.test",
+        ssl_certificate: "a",
+        proxy: {},
+        constructor: 1,
+        host: "/run/x.sock",
+      },
+    });
+    expect(faults.map(({ text }) => text)).toEqual([
+      'server.listen: write port: 8080, and host: "0.0.0.0" for all addresses',
+      'server.server_name: write the host in front of the path, as in routes: [{ match: "shop.example/", … }]',
+      "server.ssl_certificate: write cert",
+      'server.proxy: write routes: [{ match: "/api", target: "http://…" }] at the top, beside server',
+      expect.stringMatching(/^server\.constructor: there is no such option; there are port, host/),
+      'server.host: for a socket, use "unix:/run/x.sock"',
+      '/api: write routes: [{ match: "/api", target: … }]',
+      "proxy_pass: it is called `target` here",
+      "location: it is called `routes` here",
+    ]);
+  });
+
+  test("with a list of targets gets the wrong one", () => {
+    const faults = checkConfig({ target: [target, "localhost:5000"] });
+    expect(faults.map(({ text }) => text)).toEqual([
+      'target: "localhost:5000": write "http://localhost:5000"',
     ]);
   });
 

@@ -6,8 +6,12 @@ import { DROPPED_REASONS, explainFields } from "../../src/explain/decidingoption
 import type { ExplainedField } from "../../src/proxy.ts";
 import { capture, renderInspection } from "../../command/inspect/inspect.ts";
 import { readInspected } from "../../command/inspect/inspectedrequest.ts";
-import { type GivenFlags, type Settings, toSettings } from "../../command/config/settings.ts";
-import type { Config } from "../../command/config.ts";
+import {
+  type GivenFlags,
+  type ReadConfig,
+  type Settings,
+  toSettings,
+} from "../../command/config/settings.ts";
 import { HOP_BY_HOP, REQUEST_DROPPED } from "../../src/fields/hopbyhop.ts";
 import { compile } from "../../src/plan.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
@@ -33,12 +37,12 @@ afterAll(() => {
   expect(asked).toBe(0);
 });
 
-function settingsOf(config: Config): Settings {
+function settingsOf(config: ReadConfig): Settings {
   const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
   return toSettings(none, config);
 }
 
-async function show(config: Config, request: string, ...fields: string[]): Promise<string> {
+async function show(config: ReadConfig, request: string, ...fields: string[]): Promise<string> {
   const inspected = readInspected(request, fields);
   return renderInspection(inspected, await capture(inspected, settingsOf(config)));
 }
@@ -52,7 +56,7 @@ function reasonOf(text: string, line: string): string | undefined {
 }
 
 test("a request is shown line by line, each with its reason", async () => {
-  const config: Config = {
+  const config: ReadConfig = {
     via: "edge",
     filterHeaders: ["cookie"],
     routes: [
@@ -107,7 +111,7 @@ test("a trace that the proxy starts is shown with the option that starts it", as
 });
 
 describe("a request that is not forwarded is shown with its answer", () => {
-  test.each<[string, Config, string]>([
+  test.each<[string, ReadConfig, string]>([
     ["http://a/else", {}, "404: Not Found: no route for this host and path"],
     [
       "http://a/x/..%2fy",
@@ -152,7 +156,7 @@ test("the server resolves dot segments of a path before the route is chosen", as
 });
 
 test("hooks run, and their changes are shown", async () => {
-  const config: Config = {
+  const config: ReadConfig = {
     target,
     onRequest: (draft) => {
       draft.headers.set("x-hook", "1");

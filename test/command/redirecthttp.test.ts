@@ -243,7 +243,7 @@ describe("mistakes are refused", () => {
     [
       "a socket",
       `--redirect-http 0 --host unix:${folder}/a.sock`,
-      "--redirect-http: --host is a socket, which has no https:; leave it out",
+      "--redirect-http: the host is a socket, which has no https:; leave it out",
     ],
     [
       "the same port twice",

@@ -26,7 +26,7 @@ $ http://a -port 5 -bogus
 there is no -port: use --port
 there is no -bogus: see fetchway --help all
 $ http://a -listen 5 -k
-there is no -listen: use --port
+there is no -listen: use --port 5
 there is no -k: use --insecure
 $ http://a -pq
 -p "q": use a whole number from 0 to 65535; 0 takes a free port
@@ -40,12 +40,15 @@ $ http://a --port abc
 --port "abc": use a whole number from 0 to 65535; 0 takes a free port
 $ http://a -p=65536
 -p "65536": use a whole number from 0 to 65535; 0 takes a free port
-$ http://a --stop-timeout 1s
---stop-timeout "1s": use whole milliseconds
+$ http://a --stop-timeout 1.5s
+--stop-timeout "1.5s": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
 $ http://a --timeout -1
---timeout "-1": use whole milliseconds, 0 for no limit
+--timeout "-1": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
 $ http://a --timeout=1e3
---timeout "1e3": use whole milliseconds, 0 for no limit
+--timeout "1e3": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
+$ http://a --timeout 1000h --connect-timeout Infinity
+--connect-timeout "Infinity": use milliseconds, or a duration such as 500ms, 10s, 2m or 1h
+--timeout "1000h": use whole milliseconds, 0 for no limit
 $ http://a --body-limit 1x
 --body-limit "1x": use bytes, or a size such as 512k or 10mb
 $ http://a --max-sockets 0
@@ -59,7 +62,7 @@ $ http://a --no-xfwd=1
 $ http://a --redirect-targets x
 --redirect-targets "x": use same-origin or any
 $ --retry 503 http://a
---retry: use true or false; its details can only be set in code
+--retry: use true or false; its details can only be set in a config file
 $ http://a --no-dns=1 --trust-proxy 10.0.0.1/8
 --no-dns: it takes no value; leave the value out
 --trust-proxy "10.0.0.1/8": "10.0.0.1/8" is not a range: use "10.0.0.0/8", or "10.0.0.1" for that address alone
@@ -80,13 +83,17 @@ $ http://a --path-rewrite '(=x'
 $ http://a --strip-prefix api
 --strip-prefix "api": use a path such as "/api"
 $ example.com
-bad target "example.com": use http://example.com
+bad target "example.com": write "http://example.com"
 $ 70000
-bad target "70000": a port is a number from 1 to 65535
+bad target "70000": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ 4000 :4000 localhost:6000
 http://localhost:4000 is there twice; set its weight instead
+$ /run/app.sock
+bad target "/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+$ http://unix:/run/app.sock
+bad target "http://unix:/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ ftp://a
-bad target "ftp://a": its scheme must be http: or https:, also for WebSockets
+bad target "ftp://a": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ http://me:s3cret@a
 a target must not hold credentials; set --header "authorization: …" instead
 $ http://a http://me:s3cret@b
@@ -95,7 +102,7 @@ $ localhost: --port=x --via='a b' --timout 5
 --port "x": use a whole number from 0 to 65535; 0 takes a free port
 there is no --timout: use --timeout
 --via "a b": use a pseudonym of token characters such as "edge", or false
-bad target "localhost:": use http://localhost:
+bad target "localhost:": write "http://localhost:"
 $ --route /a=http://a --route /a/=http://b --route /c
 --route "/c": write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000
 --route /a: another --route has the same path
@@ -105,9 +112,30 @@ no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo
 $ --to localhost:4000
 there is no --to: write the target without a flag: fetchway localhost:4000
 $ --listen :80 --upstream nonsense -P 81 http://a
-there is no --listen: use --port
+there is no --listen: use --port 80
 there is no --upstream: write the target without a flag: fetchway http://127.0.0.1:4000
-there is no -P: use --port
+there is no -P: use --port 81
+$ http://a --listen /run/x.sock --bind 0.0.0.0:8080 --address ::1 -l :81
+there is no --listen: use --host unix:/run/x.sock
+there is no --bind: use --host 0.0.0.0 --port 8080
+there is no --address: use --host
+there is no -l: use --port 81
+$ http://a --host /run/x.sock
+--host "/run/x.sock": for a socket, use "unix:/run/x.sock"
+$ http://a --host ./x.sock
+--host "./x.sock": for a socket, use "unix:/path"
+$ http://a --host 0.0.0.0:8080
+--host "0.0.0.0:8080": use "0.0.0.0", and 8080 as the port
+$ http://a --host [::1]:8080
+--host "[::1]:8080": use "[::1]", and 8080 as the port
+$ http://a --host http://localhost
+--host "http://localhost": use an address such as "0.0.0.0", or a socket such as "unix:/run/fetchway.sock"
+$ help
+there is no command help: use --help
+$ /api=http://a
+"/api=http://a" is a route: use --route "/api=http://a"
+$ http://a -d
+there is no -d: it stays in the foreground; docs/deploy.md shows it as a service
 $ http://a --change-host-header --preserve-host --ws
 there is no --change-host-header: the target's Host is sent by default
 there is no --preserve-host: use --no-change-origin
@@ -119,6 +147,8 @@ there is no --proxy-timeout: use --timeout
 
 /** Command lines that are refused only when the server begins to listen. */
 const startRefusals = `
+$ http://a --socket-mode 660
+--socket-mode does nothing without --host unix:/path
 $ http://a --redirect-targets any
 --redirect-targets does nothing without --follow-redirects; set that too
 $ --demo --port 0 --host 192.0.2.1

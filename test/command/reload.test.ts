@@ -164,8 +164,10 @@ describe.each([
     // This file is invalid, so the command keeps its routes.
     writeFileSync(path(), 'export default {\n  routes: [\n    { match: "/x" target },\n  ],\n};\n');
     await program.printed(/fetchway: \w+\.config\.mjs:3: .+\n.* is not applied: the routes stay/);
-    writeFileSync(path(), `export default {\n  target: "${target}",\n  timeout: "5s",\n};\n`);
-    await program.printed(/\.mjs:3: timeout: use whole milliseconds, 0 for no limit\n/);
+    writeFileSync(path(), `export default {\n  target: "${target}",\n  timeout: "5",\n};\n`);
+    await program.printed(
+      /\.mjs:3: timeout: use whole milliseconds or a text such as "10s", 0 for no limit\n/,
+    );
     expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
 
     // On SIGHUP, the command reads the file even if it has not changed. A change of `stopTimeout` needs a restart.

@@ -32,9 +32,9 @@ test.each([
   ["", '--route "": write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000'],
   ["http://a", '--route "http://a": write it as /path=http://127.0.0.1:4000'],
   ["/api=", '--route "/api=": write it as /path='],
-  ["/api=ftp://a", '--route /api: bad target "ftp://a": its scheme must be http: or https:'],
+  ["/api=ftp://a", '--route /api: bad target "ftp://a": use a URL such as "http://localhost:4000"'],
   ["/api=http://a --timout 5", "--route /api: there is no --timout: use --timeout"],
-  ["/api=http://a --timeout x", '--route /api: --timeout "x": use whole milliseconds'],
+  ["/api=http://a --timeout x", '--route /api: --timeout "x": use milliseconds'],
   ["/api=http://a --timeout -- http://b", "--route /api: --timeout: a value is missing"],
   ["/api=http://a http://b", "--route /api: write the targets of a route before its flags"],
   [

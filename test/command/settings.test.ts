@@ -1,8 +1,12 @@
 /** How flags and a config file become settings, and when two settings are the same. */
 import { describe, expect, test } from "vitest";
 import { serverDefaults } from "../../command/flags/commandoptions.ts";
-import { type GivenFlags, isSame, toSettings } from "../../command/config/settings.ts";
-import type { Config } from "../../command/config.ts";
+import {
+  type GivenFlags,
+  isSame,
+  type ReadConfig,
+  toSettings,
+} from "../../command/config/settings.ts";
 
 const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined };
 
@@ -19,7 +23,7 @@ test("a target without routes becomes a route for all requests, with the options
   });
 });
 
-const config: Config = {
+const config: ReadConfig = {
   server: { port: 1, host: "::" },
   timeout: 1,
   idleTimeout: 1,
@@ -102,7 +106,7 @@ describe("precedence", () => {
 test("beside a transport, the command's default pool options are left out, but the user's are kept", () => {
   const fetch = (): Response => new Response();
   const base = { tls: { servername: "a" } };
-  const pools = (file: Config): unknown[] =>
+  const pools = (file: ReadConfig): unknown[] =>
     toSettings(none, file, base).routes.map(({ options }) => options.pool);
   expect(pools({ target: "http://a", fetch })).toEqual([undefined]);
   // These options are kept, so that `createProxy` can refuse `fetch` and `pool` together.

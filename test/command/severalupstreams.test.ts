@@ -10,7 +10,7 @@ import { readInspected } from "../../command/inspect/inspectedrequest.ts";
 import { parse } from "../../command/flags/parse.ts";
 import { readRoute } from "../../command/flags/routeflag.ts";
 import { isSame, toSettings } from "../../command/config/settings.ts";
-import type { Config } from "../../command/config.ts";
+import type { ReadConfig } from "../../command/config/settings.ts";
 import { startProgram } from "../helpers/program.ts";
 import { startUpstreams } from "../helpers/upstreams.ts";
 import { until } from "../helpers/wait.ts";
@@ -45,7 +45,7 @@ describe("the command line", () => {
     ["4000 http://me:s3cret@b", 'a target must not hold credentials; set --header "authorization'],
     ["4000 4000", "http://localhost:4000 is there twice; set its weight instead"],
     ["4000 4001/base", "all upstreams need the same base path and query"],
-    ["4000 nonsense", 'bad target "nonsense": use http://nonsense'],
+    ["4000 nonsense", 'bad target "nonsense": use a URL such as "http://localhost:4000"'],
     ["4000 4001 --policy none", '--policy "none": use least_conn or peak_ewma'],
     ["4000 4001 --check health", '--check "health": use a path such as "/health"'],
     ["--route /a=4000,4000", "--route /a: http://localhost:4000 is there twice"],
@@ -57,7 +57,7 @@ describe("the command line", () => {
 });
 
 describe("a config file", () => {
-  const config: Config = {
+  const config: ReadConfig = {
     balance: { policy: "peak_ewma" },
     routes: [
       { match: "/api", target: ["http://a", { target: "http://b", weight: 2 }] },
@@ -75,10 +75,10 @@ describe("a config file", () => {
     expect(isSame(toSettings(flags, structuredClone(config)).routes[0], api)).toBe(true);
   });
 
-  test.each<[Config | object, string]>([
+  test.each<[ReadConfig | object, string]>([
     [{ target: [] }, "target: give it at least one upstream"],
     [{ target: ["http://a", "http://a"] }, "target: http://a is there twice"],
-    [{ target: ["4000", "4001"] }, 'target: write "http://localhost:4000"'],
+    [{ target: ["4000", "4001"] }, 'target: "4000": write "http://localhost:4000"'],
     [{ target: ["http://a"], balance: { polcy: "first" } }, "balance.polcy: there is no such"],
     [{ target: ["http://a"], balance: { check: {} } }, "balance.check: path: set it"],
     [{ target: ["http://a"], balance: "first" }, "balance: use an object"],
@@ -93,7 +93,7 @@ describe("a config file", () => {
 });
 
 test("--inspect shows which upstream is chosen and how, and sends nothing", async () => {
-  const ask = async (config: Config, fields: string[] = []): Promise<string> => {
+  const ask = async (config: ReadConfig, fields: string[] = []): Promise<string> => {
     const inspected = readInspected("GET http://shop.example/x", fields);
     return renderInspection(inspected, await capture(inspected, toSettings(NONE, config)));
   };
@@ -104,7 +104,7 @@ test("--inspect shows which upstream is chosen and how, and sends nothing", asyn
   expect(text).toContain(`route / → ${one}, chosen by first of ${one}, ${other}\n`);
   const least = await ask({ target: upstreams.urls });
   expect(least).toContain("chosen by least_conn of");
-  const sticky: Config = { target: upstreams.urls, balance: { policy: "sticky" } };
+  const sticky: ReadConfig = { target: upstreams.urls, balance: { policy: "sticky" } };
   const own = "fetchway=AAAAAAAAAAAAAAAAAAAAAA";
   expect(await ask(sticky, [`cookie: ${own}`])).toMatch(
     /not forwarded\n[^]*cookie: fetchway=A+ +names the upstream of the client, for this proxy/,

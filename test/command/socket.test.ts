@@ -132,7 +132,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
       expect(await ask(path)).toBe(SEEN);
       const second = new Command(line, [], programs[runtime]);
       expect(await second.refusal()).toBe(
-        `fetchway: --host "unix:${path}": another process listens there\n`,
+        `fetchway: host "unix:${path}": another process listens there\n`,
       );
       expect(await ask(path)).toBe(SEEN);
     } finally {
@@ -172,14 +172,14 @@ test("a socket path on which the command cannot listen is reported at the start"
   const long = join(folder, "x".repeat(110));
   const refusal = (flags: string): Promise<string> => command(`${upstream.url} ${flags}`).refusal();
   expect(await refusal(`--host unix:${file}`)).toBe(
-    `fetchway: --host "unix:${file}": there is a file that is no socket; use another path\n`,
+    `fetchway: host "unix:${file}": there is a file that is no socket; use another path\n`,
   );
   expect(readFileSync(file, "utf8")).toBe("precious");
   expect(await refusal(`--host unix:${missing}`)).toBe(
-    `fetchway: --host "unix:${missing}": its folder does not exist\n`,
+    `fetchway: host "unix:${missing}": its folder does not exist\n`,
   );
   expect(await refusal(`--host unix:${long}`)).toMatch(
-    /^fetchway: --host "unix:.+x": use a shorter path: it has \d+ bytes, and the address of a socket takes 10[37]\n$/,
+    /^fetchway: host "unix:.+x": use a shorter path: it has \d+ bytes, and the address of a socket takes 10[37]\n$/,
   );
   expect(await refusal(`--host unix:${long} --workers 2`)).toMatch(/use a shorter path/);
   expect(await refusal(`--host unix:x --port 80 --socket-mode 8`)).toBe(
@@ -343,3 +343,19 @@ async function findFreePort(): Promise<number> {
   server.close();
   return port;
 }
+
+test("`socketMode` of a config file without a socket is refused, unless a flag replaces the host", async () => {
+  const config = join(folder, "mode.json");
+  const write = (host?: string): void =>
+    writeFileSync(
+      config,
+      JSON.stringify({ target: upstream.url, server: { host, socketMode: "600", log: "off" } }),
+    );
+  write();
+  expect(await command(`--config ${config}`).refusal()).toBe(
+    'fetchway: server.socketMode does nothing without server: { host: "unix:/path" }\n',
+  );
+  await starts(`--config ${config} --host unix:${newPath()}`);
+  write(`unix:${newPath()}`);
+  await command(`--config ${config} --port 0 --host 127.0.0.1`).origin();
+});

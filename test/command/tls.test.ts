@@ -12,10 +12,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
 import { readCertificate, readTrust } from "../../command/serve/certificate.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
-import { Command, listening, programs, upstream } from "./_command.ts";
+import { nameAsWritten } from "../../command/config/settings.ts";
+import { Command, command, listening, programs, upstream } from "./_command.ts";
 import { sayHello } from "../helpers/handshake.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
+
+/** Names options as a command line without a config file does. */
+const byFlag = nameAsWritten({}, {});
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const own = await makeCertificate();
@@ -277,19 +281,61 @@ describe("a wrong file is refused with a message that names it and the fix", () 
     ],
     [{ cert: broken, key }, `--cert "${broken}" cannot be used: `],
   ])("%j", (paths, message) => {
-    expect(() => readCertificate(paths)).toThrow(message);
+    expect(() => readCertificate(paths, byFlag)).toThrow(message);
   });
 
   test("--ca", () => {
-    expect(() => readTrust({ ca: key })).toThrow(`--ca "${key}": there is no certificate in PEM`);
-    expect(() => readTrust({ ca: broken })).toThrow(`--ca "${broken}" cannot be used: `);
+    expect(() => readTrust({ ca: key }, byFlag)).toThrow(
+      `--ca "${key}": there is no certificate in PEM`,
+    );
+    expect(() => readTrust({ ca: broken }, byFlag)).toThrow(`--ca "${broken}" cannot be used: `);
     const both = save("both.pem", `of one:\n${own.cert}of another:\n${other.cert}`);
-    expect(readTrust({ ca: both })).toEqual({ ca: [own.cert.trim(), other.cert.trim()] });
-    expect(readTrust({})).toBeUndefined();
+    expect(readTrust({ ca: both }, byFlag)).toEqual({ ca: [own.cert.trim(), other.cert.trim()] });
+    expect(readTrust({}, byFlag)).toBeUndefined();
+  });
+});
+
+describe("a config file", () => {
+  const secret = save("config.key", own.key);
+  const config = (server: object): string => {
+    const path = save("paths.json", JSON.stringify({ target: upstream.url, server }));
+    return `--config ${path} --port 0`;
+  };
+
+  test("names files by paths that count from its own folder", async () => {
+    save("relative.crt", own.cert);
+    save("relative.key", own.key);
+    const server = { cert: "relative.crt", key: "./relative.key" };
+    const { origin } = await listening(config(server));
+    expect(origin).toMatch(/^https:/);
+  });
+
+  test.each([
+    [
+      { cert: "none.pem", key: secret },
+      `server.cert "${folder}/none.pem" cannot be read: there is no such file`,
+    ],
+    [{ key: secret }, "server.key needs server.cert: the file of its certificate"],
+    [{ ca: "none.pem" }, `server.ca "${folder}/none.pem" cannot be read: there is no such file`],
+  ])("with a mistake is named, not a flag: %j", async (server, message) => {
+    expect(await command(config(server)).refusal()).toBe(`fetchway: ${message}\n`);
+  });
+
+  test("with a flag in place of its option gets the message of the flag", async () => {
+    const line = `${config({ cert: "none.pem", key: secret })} --cert none.pem`;
+    expect(await command(line).refusal()).toBe(
+      'fetchway: --cert "none.pem" cannot be read: there is no such file\n',
+    );
+  });
+
+  test("that accepts any certificate is named in the warning", async () => {
+    const proxy = command(config({ insecure: true }));
+    await proxy.origin();
+    expect(proxy.stderr).toMatch(/^fetchway: server\.insecure accepts any certificate/);
   });
 });
 
 test("a certificate file that begins with other text is accepted", () => {
   const annotated = save("annotated.pem", `Bag Attributes\n${own.cert}`);
-  expect(readCertificate({ cert: annotated, key })?.cert).toContain("Bag Attributes");
+  expect(readCertificate({ cert: annotated, key }, byFlag)?.cert).toContain("Bag Attributes");
 });

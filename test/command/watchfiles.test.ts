@@ -175,3 +175,31 @@ test.each(["node", "bun", "deno"] as const)(
     expect([program.code(), program.output()]).toEqual([0, "watches\n"]);
   },
 );
+
+describe("a file that stays missing", () => {
+  test.each([
+    ["a file", (path: string) => unlinkSync(path), "is missing:"],
+    [
+      "the target of a link",
+      (path: string) => unlinkSync(join(path, "../target")),
+      'is missing: it is a link to "target", which does not exist:',
+    ],
+  ])("is reported once, and again after it was there: %s", async (what, remove, message) => {
+    const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
+    const path = what === "a file" ? save("file", "1") : link("file", "target");
+    if (what !== "a file") save("target", "1");
+    follow([path]);
+    remove(path);
+    await until(() => printed.mock.calls.length === 1, "the report");
+    await pause(100);
+    expect(printed.mock.calls).toEqual([
+      [`fetchway: file ${message} what it contained stays in use`],
+    ]);
+    save(what === "a file" ? "file" : "target", "2");
+    await until(() => changes === 1, "the change");
+    remove(path);
+    await until(() => printed.mock.calls.length === 2, "another report");
+    expect(changes).toBe(1);
+    printed.mockRestore();
+  });
+});

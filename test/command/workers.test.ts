@@ -495,14 +495,14 @@ describe("a config file", () => {
     write("reload.mjs", "2", "timeout: -1");
     await until(() => proxy.stderr.includes("did not start"), "the refusal");
     expect(proxy.stderr).toBe(
-      "fetchway: reload.mjs:1: timeout: use whole milliseconds, 0 for no limit\n" +
+      'fetchway: reload.mjs:1: timeout: use whole milliseconds or a text such as "10s", 0 for no limit\n' +
         "fetchway: the new worker did not start: the workers stay as they are\n",
     );
     expect(await pids()).toEqual(before);
     expect(await ask(origin)).toBe("200 1 close");
 
     write("reload.mjs", "3", "server: { stopTimeout: 5, maxConnections: 9 }");
-    await proxy.says(/2 workers have been replaced/);
+    await proxy.says(/2 workers have been replaced: reload\.mjs has changed\n/);
     for (let i = 0; i < 4; i++) expect(await ask(origin)).toBe("200 3 close");
     expect(proxy.stderr.split("\n").slice(2)).toEqual([
       "fetchway: reload.mjs: server.stopTimeout has changed: restart the command for that",
@@ -763,7 +763,7 @@ test("a changed certificate reaches all workers, and so does another certificate
   // Save only the new certificate. It must not be used before its key is saved as well.
   save("one.crt", second?.cert);
   await until(() => proxy.stderr !== "", "the message");
-  expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: --key .+\n$/);
+  expect(proxy.stderr).toMatch(/^fetchway: the certificate stays as it is: server\.key .+\n$/);
   await expectAll(first);
   expect(rounds()).toBe(0);
   save("one.key", second?.key);
@@ -802,7 +802,7 @@ test("a config file that is replaced through a link reaches all workers, and a s
   release(1);
   const { proxy, origin } = await startWorkers(`--config ${folder}/current/f.json --log off`);
   release(2);
-  await proxy.says(/2 workers have been replaced/);
+  await proxy.says(/2 workers have been replaced: f\.json has changed\n/);
   for (let i = 0; i < 2; i++) await ask(origin);
   expect([...answers]).toEqual(["2"]);
   proxy.child.kill("SIGHUP");

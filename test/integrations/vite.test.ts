@@ -274,13 +274,65 @@ test("failures become 502, and Vite's logger reports them unless the route has o
   }
 });
 
-test("a bad prefix and a bad option are refused when the plugin is created", () => {
-  expect(() => viteProxy({ "^/api/.*": upstream.url })).toThrow(
-    new TypeError(
-      'fetchway: bad prefix "^/api/.*": use a path such as "/api", not a regular expression',
-    ),
-  );
-  expect(() => viteProxy({ api: upstream.url })).toThrow('bad prefix "api": use a path such as');
-  const options = { target: upstream.url, rewrite: (path: string) => path };
-  expect(() => viteProxy({ "/api": options })).toThrow("`pathRewrite`");
+describe("mistakes are refused when the plugin is created", () => {
+  test.each<[string, unknown, string]>([
+    [
+      "a regular expression as a prefix",
+      { "^/api/.*": "http://a.test" },
+      'viteProxy "^/api/.*": bad prefix: use a path such as "/api", not a regular expression',
+    ],
+    [
+      "a prefix without a slash",
+      { api: "http://a.test" },
+      'viteProxy "api": bad prefix: use a path such as "/api"',
+    ],
+    [
+      "`ws`, which needs nothing",
+      { "/live": { target: "http://a.test", ws: true } },
+      'viteProxy "/live": bad option `ws`: the plugin forwards WebSockets without it; leave it out',
+    ],
+    [
+      "`ws` that is off",
+      { "/live": { target: "http://a.test", ws: false } },
+      'viteProxy "/live": bad option `ws`: the plugin forwards WebSockets without it; write `upgrades: []`',
+    ],
+    [
+      "options without a target",
+      { "/api": { changeOrigin: true } },
+      'viteProxy "/api": createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
+    ],
+    [
+      "options that are refused together",
+      { "/api": { target: "http://a.test", redirectTargets: "any" } },
+      'viteProxy "/api": `redirectTargets` does nothing without `followRedirects`; set that too',
+    ],
+    [
+      "no routes",
+      undefined,
+      'viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',
+    ],
+  ])("%s", (_, routes, message) => {
+    expect(() => viteProxy(routes as ViteRoutes)).toThrow(new TypeError(`fetchway: ${message}`));
+  });
+
+  test("all of them at the same time, each with its rule", () => {
+    const rules = {
+      "/api": { target: "localhost:4000", rewrite: (path: string) => path, ws: true },
+      "/good": "http://a.test",
+      "^/old": "localhost:5000",
+    };
+    expect(() => viteProxy(rules as ViteRoutes)).toThrow(
+      new TypeError(
+        [
+          'viteProxy "/api": bad target "localhost:4000": write "http://localhost:4000"',
+          'viteProxy "/api": bad option `rewrite`: it is called `pathRewrite` here',
+          'viteProxy "/api": bad option `ws`: the plugin forwards WebSockets without it; leave it out',
+          'viteProxy "^/old": bad prefix: use a path such as "/api", not a regular expression',
+          'viteProxy "^/old": bad target "localhost:5000": write "http://localhost:5000"',
+        ]
+          .map((line) => `fetchway: ${line}`)
+          .join("\n"),
+      ),
+    );
+  });
 });

@@ -14,7 +14,7 @@ import { checkConfig } from "../../command/config/checkconfig.ts";
 import { checkLine } from "../../command/config/checkline.ts";
 import { parse } from "../../command/flags/parse.ts";
 import { parseAdminAddress } from "../../command/status/adminaddress.ts";
-import type { Config } from "../../command/config.ts";
+import type { ReadConfig } from "../../command/config/settings.ts";
 import manifest from "../../package.json" with { type: "json" };
 import { command, upstream } from "../command/_command.ts";
 import { startProgram } from "../helpers/program.ts";
@@ -85,7 +85,7 @@ function readManifests(): Record<string, Manifest> {
 }
 
 /** Returns a config file that listens on free ports and forwards to the tests' upstream. */
-function localize(config: Config): string {
+function localize(config: ReadConfig): string {
   const file = join(folder, "fetchway.config.json");
   const { server, routes = [], ...rest } = config;
   const local = {
@@ -106,7 +106,7 @@ describe("the manifests for Kubernetes", () => {
     >;
   const pod = Deployment.spec.template;
   const [container] = pod.spec.containers;
-  const config = JSON.parse(ConfigMap.data["fetchway.config.json"] ?? "") as Config;
+  const config = JSON.parse(ConfigMap.data["fetchway.config.json"] ?? "") as ReadConfig;
   const [http, admin] = container.ports;
   /** The container's arguments, with the address that Kubernetes inserts. */
   const args = container.args.map((each) => each.replace("$(POD_IP)", "10.0.0.7"));
@@ -196,7 +196,7 @@ describe("the container file", () => {
       .at(-1) ?? "";
   const instruction = (name: string): string =>
     new RegExp(`^${name} (.+)$`, "m").exec(stage)?.[1]?.trim() ?? "";
-  const config = JSON.parse(read("container/fetchway.config.json")) as Config;
+  const config = JSON.parse(read("container/fetchway.config.json")) as ReadConfig;
 
   test("starts the command of the package, with its config file, and without a shell", () => {
     const [program, script] = JSON.parse(instruction("ENTRYPOINT")) as string[];

@@ -95,7 +95,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   test.each<[string, Env, string]>([
     ["no target", {}, "FETCHWAY_TARGET is not set"],
-    ["a bad target", { FETCHWAY_TARGET: "ftp://a" }, 'bad target "ftp://a": its scheme must be'],
+    ["a bad target", { FETCHWAY_TARGET: "ftp://a" }, 'bad target "ftp://a": use a URL such as'],
     [
       "no JSON",
       { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "{" },

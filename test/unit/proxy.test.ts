@@ -4,7 +4,7 @@ import { H3Event } from "h3";
 import { Context as HonoContext } from "hono";
 import * as native from "#fetchway";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { explainNodeMessage } from "../../runtimes/node/nodemessage.ts";
+import { explainNodeMessage } from "../../runtimes/node/frameworkvalues.ts";
 import { WebIncoming } from "../../src/request/incoming.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
@@ -78,7 +78,7 @@ describe("proxyFetch", () => {
     ],
     ["a URL first", [new URL(TARGET), request()], /takes the incoming Request first/],
     ["nothing", [], /takes the incoming Request first/],
-    ["no target", [request()], /needs a target such as "http:/],
+    ["no target", [request()], /bad target undefined: use a URL such as "http:/],
     ["a bad target", [request(), "nowhere"], /bad target "nowhere"/],
     ["a bad option", [request(), TARGET, { timeout: -1 }], /bad option `timeout`/],
     ["an unknown option", [request(), TARGET, { sockets: {} }], /there is no such option/],
@@ -225,8 +225,9 @@ describe("createProxy", () => {
   });
 
   test.each<[string, unknown, RegExp]>([
-    ["no options", undefined, /needs a target such as/],
-    ["no target", {}, /needs a target such as "http:/],
+    ["no options", undefined, /createProxy\(options\) takes one object such as \{ target: "http:/],
+    ["a URL, as other libraries take it", TARGET, /takes one object such as \{ target: "http:/],
+    ["no target", {}, /takes one object such as \{ target/],
     ["a bad target", { target: "nowhere" }, /bad target "nowhere"/],
     [
       "a target out of reach",

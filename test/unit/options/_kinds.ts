@@ -25,7 +25,7 @@ const SAMPLES: Record<KindName, Samples> = {
   number: { texts: [["7", 7]], badTexts: ["x", "1e3", "-1"], wrong: NUMBERS },
   milliseconds: {
     texts: [["250", 250]],
-    badTexts: ["1s", "-1", "Infinity"],
+    badTexts: ["1x", "1.5s", "-1", "Infinity"],
     wrong: [...NUMBERS, 2 ** 31, Infinity],
   },
   bytes: {

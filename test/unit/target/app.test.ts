@@ -59,8 +59,8 @@ describe("urlOf", () => {
   test.each<[object, RegExp]>([
     [{ socketPath: "/run/a" }, /both `fetch` and `socketPath`; leave out one of them/],
     [{ tls: {} }, /both `fetch` and `tls`; leave out one of them/],
-    [{ url: 42 }, /bad target number: use an absolute URL such as "http:/],
-    [{ url: null }, /bad target object: use an absolute URL/],
+    [{ url: 42 }, /bad target 42: write "http:/],
+    [{ url: null }, /bad target null: use a URL such as/],
   ])("refuses %j", (more, message) => {
     const read = (): unknown => parseTarget({ fetch, ...more });
     expect(read).toThrow(TypeError);

@@ -55,15 +55,32 @@ describe("parseTarget", () => {
   });
 
   test.each<[unknown, string]>([
-    ["127.0.0.1:4000", "its scheme must be http: or https:|use an absolute URL"],
-    ["/relative", "use an absolute URL such as"],
-    ["ftp://a.test", "its scheme must be http: or https:, also for WebSockets"],
-    ["ws://a.test", "its scheme must be http: or https:, also for WebSockets"],
-    ["wss://a.test", "its scheme must be http: or https:, also for WebSockets"],
+    ["127.0.0.1:4000", 'write "http://127.0.0.1:4000"$'],
+    ["localhost:4000", 'write "http://localhost:4000"$'],
+    ["localhost:4000/base?a", 'write "http://localhost:4000/base\\?a"$'],
+    ["[::1]:4000", 'write "http://\\[::1\\]:4000"$'],
+    ["api.example", 'write "http://api.example"$'],
+    ["4000", 'write "http://localhost:4000"$'],
+    [":4000", 'write "http://localhost:4000"$'],
+    [4000, 'target 4000: write "http://localhost:4000"$'],
+    [{ url: "localhost:4000" }, '"localhost:4000": write "http://localhost:4000"$'],
+    [99999, "a port is at most 65535"],
+    ["localhost:99999", "a port is at most 65535"],
+    ["http://localhost:99999", "a port is at most 65535"],
+    ["/relative", 'use a URL such as .*, or "unix:/path"'],
+    ["//a.test:80", "use a URL such as"],
+    ["http:/a.test:80", "use a URL such as"],
+    ["http//a.test", "use a URL such as"],
+    ["me:s3cret@a.test:80", "use a URL such as"],
+    ["s3://a.test", "use a URL such as"],
+    ["http://unix:/run/app.sock:/base", 'or "unix:/path"'],
+    ["ftp://a.test", "use a URL such as"],
+    ["ws://a.test", 'use a URL such as "http://localhost:4000", also for WebSockets'],
+    ["wss://a.test:80", "also for WebSockets"],
     ["http://a.test/#top", "leave out the fragment"],
     ["unix:relative.sock", 'use "unix:/path/to/socket"'],
     ["unix:\\app", 'use "unix:/path/to/socket"'],
-    [{}, "use a URL, or { url, socketPath\\?, tls\\?, http2\\? }"],
+    [{}, "use a URL, { url, socketPath\\?, tls\\?, http2\\? }"],
     [{ url: "http://a.test", http2: "yes" }, "http2: use true or false"],
     [{ url: "http://a.test", tsl: {} }, "tsl: there is no such option; did you mean `tls`"],
     [Object.freeze({ url: "http://a.test", socket_path: "/a" }), "did you mean `socketPath`"],
@@ -74,12 +91,12 @@ describe("parseTarget", () => {
     [{ url: "http://a.test", socketPath: 1 }, "socketPath: use a path such as"],
     [{ url: "https://a.test", tls: [] }, "tls: use an object such as"],
     [["http://a.test", "http://b.test"], "write `balance\\(\\[…\\]\\)`, from fetchway/upstreams"],
-    [null, "use a URL, or"],
-    [42, "use a URL, or"],
+    [null, "use a URL such as"],
+    [true, "use a URL such as"],
   ])("refuses %j and says how to write it", (target, fix) => {
     const parse = (): unknown => parseTarget(target as TargetAddress);
     expect(parse).toThrow(TypeError);
-    expect(parse).toThrow(new RegExp(`^fetchway: bad target .*(?:${fix})`));
+    expect(parse).toThrow(new RegExp(`^fetchway: bad (?!.*s3cret).*${fix}`));
   });
 
   test("refuses credentials without repeating them", () => {

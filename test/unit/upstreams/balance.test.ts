@@ -373,7 +373,7 @@ describe("options", () => {
     [
       ["http://a.test"],
       { check: { path: "/", headers: { a: "b\r\nc: d" } } },
-      "option `check`: headers: the value",
+      'option `check`: headers: "a" is of type string',
     ],
     [
       ["http://a.test"],

@@ -1,0 +1,105 @@
+/** Apps of frameworks in place of servers, their contexts in place of messages, and the names of http-proxy. */
+import { createServer, Server } from "node:http";
+import express from "express";
+import { fastify } from "fastify";
+import { H3 } from "h3";
+import { Hono } from "hono";
+import Koa from "koa";
+import { describe, expect, test } from "vitest";
+import * as entry from "../../../runtimes/node.ts";
+import * as overUndici from "../../../runtimes/undici.ts";
+
+const target = "http://127.0.0.1:4000";
+const proxy = entry.createProxy({ target });
+
+describe("attach", () => {
+  test.each<[string, unknown, RegExp]>([
+    ["an app of Express", express(), /: pass app\.listen\(3000\)$/],
+    ["an app of Koa", new Koa(), /: pass app\.listen\(3000\)$/],
+    ["an app of Fastify", fastify(), /: pass its `server`$/],
+    ["an app of h3", new H3(), /: pass serve\(app\)$/],
+    ["an app of Hono", new Hono(), /: pass serve\(app\)$/],
+    ["an app of Nest", { getHttpServer: () => createServer() }, /: pass app\.getHttpServer\(\)$/],
+    ["a server of Vite", { httpServer: createServer() }, /: pass its `httpServer`$/],
+    ["a promise of a server", Promise.resolve(createServer()), /: await the promise$/],
+    ["a port", 3000, /: app\.server of Fastify, app\.listen\(\) of Express$/],
+    ["nothing", undefined, /: app\.server of Fastify/],
+  ])("refuses %s, and says what to pass", (_, passed, message) => {
+    expect(() => proxy.attach(passed as never)).toThrow(TypeError);
+    expect(() => proxy.attach(passed as never)).toThrow(message);
+  });
+
+  test("accepts a server", () => {
+    const server = new Server();
+    proxy.attach(server)();
+    expect(server.listenerCount("upgrade")).toBe(1);
+  });
+});
+
+describe("nodeHandler", () => {
+  const use = proxy.nodeHandler as (...passed: unknown[]) => never;
+
+  test("in a handler of Hono names proxy.fetch and c.req.raw", async () => {
+    const app = new Hono().all("/", use);
+    let thrown: unknown;
+    app.onError((error, c) => {
+      thrown = error;
+      return c.text("failed", 500);
+    });
+    expect((await app.request("/")).status).toBe(500);
+    expect(String(thrown)).toMatch(/for a web Request, call proxy\.fetch: pass c\.req\.raw$/);
+  });
+
+  test("in a handler of h3 names proxy.fetch and event.req", async () => {
+    let thrown: unknown;
+    const app = new H3({ silent: true, onError: ({ cause }) => void (thrown = cause) }).all(
+      "/",
+      use,
+    );
+    expect((await app.request("/")).status).toBe(500);
+    expect(String(thrown)).toMatch(/for a web Request, call proxy\.fetch: pass event\.req$/);
+  });
+
+  test.each<[string, unknown[], RegExp]>([
+    ["a web Request", [new Request("http://a.test")], /call proxy\.fetch: pass the request$/],
+    [
+      "a context of Koa",
+      [{ req: {}, res: { writeHead() {} } }, () => {}],
+      /in Koa, pass ctx\.req and ctx\.res$/,
+    ],
+    [
+      "a request and a reply of Fastify",
+      [{ raw: { httpVersion: "1.1" } }, { raw: {} }],
+      /in Fastify, call reply\.hijack\(\), and pass request\.raw and reply\.raw$/,
+    ],
+    ["nothing", [], /takes messages of node:http$/],
+  ])("refuses %s", (_, passed, message) => {
+    expect(() => use(...passed)).toThrow(TypeError);
+    expect(() => use(...passed)).toThrow(message);
+  });
+});
+
+describe("the names of http-proxy", () => {
+  const both = Object.entries({ node: entry, undici: overUndici });
+
+  test.each(both)("%s: the functions throw, and name the page", (_, { ...names }) => {
+    for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
+      expect(() => names[name]({ target })).toThrow(TypeError);
+      expect(() => names[name]({ target })).toThrow(
+        new RegExp(`no ${name}\\(\\): write createProxy\\(.*; see docs/coming-from\\.md$`),
+      );
+    }
+  });
+
+  test.each(["web", "ws", "listen", "on", "once"])(
+    "%s of a proxy throws, and is hidden",
+    (name) => {
+      const former = proxy as unknown as Record<string, () => void>;
+      expect(former[name]).toThrow(TypeError);
+      expect(former[name]).toThrow(
+        new RegExp(`^fetchway: there is no ${name}\\(\\): .*; see docs/coming-from\\.md$`),
+      );
+      expect(Object.keys(proxy)).not.toContain(name);
+    },
+  );
+});
