@@ -53,7 +53,9 @@ type Grouped<Value> = Value extends object ? WithDurations<Value> : Value;
  * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
  * config.
  */
-export interface ConfigRoute extends WithDurations<Partial<Omit<CreateProxyOptions, "target" | "log">>> {
+export interface ConfigRoute extends WithDurations<
+  Partial<Omit<CreateProxyOptions, "target" | "log">>
+> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
    *

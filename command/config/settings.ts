@@ -84,10 +84,10 @@ export function toSettings(
 }
 
 /** Names an option of the server in a message. */
-export type NameOption = (option: keyof ServerOptions) => string;
+export type NameServerOption = (option: keyof ServerOptions) => string;
 
 /** Names options of the server as the user has written them: `server.cert` in the config file, otherwise `--cert`. */
-export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig): NameOption {
+export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig): NameServerOption {
   return (option) => {
     if (!Object.hasOwn(given, option) && Object.hasOwn(server, option)) return `server.${option}`;
     const flag = allFlags.find((each) => each.scope === "server" && each.option === option);

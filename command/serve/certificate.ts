@@ -5,7 +5,7 @@ import { createSecureContext } from "node:tls";
 import type { TlsOptions } from "#fetchway";
 import { quoteInput } from "#fetchway/options";
 import type { Server } from "srvx";
-import type { NameOption } from "../config/settings.ts";
+import type { NameServerOption } from "../config/settings.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
 import { printNotice } from "./printnotice.ts";
@@ -35,7 +35,7 @@ export interface CertificatePaths {
  */
 export function readCertificate(
   { cert, key }: CertificatePaths,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
 ): CertificateTexts | undefined {
   if (cert === undefined && key === undefined) return undefined;
   const [certName, keyName] = [nameOption("cert"), nameOption("key")];
@@ -94,7 +94,7 @@ function readAuthorities(path: string, name: string): string[] {
  */
 export function readTrust(
   { ca, insecure }: TrustOptions,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
 ): TlsOptions | undefined {
   if (insecure === true) {
     console.error(
@@ -152,7 +152,7 @@ export interface WatchedCertificate {
  */
 export function watchCertificate(
   paths: CertificatePaths,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
   use: (texts: CertificateTexts) => void,
 ): WatchedCertificate {
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -187,7 +187,7 @@ export function watchCertificate(
 export function reloadCertificate(
   server: Server,
   paths: CertificatePaths,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
 ): () => void {
   const { read } = watchCertificate(paths, nameOption, (texts) => {
     const secure = server.node?.server as Partial<SecureServer> | undefined;

@@ -3,7 +3,7 @@ import { STATUS_CODES } from "node:http";
 import { applyAbsoluteForm } from "#fetchway";
 import { isAuthority, pathOf } from "#fetchway/requests";
 import type { ServerHandler, ServerRequest } from "srvx";
-import type { NameOption } from "../config/settings.ts";
+import type { NameServerOption } from "../config/settings.ts";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
 import { type Report, toEnd } from "../limits/ownanswers.ts";
@@ -15,7 +15,7 @@ import { readSocketPath } from "./socketfile.ts";
  */
 export function checkRedirect(
   { redirectHttp, host, port, cert }: ServerSettings,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
 ): void {
   if (redirectHttp === undefined) return;
   const name = nameOption("redirectHttp");

@@ -2,7 +2,7 @@
 import cluster from "node:cluster";
 import { basename } from "node:path";
 import process from "node:process";
-import type { NameOption, Settings } from "../config/settings.ts";
+import type { NameServerOption, Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
@@ -43,7 +43,7 @@ export async function startWorkers(
   path: string | undefined,
   demo: string | undefined,
   secret: string,
-  nameOption: NameOption,
+  nameOption: NameServerOption,
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;

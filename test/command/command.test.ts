@@ -188,7 +188,16 @@ describe("describes itself", () => {
     };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
-    const own = ["socketMode", "cert", "key", "ca", "insecure", "redirectHttp", "cors", "corsOrigin"];
+    const own = [
+      "socketMode",
+      "cert",
+      "key",
+      "ca",
+      "insecure",
+      "redirectHttp",
+      "cors",
+      "corsOrigin",
+    ];
     for (const option of own) add(option, false);
     for (const [option, { default: preset }] of Object.entries(clientLimitSchema)) {
       add(option, preset);
