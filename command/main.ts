@@ -5,6 +5,7 @@ import { explainAll } from "./config/reload.ts";
 import { renderHelp } from "./flags/help.ts";
 import { checkNode, VERSION } from "./flags/ownpackage.ts";
 import { parse } from "./flags/parse.ts";
+import { afterMessages, printError, useJsonMessages } from "./log/ownmessages.ts";
 import { start } from "./serve/start.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
@@ -22,6 +23,8 @@ async function run(args: readonly string[]): Promise<string[]> {
   // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkNode(process.versions.node);
   if (old !== undefined) return [old];
+  // The form that only a config file sets is known later. What `--inspect` prints is for people.
+  if (line.given.server.log === "json" && line.given.line.inspect === undefined) useJsonMessages();
   try {
     const { routes, problems } = checkLine(line);
     if (problems.length > 0) return problems;
@@ -35,8 +38,8 @@ async function run(args: readonly string[]): Promise<string[]> {
 async function main(): Promise<void> {
   const problems = await run(process.argv.slice(2));
   if (problems.length === 0) return;
-  const lines = problems.map((problem) => `fetchway: ${problem}\n`);
-  process.stderr.write(lines.join(""), () => process.exit(2));
+  for (const problem of problems) printError(problem);
+  afterMessages(() => process.exit(2));
 }
 
 // Without `await` here, bundlers can make a CommonJS module of the command, as single executables need it.

@@ -1,9 +1,9 @@
 /** Reloads the config file while the command runs. */
 import { basename } from "node:path";
 import { UsageError } from "../flags/read.ts";
+import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 import type { Router } from "../serve/routes.ts";
 import { runAgain } from "../serve/runagain.ts";
-import { printNotice } from "../serve/printnotice.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
 import { isSame, type ReadConfig, type Settings } from "./settings.ts";
@@ -34,9 +34,7 @@ export function reloadConfig(
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
     printNotice(`${name} has been reloaded: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
-      console.error(
-        `fetchway: ${name}: server.${option} has changed: restart the command for that`,
-      );
+      printWarning(`${name}: server.${option} has changed: restart the command for that`);
     }
     // The server keeps the options with which it was started, so the next reload is compared with those as well.
     current = { server: current.server, routes: next.routes };
@@ -46,8 +44,8 @@ export function reloadConfig(
     try {
       await apply();
     } catch (error) {
-      for (const problem of explainAll(error)) console.error(`fetchway: ${problem}`);
-      console.error(`fetchway: ${name} is not applied: the routes stay as they are`);
+      for (const problem of explainAll(error)) printError(problem);
+      printError(`${name} is not applied: the routes stay as they are`);
     }
   });
   watchFiles([path], reload);

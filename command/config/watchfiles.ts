@@ -2,6 +2,7 @@
 import { readFileSync, readlinkSync, stat, type Stats, statSync, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { quoteInput } from "#fetchway/options";
+import { printWarning } from "../log/ownmessages.ts";
 import { isSame } from "./settings.ts";
 
 /** Milliseconds between two polls of a file. Polls find the changes for which the system reports no event. */
@@ -68,8 +69,8 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
         // A program that replaces a file may remove it first, so a file counts as missing at the second poll.
         if (now === undefined && !isReported) {
           isReported = true;
-          console.error(
-            `fetchway: ${basename(path)} is missing${describeLink(path)}: what it contained stays in use`,
+          printWarning(
+            `${basename(path)} is missing${describeLink(path)}: what it contained stays in use`,
           );
         }
         return;
@@ -78,8 +79,8 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
       // If a mounted file is replaced outside of its mount, the mount still shows the old file. Then the old file has no
       // links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
-        console.error(
-          `fetchway: ${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
+        printWarning(
+          `${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
         );
       }
       before = now;

@@ -294,7 +294,8 @@ export interface ReportOptions {
   stats?: boolean;
   /**
    * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty on
-   * a terminal, and common elsewhere. Failures are printed on stderr in any case.
+   * a terminal, and common elsewhere. Failures are printed on stderr in any case, except with `"json"`, which prints everything
+   * on stdout, messages of the command included.
    * @default "auto"
    */
   log?: LogForm | "auto";
@@ -322,9 +323,9 @@ const adminAddress: Kind<number | string> = {
 };
 
 export const reportSchema: Schema<ReportOptions, Exclude<keyof ReportOptions, "admin">> = {
+  stats: { kind: toggle, default: false },
   log: { kind: logForm, default: "auto" },
   admin: { kind: adminAddress },
-  stats: { kind: toggle, default: false },
 };
 
 export const reportFlags: Flags<ReportOptions> = {

@@ -4,15 +4,21 @@
  * The request passes through the server and the routes like any other. The proxy of its route explains it instead of sending
  * it.
  */
-import { connect } from "node:net";
+import { connect, isIP, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
 import type { ExplainedField, Explanation } from "#fetchway";
 import { pathOf } from "#fetchway/requests";
 import type { ServerRequest } from "srvx";
 import type { RouteSettings, Settings } from "../config/settings.ts";
+import type { ServerSettings } from "../flags/commandoptions.ts";
 import { nameAddress, nameUpstreams, type RouteOptions } from "../flags/severalupstreams.ts";
 import { diagnoseFailure } from "../log/causes.ts";
+import type { CertificateTexts } from "../serve/certificate.ts";
+import { addCors } from "../serve/cors.ts";
 import { listen } from "../serve/listen.ts";
+import { LOOPBACK, nearOrigin } from "../serve/loopback.ts";
 import { Router } from "../serve/routes.ts";
+import { nameSocketClients, readSocketPath } from "../serve/socketfile.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
 /** The outcome of an inspection. */
@@ -23,20 +29,45 @@ export interface InspectedOutcome {
   readonly answer: string;
   /** Why the request would not be forwarded; undefined if it would be, or if a hook responds. */
   readonly error: unknown;
+  /** The path as the server passes it on; `""` if the server itself responds. */
+  readonly path: string;
+  /** The address of the client that has sent the request. */
+  readonly client: string;
+  /** Whether the server speaks HTTPS. */
+  readonly isSecure: boolean;
+  /** Whether clients without TLS are redirected to HTTPS. */
+  readonly isRedirecting: boolean;
 }
 
-/** The address of the client that sends the inspected request, and of the server. */
-const CLIENT = "127.0.0.1";
+/** Returns the authority by which a client on this machine names the server. */
+export function nameServer({ host, port, cert }: ServerSettings): string {
+  if (readSocketPath(host) !== undefined) return "localhost";
+  const name = isIP(host) === 6 ? `[${host}]` : host;
+  // A server on port 0 has a port that is not known yet.
+  const end = port === 0 ? "" : `:${port}`;
+  return new URL(nearOrigin(`${cert === undefined ? "http" : "https"}://${name}${end}`)).host;
+}
 
-/** Gives a request to the routes, and lets the proxy that it reaches explain it. */
+/**
+ * Gives a request to the routes, and lets the proxy that it reaches explain it. The server is like the one that the command
+ * would start, with its certificate and its limits, but on a free port of the loopback interface.
+ */
 export async function capture(
   inspected: InspectedRequest,
   settings: Settings,
+  certificate?: CertificateTexts,
 ): Promise<InspectedOutcome> {
+  const { server } = settings;
+  const isOnSocket = readSocketPath(server.host) !== undefined;
   let explained: InspectedOutcome["explained"];
   let error: unknown;
-  const router = new Router(settings.routes, dropBackgroundWork);
+  const router = new Router(settings.routes, (options) =>
+    dropBackgroundWork(isOnSocket ? nameSocketClients(options) : options),
+  );
+  let path = "";
   const answer = async (request: ServerRequest): Promise<Response> => {
+    keepUpgradePath(request);
+    path = pathOf(request.url);
     try {
       explained = await router.explain(request);
     } catch (thrown) {
@@ -47,16 +78,37 @@ export async function capture(
     ({ error } = explanation);
     return explanation.response ?? new Response(null);
   };
-  const front = await listen(answer, { port: 0, host: CLIENT, websocket: router.websocket });
+  const front = await listen(addCors(answer, server), {
+    port: 0,
+    host: server.host === "::1" ? server.host : LOOPBACK,
+    limits: server,
+    certificate,
+    websocket: router.websocket,
+  });
   try {
-    const port = Number(new URL(front.server.url ?? "").port);
+    const { hostname, port } = new URL(front.address);
+    const client = hostname.replace(/^\[(.*)\]$/, "$1");
+    const isSecure = certificate !== undefined;
+    const isRedirecting = server.redirectHttp !== undefined;
+    const socket = dial(isSecure, client, Number(port));
     const isSent = (): boolean => explained?.[1].request !== undefined;
-    const answered = await sendInspected(port, writeInspected(inspected), isSent);
-    return { explained, answer: answered, error };
+    const answered = await sendInspected(socket, writeInspected(inspected), isSent);
+    return { explained, answer: answered, error, path, client, isSecure, isRedirecting };
   } finally {
     router.destroy();
     await front.server.close(true);
   }
+}
+
+/**
+ * Undoes for a request that asks for an upgrade what Node's server does when it makes a web `Request` of it: the dot
+ * segments of its path are resolved. The proxy takes upgrades from the server itself, where the path is as the client sent it.
+ */
+function keepUpgradePath(request: ServerRequest): void {
+  const message = request.runtime?.node?.req;
+  if (message?.headers.upgrade === undefined || !message.url?.startsWith("/")) return;
+  const url = new URL(request.url).origin + message.url;
+  Object.defineProperty(request, "url", { value: url });
 }
 
 /** Drops the options that cause traffic without a request: health checks, and lookups of names. */
@@ -66,11 +118,19 @@ function dropBackgroundWork(options: RouteOptions): RouteOptions {
   return { ...options, balance };
 }
 
+/** Connects to the server as a client that speaks HTTP/1.1. */
+function dial(isSecure: boolean, host: string, port: number): Socket {
+  // The certificate is for other names than that of the loopback interface.
+  return isSecure
+    ? connectTls({ host, port, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] })
+    : connect(port, host);
+}
+
 /** Sends bytes to the server, and returns its answer, or the part that has arrived when `isDone` is true. */
-function sendInspected(port: number, bytes: Buffer, isDone: () => boolean): Promise<string> {
+function sendInspected(socket: Socket, bytes: Buffer, isDone: () => boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     let answer = "";
-    const socket = connect(port, CLIENT, () => socket.write(bytes));
+    socket.write(bytes);
     const finish = (): void => {
       socket.destroy();
       resolve(answer);
@@ -92,18 +152,30 @@ function isAnswerComplete(answer: string): boolean {
   return !/^transfer-encoding:/im.test(answer.slice(0, end)) || answer.endsWith("0\r\n\r\n");
 }
 
+/** Renders which request is inspected. */
+function renderTitle(
+  { method, path, scheme }: InspectedRequest,
+  { client, isSecure, isRedirecting }: InspectedOutcome,
+): string {
+  const by = isSecure ? " over https" : "";
+  const title = `${method} ${path} from a client at ${client}${by}; nothing is sent`;
+  if (scheme === undefined || (scheme === "https") === isSecure) return title;
+  const why = isRedirecting
+    ? "the client gets 308 to https (--redirect-http)"
+    : `the server has ${isSecure ? "a" : "no"} certificate (--cert)`;
+  return `${title}\nnot over ${scheme}: ${why}`;
+}
+
 /** Renders what a request becomes, field by field, each with the reason. */
 export function renderInspection(inspected: InspectedRequest, outcome: InspectedOutcome): string {
   const { explained, answer, error } = outcome;
-  const title = `${inspected.method} ${inspected.path} from a client at ${CLIENT}; nothing is sent`;
+  const title = renderTitle(inspected, outcome);
   const [route, explanation] = explained ?? [];
   if (route === undefined || explanation?.request === undefined) {
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
     // A short body without Content-Length is sent as one chunk.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
-    const cause = error === undefined ? undefined : diagnoseFailure(error).cause;
-    const reason = cause ?? (text === "" ? "the server refuses it before it has a route" : text);
-    return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;
+    return `${title}\n\nnot forwarded: the client gets ${status}: ${explainRefusal(error, status, text)}`;
   }
   const { request, path, fields, dropped } = explanation;
   const { upstream } = request;
@@ -111,14 +183,14 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
     upstream.app === undefined &&
     route.options.transport === undefined &&
     route.options.fetch === undefined;
-  const line = `${request.method} ${request.path} HTTP/1.1`;
+  const isHttp2 = isFramed && request.upgrade === undefined && mayUseHttp2(upstream, route);
+  const line = `${request.method} ${request.path} HTTP/${isHttp2 ? "2" : "1.1"}`;
   const shownLine = upstream.query === "" ? line : line.replace(`?${upstream.query}`, "?…");
-  const steps = isResolved(inspected.path, request.upgrade)
-    ? ["dot segments are resolved", ...path]
-    : path;
+  const isResolved = outcome.path !== inspected.path && DOTS.test(inspected.path);
+  const steps = isResolved ? ["dot segments are resolved", ...path] : path;
   const rows: [text: string, reason: string][] = [
     [shownLine, steps.length === 0 ? "unchanged" : steps.join(", then ")],
-    ...fields.map(toRow),
+    ...(isHttp2 ? toHttp2Fields(fields) : fields).map(toRow),
   ];
   const to = upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
   const by = upstream.app === undefined ? "" : " (an app in this process)";
@@ -129,9 +201,45 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
     ...(isFramed
       ? []
       : ["\nThe HTTP client of this route writes the framing, and perhaps other fields."]),
+    ...(isHttp2 && upstream.secure
+      ? ["\nAn upstream that does not choose HTTP/2 gets the same over HTTP/1.1."]
+      : []),
     ...(dropped.length === 0 ? [] : ["\nnot forwarded\n", renderRows(dropped.map(toRow))]),
   ];
   return lines.join("\n");
+}
+
+type CapturedUpstream = NonNullable<Explanation["request"]>["upstream"];
+
+/** Whether the upstream may get the request over HTTP/2. The option of a target takes precedence over that of the pool. */
+function mayUseHttp2({ http2 }: CapturedUpstream, { options }: RouteSettings): boolean {
+  return http2 ?? options.pool?.http2 ?? false;
+}
+
+/** The fields of HTTP/1.1 that HTTP/2 does not have, where the request has no body. */
+const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
+  "connection",
+  "content-length",
+  "transfer-encoding",
+]);
+
+/** Returns the fields as HTTP/2 has them: names in lower case, and `:authority` instead of `Host` (RFC 9113 §8.3.1). */
+function toHttp2Fields(fields: readonly ExplainedField[]): ExplainedField[] {
+  return fields.flatMap((field) => {
+    const name = field.name.toLowerCase();
+    if (NOT_IN_HTTP2.has(name)) return [];
+    return [{ ...field, name: name === "host" ? ":authority" : name }];
+  });
+}
+
+/** Renders why the client gets a response without the upstream. */
+function explainRefusal(error: unknown, status: string, text: string): string {
+  if (error !== undefined) return diagnoseFailure(error).cause;
+  if (text !== "") return text;
+  // Only the answer to a preflight has this status and no route.
+  return status === "204"
+    ? "the server itself answers preflights of CORS (--cors, --cors-origin)"
+    : "the server refuses it before it has a route";
 }
 
 /** Renders how the upstream was chosen, if there are several. */
@@ -145,15 +253,6 @@ function explainChoice({ target, balance = {} }: RouteOptions): string {
 
 /** Matches dot segments, which servers resolve when they create a web `Request`. */
 const DOTS = /[/\\](?:\.|%2e){1,2}(?:[/\\?#]|$)/i;
-
-/** Whether the server has resolved dot segments of the path. It does not do so for an upgrade request. */
-function isResolved(path: string, upgrade: string | undefined): boolean {
-  return (
-    upgrade === undefined &&
-    DOTS.test(path) &&
-    pathOf(new URL(path, "http://localhost").href) !== path
-  );
-}
 
 /** Matches the names of fields whose values may be secrets of the operator. */
 const SECRET = /authorization|cookie|token|secret|password|key/i;

@@ -7,6 +7,8 @@ import { UsageError } from "../flags/read.ts";
 /** A request to inspect. */
 export interface InspectedRequest {
   readonly method: string;
+  /** The scheme, if it is typed. */
+  readonly scheme: "http" | "https" | undefined;
   /** The request target in origin-form, byte for byte as it is typed. */
   readonly path: string;
   /** All fields, also `Host`. */
@@ -17,21 +19,27 @@ const FORM = 'write it as "GET http://shop.example/path", or as a URL or a path 
 
 /**
  * Reads the values of `--inspect` and `--inspect-header`.
+ * @param own the authority of the server itself, which is the `Host` of a request that is typed as a path
  * @throws UsageError
  */
-export function readInspected(text: string, fields: readonly string[] = []): InspectedRequest {
+export function readInspected(
+  text: string,
+  fields: readonly string[] = [],
+  own = "localhost",
+): InspectedRequest {
   const [, method = "GET", url = ""] = /^(?:(\S+) +)?(\S+)$/.exec(text.trim()) ?? [];
   if (!TOKEN.test(method) || url === "" || /^(?!https?:)[a-z]+:\/\//i.test(url)) {
     throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   }
   const whole = /^\/(?!\/)|\/\//.test(url) ? url : `http://${url}`;
-  const authority = whole.startsWith("/") ? "localhost" : authorityOf(whole);
+  const authority = whole.startsWith("/") ? own : authorityOf(whole);
   if (authority === "" || !isAuthority(authority))
     throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   const headers = fields.flatMap(readInspectedField);
   const names = headers.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   if (!names.includes("host")) headers.unshift("Host", authority);
-  return { method, path: pathOf(whole), headers };
+  const scheme = /^(https?):/i.exec(url)?.[1]?.toLowerCase() as "http" | "https" | undefined;
+  return { method, scheme, path: pathOf(whole), headers };
 }
 
 function readInspectedField(text: string): [string, string] {

@@ -11,6 +11,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:ht
 import type { Http2ServerRequest, ServerHttp2Session } from "node:http2";
 import type { Server, Socket } from "node:net";
 import { ProxyError, type RequestEnd } from "#fetchway";
+import { quoteInput } from "#fetchway/options";
 import { unmapAddress } from "#fetchway/requests";
 
 type Message = IncomingMessage | Http2ServerRequest;
@@ -77,23 +78,34 @@ export function refuseEarly(
   cause: string,
   report: Report,
 ): Response {
-  const { method, url, headers, socket } = message;
-  const authority = headers[":authority"] ?? headers.host;
-  const known = {
-    method,
-    path: url,
-    authority: authority as string,
-    address: socket.remoteAddress,
-  };
-  report(toEnd(known, status, cause));
+  report(toEnd(readKnown(message), status, cause));
   const fields = new Headers({ "content-type": "text/plain" });
   if (!("stream" in message)) fields.set("connection", "close");
   const statusText = STATUS_CODES[status] ?? "";
   return new Response(`${statusText}\n`, { status, statusText, headers: fields });
 }
 
-/** Reports requests that Node's parser refuses, and gives them the answers that Node itself would give. */
-export function answerParserErrors(server: Server, headersTimeout: number, report: Report): void {
+function readKnown({ method, url: path, headers, socket }: Message): Known {
+  const authority = (headers[":authority"] ?? headers.host) as string;
+  return { method, path, authority, address: socket.remoteAddress };
+}
+
+/**
+ * Refuses requests that expect something unknown (RFC 9110 §10.1.1), as Node does without a listener, and reports them. Over
+ * HTTP/2, Node takes `100-Continue` for unknown as well, although the value is case-insensitive.
+ */
+function answerExpectations(server: Server, report: Report): void {
+  server.on("checkExpectation", (message: Message, response: ServerResponse) => {
+    const { expect = "" } = message.headers;
+    if (/^100-continue$/i.test(expect)) return server.emit("checkContinue", message, response);
+    report(toEnd(readKnown(message), 417, `the request expects ${quoteInput(expect)}`));
+    return response.writeHead(417).end();
+  });
+}
+
+/** Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them. */
+export function answerRefusals(server: Server, headersTimeout: number, report: Report): void {
+  answerExpectations(server, report);
   server.on("clientError", (error: ParserError, socket: Socket) => {
     const { code = "" } = error;
     const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";

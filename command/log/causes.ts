@@ -13,6 +13,7 @@ const FLAGS: Readonly<Record<string, string>> = {
 const SERVER_LIMITS: Readonly<Record<number, string>> = {
   408: "is the client stuck? see --headers-timeout and --body-timeout",
   431: "raise --max-header-size or --max-headers-count to let it pass",
+  503: "raise --max-connections or ulimit -n",
 };
 
 function nameFlag(option: string): string {

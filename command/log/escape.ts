@@ -1,12 +1,21 @@
-/** The control and format characters that `JSON.stringify` does not escape, although a terminal may obey them. */
-const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g;
+/**
+ * The characters that can end a line, move the cursor of a terminal, or change the direction of text: controls, format
+ * characters, unassigned and private ones, and the separators of lines and paragraphs.
+ */
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const PRINTABLE_ASCII = /^[ -~]*$/;
 
 /** Renders a value as one line of JSON that has only printable characters. */
 export function renderJson(value: unknown): string {
-  return JSON.stringify(value).replace(
-    UNPRINTABLE_IN_JSON,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const text = JSON.stringify(value);
+  return PRINTABLE_ASCII.test(text) ? text : text.replace(UNPRINTABLE, escapeInJson);
+}
+
+/** Escapes a character as JSON does, with one escape for each UTF-16 unit. */
+function escapeInJson(character: string): string {
+  return Array.from({ length: character.length }, (_, i) => {
+    return `\\u${character.charCodeAt(i).toString(16).padStart(4, "0")}`;
+  }).join("");
 }
 
 /** The characters that Apache's `ap_escape_logitem` escapes: all but printable ASCII, and `"` and `\`. */

@@ -4,10 +4,12 @@
  */
 import process from "node:process";
 import { styleText } from "node:util";
-import type { RequestEnd } from "#fetchway";
+import { ProxyError, type RequestEnd } from "#fetchway";
 import { escapeControls } from "#fetchway/errors";
 import { diagnoseFailure, isClientGone, nameUpstream } from "./causes.ts";
 import { escapeAsApache, renderJson } from "./escape.ts";
+import type { Level } from "./ownmessages.ts";
+import { tlsVersionOf } from "./tlsversions.ts";
 
 /** Renders the end of a request as a line, without the line break. */
 export type LineForm = (end: RequestEnd) => string;
@@ -190,6 +192,7 @@ export function renderJsonLine(end: RequestEnd): string {
   const failure = error === undefined || isClientGone(error) ? undefined : diagnoseFailure(error);
   return renderJson({
     time: new Date(end.startedAt).toISOString(),
+    level: failure === undefined ? "info" : levelOfFailure(error),
     client: end.clientAddress,
     method: end.method,
     host: end.authority,
@@ -206,11 +209,18 @@ export function renderJsonLine(end: RequestEnd): string {
     attempts: end.attempts,
     reused: end.reused,
     protocol: end.protocol,
+    userAgent: end.request.headers.get("user-agent") ?? undefined,
+    tls: tlsVersionOf(end.request),
     clientLeft: isClientGone(error) || undefined,
     code: failure?.code,
     cause: failure?.cause,
     fix: failure?.fix,
   });
+}
+
+/** Returns `warn` if the client is the cause of a failure, so that a client cannot cause alarms. */
+function levelOfFailure(error: unknown): Level {
+  return error instanceof ProxyError && error.status < 500 ? "warn" : "error";
 }
 
 /** Rounds milliseconds to microseconds: more digits are noise. */

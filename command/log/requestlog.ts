@@ -19,6 +19,7 @@ import {
   renderOutcome,
 } from "./lineforms.ts";
 import { LineWriter, type Output } from "./linewriter.ts";
+import { renderMessage } from "./ownmessages.ts";
 
 /** The forms of the log: the values of `--log`. */
 export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
@@ -35,7 +36,8 @@ export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
 
 /**
  * The log of the command: lines of requests on stdout, and failures with cause and fix on stderr. In the form `pretty`, a
- * request that failed has a line only on stderr, because people read stdout and stderr together.
+ * request that failed has a line only on stderr, because people read stdout and stderr together. In the form `json`, it has
+ * a line only on stdout, which has the cause and the fix as well.
  *
  * srvx has a log as well (`srvx/log`). It is not used here, because it is a middleware: it knows neither the upstream nor the
  * size of a body, takes the head of a response for its end, and does not see upgrades and failures.
@@ -56,10 +58,12 @@ export class RequestLog {
 
   constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
     this.#form = form;
-    const renderDropped = createDroppedForm(form);
+    const isJson = form === "json";
+    const renderDropped = (count: number): string =>
+      renderMessage("error", describeDropped(count), isJson);
     this.#errors = new LineWriter(stderr, renderDropped);
     this.#lines = new LineWriter(stdout, renderDropped, (text) =>
-      this.#errors.write(`fetchway: ${text}`),
+      this.#errors.write(renderMessage("error", text, isJson)),
     );
     const forms = createFailureForms(form, stderr);
     this.#failures = new FailureLog(
@@ -68,9 +72,10 @@ export class RequestLog {
       kindOfFailure,
     );
     const renderChange = createChangeForm(form, stderr);
+    const changes = isJson ? this.#lines : this.#errors;
     this.#changes = new FailureLog(
-      (change) => this.#errors.write(renderChange(change)),
-      ({ last, count }) => this.#errors.write(renderChange(last, count)),
+      (change) => changes.write(renderChange(change)),
+      ({ last, count }) => changes.write(renderChange(last, count)),
       ({ name, state }) => `${name} ${state}`,
     );
     const render = createLineForm(form, stdout);
@@ -121,7 +126,7 @@ export class RequestLog {
     const { error } = end;
     const isFailure = error !== undefined && !isClientGone(error);
     if (!isFailure || this.#form !== "pretty") this.#lines.write(render(end));
-    if (!isFailure) return;
+    if (!isFailure || this.#form === "json") return;
     const { method, path, status, startedAt, timings } = end;
     const failure = diagnoseFailure(error);
     const time = startedAt + timings.total;
@@ -151,13 +156,6 @@ interface FailureForms {
 }
 
 function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
-  if (form === "json") {
-    return {
-      render: (failed) => renderJson(toErrorRecord(failed)),
-      renderSum: ({ last, count, isMixed }) =>
-        renderJson({ ...toErrorRecord(last), ...(isMixed && { mixed: true }), count }),
-    };
-  }
   const { dim, red, bold } = createPalette(stderr);
   const renderTime = form === "pretty" ? clockTime : toIsoTime;
   return {
@@ -198,17 +196,7 @@ function toIsoTime(time: number): string {
   return new Date(time).toISOString();
 }
 
-function toErrorRecord({ method, path, status, failure, time, outcome }: FailedRequest): object {
-  return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
-}
-
 /** Renders the notice of lines that were dropped. */
 export function describeDropped(count: number): string {
   return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
-}
-
-function createDroppedForm(form: LogForm): (count: number) => string {
-  if (form !== "json") return (count) => `fetchway: ${describeDropped(count)}`;
-  return (count) =>
-    renderJson({ time: toIsoTime(Date.now()), level: "error", message: describeDropped(count) });
 }

@@ -5,6 +5,7 @@ import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { shareLimits } from "../limits/clientlimits.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
+import { nearOrigin } from "./loopback.ts";
 
 /**
  * Renders what the command prints when it listens.
@@ -16,22 +17,33 @@ export function renderBanner(
   demo: string | undefined,
 ): string {
   const [first] = routes as [RouteSettings];
-  const isOne = routes.length === 1 && first.match.join() === "/";
   const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
-  // If the server listens on all addresses, show the address of the loopback interface, because a user can open that one.
-  const near = address
-    .replace("//0.0.0.0:", "//127.0.0.1:")
-    .replace("//[::]:", "//[::1]:")
-    .replace(/^unix:(.*)$/s, "--unix-socket $1 http://localhost");
-  const steps = demo === undefined ? [`curl -i ${near}/`] : renderFirstSteps(near);
-  const lines = [
-    `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`,
+  const isOne = takesOne(routes);
+  const title = `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`;
+  return [
+    title,
     ...(isOne ? [] : renderRoutes(routes)),
     ...(redirect === undefined ? [] : [`  ${redirect} redirects to https:`]),
-    ...(demo === undefined ? [] : ["Try it from another terminal; Ctrl+C stops it.", ""]),
-    ...(isOne || demo !== undefined ? steps.map((step) => `  ${step}`) : []),
-  ];
-  return lines.join("\n");
+  ].join("\n");
+}
+
+/** Renders what a person may try next; `""` if there is nothing that suits every route. */
+export function renderHint(
+  address: string,
+  { routes }: Settings,
+  demo: string | undefined,
+): string {
+  const near = nearOrigin(address).replace(/^unix:(.*)$/s, "--unix-socket $1 http://localhost");
+  if (demo !== undefined) {
+    const steps = renderFirstSteps(near).map((step) => `  ${step}`);
+    return ["Try it from another terminal; Ctrl+C stops it.", "", ...steps].join("\n");
+  }
+  return takesOne(routes) ? `  curl -i ${near}/` : "";
+}
+
+/** Whether there is only one route, and it takes all requests. */
+function takesOne(routes: readonly RouteSettings[]): boolean {
+  return routes.length === 1 && routes[0]?.match.join() === "/";
 }
 
 /** If the limit of open files is lower than this, the banner shows how many clients it allows. */

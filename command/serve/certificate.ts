@@ -8,7 +8,7 @@ import type { Server } from "srvx";
 import type { NameServerOption } from "../config/settings.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
-import { printNotice } from "./printnotice.ts";
+import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 
 /**
  * Milliseconds for which a certificate and its key may be inconsistent, because the two files are written one after the
@@ -97,8 +97,8 @@ export function readTrust(
   nameOption: NameServerOption,
 ): TlsOptions | undefined {
   if (insecure === true) {
-    console.error(
-      `fetchway: ${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`,
+    printWarning(
+      `${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`,
     );
     return { rejectUnauthorized: false };
   }
@@ -146,7 +146,7 @@ export interface WatchedCertificate {
 }
 
 /**
- * Calls a function with the certificate when its files have changed. If they cannot be used, a line on stderr says why, and
+ * Calls a function with the certificate when its files have changed. If they cannot be used, a message says why, and
  * the server keeps its certificate. A certificate and its key are written one after the other, so after a change that leaves
  * them inconsistent, the other file has a few seconds to follow.
  */
@@ -163,7 +163,7 @@ export function watchCertificate(
       texts = readCertificate(paths, nameOption) as CertificateTexts;
     } catch (error) {
       if (!isComplete) timer = setTimeout(() => read(true), PAIR_TIME);
-      else console.error(`fetchway: the certificate stays as it is: ${(error as Error).message}`);
+      else printError(`the certificate stays as it is: ${(error as Error).message}`);
       return;
     }
     use(texts);
@@ -192,8 +192,8 @@ export function reloadCertificate(
   const { read } = watchCertificate(paths, nameOption, (texts) => {
     const secure = server.node?.server as Partial<SecureServer> | undefined;
     if (secure?.setSecureContext === undefined) {
-      console.error(
-        "fetchway: the certificate is not reloaded: only Node's server can change it; restart the command",
+      printWarning(
+        "the certificate is not reloaded: only Node's server can change it; restart the command",
       );
       return;
     }

@@ -18,7 +18,8 @@ import {
   shareLimits,
 } from "../limits/clientlimits.ts";
 import { ClientWatch } from "../limits/clienttimeouts.ts";
-import { answerParserErrors, refuseEarly, type Report } from "../limits/ownanswers.ts";
+import { answerRefusals, refuseEarly, type Report } from "../limits/ownanswers.ts";
+import { printWarning } from "../log/ownmessages.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
@@ -143,7 +144,11 @@ async function openFront(
         return refuseEarly(message, 431, "the header section is too large", report);
       }
       if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
-      if (connections?.isTurnedAway(message)) return turnAway(message);
+      if (connections?.isTurnedAway(message)) {
+        const response = refuseEarly(message, 503, "all connections are in use", report);
+        response.headers.set("retry-after", "1");
+        return response;
+      }
       return inner(request);
     };
   const answerElsewhere: ServerHandler = (request) => {
@@ -157,7 +162,7 @@ async function openFront(
   };
   const limitClients = (node: NetServer): void => {
     setNodeLimits(node, limits);
-    answerParserErrors(node, limits.headersTimeout, report);
+    answerRefusals(node, limits.headersTimeout, report);
   };
   async function answerLast(request: ServerRequest): Promise<Response> {
     const response = await answer(request);
@@ -314,7 +319,7 @@ const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
 
 function reportRefusal(reason: string, workers: number | undefined): void {
   const share = workers === undefined ? "" : ` (each of ${workers} workers has its share of it)`;
-  console.error(`fetchway: connections are refused: ${reason}${share}`);
+  printWarning(`connections are refused: ${reason}${share}`);
 }
 
 function countTunnels(proxy: Pick<Proxy, "stats">): number {
@@ -330,17 +335,6 @@ function countTunnels(proxy: Pick<Proxy, "stats">): number {
 function answerException(error: unknown): Response {
   if (!(error instanceof ProxyError)) console.error(error);
   return new Response("Internal Server Error\n", { status: 500 });
-}
-
-/**
- * Refuses a request on a connection beyond the limits. `Connection: close` makes it the last request of the connection;
- * HTTP/2 has no such field.
- */
-function turnAway(message: object): Response {
-  const headers = new Headers({ "content-type": "text/plain", "retry-after": "1" });
-  if (!("stream" in message)) headers.set("connection", "close");
-  const statusText = "Service Unavailable";
-  return new Response(`${statusText}\n`, { status: 503, statusText, headers });
 }
 
 function explainRefusal(error: unknown, flag: string, port: number, host: string): UsageError {

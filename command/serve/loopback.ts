@@ -22,6 +22,14 @@ function isMissing(error: unknown): boolean {
   return code === "EADDRNOTAVAIL" || code === "EAFNOSUPPORT";
 }
 
+/**
+ * Returns the origin at which a client on this machine reaches a server: a server that listens on all addresses is reached
+ * by the loopback interface.
+ */
+export function nearOrigin(origin: string): string {
+  return origin.replace("//0.0.0.0", `//${LOOPBACK}`).replace("//[::]", "//[::1]");
+}
+
 /** Returns the hosts to suggest for `--host` instead of one on which no server can listen. */
 export function suggestHosts(failed: string): string {
   const [first, second] = [LOOPBACK, "0.0.0.0", "::"].filter((host) => host !== failed);

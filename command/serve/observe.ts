@@ -7,6 +7,7 @@ import { VERSION } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
+import { printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
 import type { Readiness } from "../status/condition.ts";
@@ -136,8 +137,8 @@ export async function openStatus(admin: AdminAddress, source: StatusSource): Pro
   const { listenForStatus } = await import("../status/statusserver.ts");
   const server = await listenForStatus(admin, source);
   if (admin.host === "0.0.0.0" || admin.host === "::") {
-    console.error(
-      `fetchway: --admin ${quoteInput(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+    printWarning(
+      `--admin ${quoteInput(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
     );
   }
   return new URL(server.url ?? "").origin;

@@ -1,5 +1,6 @@
 import process from "node:process";
 import type { PoolStats, Proxy } from "#fetchway";
+import { printFigures } from "../log/ownmessages.ts";
 
 /** Renders the counters of the connections as lines of text. */
 export function renderStats(stats: PoolStats): string {
@@ -12,11 +13,11 @@ export function renderStats(stats: PoolStats): string {
         `${origin}: ${inUse} in use, ${free} free, ${waiting} waiting`,
     ),
   ];
-  return lines.map((line) => `fetchway: ${line}\n`).join("");
+  return lines.join("\n");
 }
 
 /**
- * Prints the counters to stderr on SIGUSR1, which would otherwise start Node's inspector.
+ * Prints the counters on SIGUSR1, which would otherwise start Node's inspector.
  * @param proxy provides the counters; if they come from other processes, `refresh` updates them
  * @param atExit whether to print the counters also when the process exits
  */
@@ -26,7 +27,7 @@ export function printStats(
 ): void {
   const print = (): void => {
     const stats = proxy.stats();
-    if (stats !== undefined) process.stderr.write(renderStats(stats));
+    if (stats !== undefined) printFigures(renderStats(stats));
   };
   process.on("SIGUSR1", () => {
     if (proxy.refresh === undefined) print();

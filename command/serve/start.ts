@@ -3,7 +3,13 @@ import { basename } from "node:path";
 import process from "node:process";
 import { readConfig } from "../config/loadconfig.ts";
 import { assertRouted, reloadConfig } from "../config/reload.ts";
-import { nameAsWritten, type ReadConfig, type Settings, toSettings } from "../config/settings.ts";
+import {
+  nameAsWritten,
+  type NameServerOption,
+  type ReadConfig,
+  type Settings,
+  toSettings,
+} from "../config/settings.ts";
 import { describeMadeSecret, fillCookies, makeSecret } from "../config/stickycookies.ts";
 import type { LineSettings } from "../flags/commandoptions.ts";
 import type { CommandLine } from "../flags/parse.ts";
@@ -12,9 +18,11 @@ import type { GivenRoute } from "../flags/routeflag.ts";
 import { readBalanceFlags } from "../flags/severalupstreams.ts";
 import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
+import { printNotice, useJsonMessages } from "../log/ownmessages.ts";
+import { noteTlsVersions } from "../log/tlsversions.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
-import { renderBanner, renderFewFiles } from "./banner.ts";
+import { renderBanner, renderFewFiles, renderHint } from "./banner.ts";
 import { readCertificate, readTrust, reloadCertificate } from "./certificate.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
@@ -27,7 +35,6 @@ import { Router } from "./routes.ts";
 import { handleSignals } from "./signals.ts";
 import { checkSocketMode, nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { createStop } from "./stop.ts";
-import { keepStdoutForLog, printNotice } from "./printnotice.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(
@@ -36,6 +43,7 @@ export async function start(
   path: string | undefined,
 ): Promise<void> {
   const worker = await joinParent();
+  if (worker?.begin.log === "json") useJsonMessages();
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const target = targets.length > 1 ? targets : targets[0];
   const balance = readBalanceFlags(given.balance);
@@ -63,10 +71,11 @@ export async function start(
   if (missing !== undefined) throw new UsageError(missing);
   const nameOption = nameAsWritten(given.server, file);
   checkSocketMode(given.server, file);
-  if (given.line.inspect !== undefined) return printInspection(given.line, settings);
+  if (given.line.inspect !== undefined) return printInspection(given.line, settings, nameOption);
 
   const server = worker === undefined ? settings.server : { ...settings.server, ...worker.given };
-  if (server.log === "json") keepStdoutForLog();
+  const isJson = server.log === "json";
+  if (isJson) useJsonMessages();
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
     return startWorkers(settings, path, demo, secret, nameOption);
@@ -90,6 +99,7 @@ export async function start(
     worker: worker?.begin,
     report: observers.report,
   });
+  if (isJson && certificate !== undefined) noteTlsVersions(front.server);
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
     const configured = settings.server;
@@ -111,7 +121,7 @@ export async function start(
       for (const reload of reloads) reload();
     },
   });
-  printNotice(renderBanner(front, settings, demo));
+  printNotice(renderBanner(front, settings, demo), renderHint(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) printNotice(made);
   const few = front.connections && renderFewFiles(server);
@@ -123,10 +133,14 @@ export async function start(
 async function printInspection(
   { inspect = "", inspectHeader }: LineSettings,
   settings: Settings,
+  nameOption: NameServerOption,
 ): Promise<void> {
-  const { capture, renderInspection } = await import("../inspect/inspect.ts");
-  const inspected = readInspected(inspect, inspectHeader);
-  const text = renderInspection(inspected, await capture(inspected, settings));
+  const { capture, nameServer, renderInspection } = await import("../inspect/inspect.ts");
+  const { server } = settings;
+  checkRedirect(server, nameOption);
+  const certificate = readCertificate(server, nameOption);
+  const inspected = readInspected(inspect, inspectHeader, nameServer(server));
+  const text = renderInspection(inspected, await capture(inspected, settings, certificate));
   process.stdout.write(`${text}\n`, () => process.exit(0));
 }
 

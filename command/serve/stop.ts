@@ -5,7 +5,7 @@ import process from "node:process";
 import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
 import type { SignalActions } from "./signals.ts";
-import { printNotice } from "./printnotice.ts";
+import { printNotice, printWarning } from "../log/ownmessages.ts";
 
 /** The exit code if requests or tunnels were cut off. */
 const CUT = 1;
@@ -116,9 +116,9 @@ export function printRunning(running: Running): void {
 /** Prints which requests and tunnels were cut off. */
 export function printCut(cut: Running, after: number): void {
   if (cut.requests + cut.tunnels === 0) return;
-  process.stderr.write(
-    `fetchway: stopped after ${Math.round(after)} ms: ${describeRunning(cut)} cut off; ` +
-      "a longer --stop-timeout gives them more time\n",
+  printWarning(
+    `stopped after ${Math.round(after)} ms: ${describeRunning(cut)} cut off; ` +
+      "a longer --stop-timeout gives them more time",
   );
 }
 

@@ -6,8 +6,9 @@ import type { NameServerOption, Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
+import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
-import { renderBanner, renderFewFiles } from "../serve/banner.ts";
+import { renderBanner, renderFewFiles, renderHint } from "../serve/banner.ts";
 import {
   type CertificatePaths,
   watchCertificate,
@@ -20,7 +21,6 @@ import { runAgain } from "../serve/runagain.ts";
 import { handleSignals } from "../serve/signals.ts";
 import { claimSocket, readSocketPath } from "../serve/socketfile.ts";
 import { exitCodeOf, printCut, printRunning } from "../serve/stop.ts";
-import { printNotice } from "../serve/printnotice.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 import { countWorkers } from "./countworkers.ts";
 import { Supervisor, type WorkerFailure } from "./supervisor.ts";
@@ -103,9 +103,7 @@ export async function startWorkers(
     followCertificate(next);
     for (const option of OF_PARENT) {
       if (next[option] === before[option]) continue;
-      console.error(
-        `fetchway: ${basename(path)}: server.${option} has changed: restart the command for that`,
-      );
+      printWarning(`${basename(path)}: server.${option} has changed: restart the command for that`);
     }
   });
 
@@ -127,7 +125,7 @@ export async function startWorkers(
     if (isEnding) return;
     printCut(cut, stopTimeout);
     if (supervisor.wasKilled) {
-      console.error("fetchway: workers that did not answer were killed with all their connections");
+      printError("workers that did not answer were killed with all their connections");
     }
     process.exit(supervisor.wasKilled ? 1 : exitCodeOf(cut));
   }
@@ -144,7 +142,7 @@ export async function startWorkers(
     front = await supervisor.start();
   } catch (error) {
     const { exitCode, reason, message } = error as WorkerFailure;
-    if (reason !== "") console.error(`fetchway: ${message}`);
+    if (reason !== "") printError(message);
     await supervisor.end();
     process.exit(exitCode);
   }
@@ -153,7 +151,7 @@ export async function startWorkers(
   printStats({ stats: poolStats, refresh }, server.stats);
   followCertificate(server);
   if (path !== undefined) watchFiles([path], replaceBecause(`${basename(path)} has changed`));
-  printNotice(renderBanner(front, settings, demo));
+  printNotice(renderBanner(front, settings, demo), renderHint(front.address, settings, demo));
   const made = describeMadeSecret(settings, secret);
   if (made !== undefined) printNotice(made);
   printNotice(`  ${count} workers`);

@@ -8,10 +8,10 @@
 import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
 import { LineWriter } from "../log/linewriter.ts";
+import { type Level, printNotice, renderMessage } from "../log/ownmessages.ts";
 import { describeDropped } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
-import { printNotice } from "../serve/printnotice.ts";
 import type { Readiness } from "../status/condition.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { Heartbeat } from "./heartbeat.ts";
@@ -103,11 +103,9 @@ export class Supervisor {
   readonly #places: readonly Slot[];
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
-  /**
-   * Writes the workers' lines for stderr, and also the notices of the parent, so that a notice follows the lines that explain
-   * it.
-   */
   readonly #errors: LineWriter;
+  /** Writes the messages of the parent where those of the workers are, so that a message follows the lines that explain it. */
+  readonly #messages: LineWriter;
   #isStopping = false;
   /** The order that ends all workers; undefined until the command stops. */
   #finalOrder: Order | undefined;
@@ -140,8 +138,9 @@ export class Supervisor {
     }));
     this.#errors = new LineWriter(process.stderr, noteDropped);
     this.#lines = new LineWriter(process.stdout, noteDropped, (text) =>
-      this.#errors.write(`fetchway: ${text}`),
+      this.#errors.write(renderMessage("error", text)),
     );
+    this.#messages = begin.log === "json" ? this.#lines : this.#errors;
     process.on("exit", () => {
       this.#lines.flushNow();
       this.#errors.flushNow();
@@ -206,9 +205,7 @@ export class Supervisor {
         } catch (error) {
           const { reason } = error as WorkerFailure;
           const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
-          this.#errors.write(
-            `fetchway: the new worker did not start${reason}: ${which} stay as they are`,
-          );
+          this.#report("error", `the new worker did not start${reason}: ${which} stay as they are`);
           return undefined;
         }
         count++;
@@ -297,7 +294,7 @@ export class Supervisor {
     this.#members.add(member);
     const { stdout, stderr } = worker.process;
     if (stdout) relayLines(stdout, (lines) => this.#lines.write(lines));
-    if (stderr) relayLines(stderr, (lines) => this.#errors.write(lines));
+    if (stderr) relayLines(stderr, (lines) => this.#relayErrors(lines));
     // An order to a process that is ending may fail, which emits `error`.
     worker.on("error", () => {});
     let how: string | undefined;
@@ -334,6 +331,19 @@ export class Supervisor {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  #report(level: Level, text: string): void {
+    this.#messages.write(renderMessage(level, text));
+  }
+
+  /**
+   * Passes on what a worker prints on stderr. With `--log json`, only its runtime prints there, for example when it has no
+   * memory left; those lines become messages.
+   */
+  #relayErrors(lines: string): void {
+    if (this.#messages === this.#errors) return this.#errors.write(lines);
+    for (const line of lines.split("\n")) if (line !== "") this.#report("error", line);
   }
 
   #fork(): Worker {
@@ -384,8 +394,9 @@ export class Supervisor {
   #noteCut(cut: Running): void {
     if (this.#isStopping) this.#cut = addRunning(this.#cut, cut);
     else if (cut.requests + cut.tunnels > 0) {
-      this.#errors.write(
-        `fetchway: ${describeRunning(cut)} of a replaced worker cut off: too many replaced workers were still running`,
+      this.#report(
+        "warn",
+        `${describeRunning(cut)} of a replaced worker cut off: too many replaced workers were still running`,
       );
     }
   }
@@ -432,8 +443,9 @@ export class Supervisor {
   #killUnless({ worker }: WorkerProcess, obeyed: Promise<void>): void {
     const timer = setTimeout(() => {
       const { pid } = worker.process;
-      this.#errors.write(
-        `fetchway: worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
+      this.#report(
+        "error",
+        `worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
       );
       worker.process.kill("SIGKILL");
     }, this.#stopTimeout + KILL_AFTER);
@@ -449,7 +461,7 @@ export class Supervisor {
     if (place === undefined || this.#isStopping) return;
     member.state = "silent";
     const { pid } = member.worker.process;
-    this.#errors.write(`fetchway: worker ${pid} does not answer; another one takes its place`);
+    this.#report("error", `worker ${pid} does not answer; another one takes its place`);
     this.#last = this.#last.then(() => this.#replaceSilent(place, member));
   }
 
@@ -459,7 +471,7 @@ export class Supervisor {
       await this.#fill(place);
       this.#restarts++;
     } catch (error) {
-      this.#errors.write(`fetchway: ${(error as WorkerFailure).message}`);
+      this.#report("error", (error as WorkerFailure).message);
     }
     this.#retire(member);
   }
@@ -473,7 +485,7 @@ export class Supervisor {
     const delay = this.#restartLater(place);
     const when = delay === 0 ? "now" : `in ${delay} ms`;
     const { pid } = member.worker.process;
-    this.#errors.write(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
+    this.#report("error", `worker ${pid} has ended (${how}); another one starts ${when}`);
   }
 
   /** Starts a process for a place after a delay, and returns the delay in milliseconds. */
@@ -500,7 +512,7 @@ export class Supervisor {
       place.deaths++;
       const delay = this.#restartLater(place);
       const { message } = error as WorkerFailure;
-      this.#errors.write(`fetchway: ${message}; the next try is in ${delay} ms`);
+      this.#report("error", `${message}; the next try is in ${delay} ms`);
     }
   }
 }
@@ -514,7 +526,7 @@ async function within(promise: Promise<unknown>, limit: number): Promise<void> {
 }
 
 function noteDropped(count: number): string {
-  return `fetchway: ${describeDropped(count)}`;
+  return renderMessage("error", describeDropped(count));
 }
 
 /** Sends an order. Returns false if the process is ending. */

@@ -187,13 +187,13 @@ test("a WebSocket's handshake is shown with its upgrade", async () => {
 });
 
 test.each([
-  ["GET http://shop.example/a", ["GET", "/a", "shop.example"]],
+  ["GET http://shop.example/a", ["GET", "/a", "shop.example", "http"]],
   ["shop.example:80/a?b#c", ["GET", "/a?b", "shop.example:80"]],
   ["delete /a//b/../c", ["delete", "/a//b/../c", "localhost"]],
-  ["https://shop.example", ["GET", "/", "shop.example"]],
+  ["HTTPS://shop.example", ["GET", "/", "shop.example", "https"]],
   ["//evil/x", ["GET", "//evil/x", "localhost"]],
-])("the request %s is read", (text, [method, path, host]) => {
-  expect(readInspected(text)).toEqual({ method, path, headers: ["Host", host] });
+])("the request %s is read", (text, [method, path, host, scheme]) => {
+  expect(readInspected(text)).toEqual({ method, scheme, path, headers: ["Host", host] });
 });
 
 test.each(["", "a b c", "ftp://a/", "http:///x", "G(T /x", "http://a b/"])(

@@ -72,16 +72,6 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     }
   });
 
-  test("with --log json, stdout contains only JSON", async () => {
-    proxy = new Command("http://127.0.0.1:1 --log json --port 0 --admin 0", [], programs[runtime]);
-    await until(() => /status page: /.test(proxy?.stderr ?? ""), "the addresses on stderr");
-    const [, origin = ""] = /^fetchway listens on (\S+) /m.exec(proxy.stderr) ?? [];
-    expect((await fetch(`${origin}/a`)).status).toBe(502);
-    await until(() => proxy?.stdout.endsWith("\n") === true, "the line of the request");
-    const lines = proxy.stdout.trimEnd().split("\n");
-    expect(lines.map((line) => (JSON.parse(line) as { path: string }).path)).toEqual(["/a"]);
-  });
-
   test("a response that breaks off is one line of the log, without a stack trace", async () => {
     upstream.handler = (_, res) => {
       res.writeHead(200, { "content-length": "10" });

@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import type { RequestEnd } from "../../runtimes/node.ts";
-import { answerParserErrors, correctEnd } from "../../command/limits/ownanswers.ts";
+import { answerRefusals, correctEnd } from "../../command/limits/ownanswers.ts";
 import { clientGone } from "../../src/error.ts";
 import { connect } from "../helpers/client.ts";
 import { listen } from "../helpers/serve.ts";
@@ -14,7 +14,7 @@ async function serve(
 ): Promise<{ port: number; ends: RequestEnd[]; server: Server }> {
   const ends: RequestEnd[] = [];
   const server = createServer(listener);
-  answerParserErrors(server, 60_000, (end) => void ends.push(end));
+  answerRefusals(server, 60_000, (end) => void ends.push(end));
   onTestFinished(() => server.close().closeAllConnections());
   return { port: await listen(server), ends, server };
 }

@@ -28,9 +28,8 @@ let secure: Running;
 async function start(more: string): Promise<Running> {
   const line = `${upstream.url} --port 0 --admin 0 --log json ${LIMITS} ${more}`;
   const command = new Command(line, [], programs.node);
-  await until(() => /status page: (\S+)/.test(command.stderr), "the status page");
-  const [, port] = /https?:\/\/127\.0\.0\.1:(\d+)/.exec(command.stderr) ?? [];
-  const [, admin = ""] = /status page: (\S+)/.exec(command.stderr) ?? [];
+  const [, admin = ""] = await command.says(/status page: ([^"\s]+)/);
+  const [, port] = await command.says(/https?:\/\/127\.0\.0\.1:(\d+)/);
   return { command, port: Number(port), admin };
 }
 

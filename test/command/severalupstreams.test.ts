@@ -128,7 +128,7 @@ describe.each([
     const targets = [one, other, dead, `--route=/api=${other},${one} --route-name both`];
     await using program = startProgram(tool, [...args, ...targets, ...flags]);
     const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
-    const [, admin = ""] = await program.printed(/status page: (http:\S+?)\/?\n/);
+    const [, admin = ""] = await program.printed(/status page: (http:[^\s"]+?)\/?"/);
     expect(program.output()).toContain(`${one}, ${other}, ${dead}`);
     const answers: string[] = [];
     for (let n = 0; n < 30; n++) {

@@ -27,10 +27,9 @@ test("the counters are formatted for people", () => {
     }),
   ).toBe(
     [
-      "fetchway: connections: 3 created, 2 closed, 1 failed, 0 timed out",
-      "fetchway: requests: 10, 3.3 to a connection",
-      "fetchway: http://a: 1 in use, 2 free, 0 waiting",
-      "",
+      "connections: 3 created, 2 closed, 1 failed, 0 timed out",
+      "requests: 10, 3.3 to a connection",
+      "http://a: 1 in use, 2 free, 0 waiting",
     ].join("\n"),
   );
 });

@@ -46,10 +46,14 @@ const interfaces: Map<string, Declaration["def"]> = new Map();
 /** Runs `deno doc` once, when the first interface is read. */
 function findInterface(name: string): Declaration["def"] {
   if (interfaces.size === 0) {
-    const files = globSync("src/{transport.ts,{options,upstreams}/*.ts}", { cwd: root });
+    const core = globSync("src/{transport.ts,{options,upstreams}/*.ts}", { cwd: root });
+    const files = ["command/flags/commandoptions.ts", ...core];
     const args = ["doc", "--json", ...files];
-    const stdio = ["ignore", "pipe", "ignore"] as const;
-    const json = execFileSync("node_modules/.bin/deno", args, { cwd: root, stdio: [...stdio] });
+    const json = execFileSync("node_modules/.bin/deno", args, {
+      cwd: root,
+      stdio: ["ignore", "pipe", "ignore"],
+      maxBuffer: 16 * 1024 * 1024,
+    });
     const { nodes } = JSON.parse(json.toString()) as Output;
     for (const each of Object.values(nodes).flatMap(({ symbols }) => symbols)) {
       const found = each.declarations.find(({ kind }) => kind === "interface");

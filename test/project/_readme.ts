@@ -5,6 +5,9 @@
  *     node test/project/_readme.ts    # brings README.md and docs/ up to date
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
+import { serverSchema } from "../../command/flags/commandoptions.ts";
+import { flags } from "../../command/flags/flags.ts";
+import type { Kind, Table } from "../../src/schema/schema.ts";
 import { inheritedBy, type OptionDoc, readInterface } from "./_docs.ts";
 import { readExample } from "./_example.ts";
 import { type Gap, gaps } from "../suite/gaps/gaps.ts";
@@ -150,6 +153,45 @@ function balanceSections(): string {
   return sectionsOf(readInterface("BalanceOptions"), others, " of several upstreams");
 }
 
+/** Describes the values of a kind: their type or unit. */
+function describeKind({ name, choices, parts }: Kind<never>): string {
+  if (parts !== undefined) return parts.map(describeKind).join(" or ");
+  if (choices !== undefined) return choices.map((each) => `\`"${each}"\``).join(", ");
+  return name === undefined ? "" : (UNITS[name] ?? name);
+}
+
+/** The types and units that the name of their kind does not describe. */
+const UNITS: Readonly<Record<string, string>> = {
+  switch: "`true` or `false`",
+  milliseconds: "ms",
+  names: "array of texts",
+};
+
+/** Renders the table of the options of the command's server, which are the keys of `server` in a config file. */
+function serverTable(): string {
+  const table: Table = serverSchema;
+  const rows = readInterface("ServerOptions").map(({ name, summary }) => {
+    const { kind, default: preset } = table[name] as Table[string];
+    const flag = flags.find(({ scope, option }) => scope === "server" && option === name);
+    const key = name in SERVER_SECTIONS ? `[\`${name}\`](${SERVER_SECTIONS[name]})` : `\`${name}\``;
+    const shown = preset === undefined ? "none" : `\`${JSON.stringify(preset)}\``;
+    return [`${key}, \`--${flag?.name}\``, `${describeKind(kind)}; ${shown}`, summary];
+  });
+  return toTable([["key and flag", "value; default", "meaning"], ...rows]);
+}
+
+/** The sections of docs/ that explain an option of the server further. */
+const SERVER_SECTIONS: Readonly<Record<string, string>> = {
+  host: "command.md#a-socket-instead-of-a-port",
+  stopTimeout: "limits.md#stopping",
+  workers: "command.md#several-processes",
+  cert: "limits.md#https",
+  cors: "limits.md#cors",
+  maxConnections: "limits.md#limits-for-clients",
+  log: "log.md",
+  admin: "command.md#the-status-page",
+};
+
 /** Renders the table of the counters of `stats()`. */
 function statsTable(): string {
   const rows = readInterface("PoolStats").map(({ name, summary }) => [`\`${name}\``, summary]);
@@ -216,6 +258,7 @@ export function renderBlocks(): Record<string, string> {
     options: groupedSections(),
     pool: poolSections(),
     balance: balanceSections(),
+    server: serverTable(),
     stats: statsTable(),
     runtimes: gapTable(),
     support: toTable(supportRows()),

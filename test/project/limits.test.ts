@@ -1,14 +1,10 @@
 /** docs/limits.md, and the flags of the command on the other pages, agree with the code. */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { clientLimitSchema, listenSchema } from "../../command/flags/commandoptions.ts";
+import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
 import { flags } from "../../command/flags/flags.ts";
 
 const page = readFileSync(new URL("../../docs/limits.md", import.meta.url), "utf8");
-const options = readFileSync(
-  new URL("../../command/flags/commandoptions.ts", import.meta.url),
-  "utf8",
-);
 
 /** The rows of the table of limits: flag and default. */
 const rows = Array.from(
@@ -42,15 +38,4 @@ test.each([
   const named = text.match(/(?<!-)--[a-z][\w-]+/g) ?? [];
   expect(new Set(named).size).toBeGreaterThanOrEqual(count);
   expect(named.filter((flag) => !known.has(flag))).toEqual([]);
-});
-
-test("every @default in the doc strings of the server's limits agrees with the code", () => {
-  const documented = Array.from(
-    options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number(?: \| "auto")?;/g),
-    ([, preset, option]) => [option as string, Number(preset)] as const,
-  );
-  const presets = Object.entries({ ...clientLimitSchema, ...listenSchema }).flatMap(
-    ([option, { default: preset }]) => (typeof preset === "number" ? [[option, preset]] : []),
-  );
-  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(presets));
 });

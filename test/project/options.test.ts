@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { serverDefaults, serverSchema } from "../../command/flags/commandoptions.ts";
 import { poolDefaults, poolSchema } from "../../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
 import { readInterface } from "./_docs.ts";
@@ -6,6 +7,7 @@ import { readInterface } from "./_docs.ts";
 describe.each([
   ["ProxyOptions", proxySchema, defaults],
   ["PoolOptions", poolSchema, poolDefaults],
+  ["ServerOptions", serverSchema, serverDefaults],
 ] as const)("%s", (name, schema, presets) => {
   const docs = readInterface(name);
 

@@ -69,10 +69,10 @@ function writeConfig(version: number): void {
 
 writeConfig(0);
 const command = startCommand();
-let errors = "";
-command.stderr?.setEncoding("utf8").on("data", (text: string) => (errors += text));
-await until(() => /listens on https:\S+:(\d+)/.test(errors) || isOver(command), "the start");
-const port = Number(/listens on https:\S+:(\d+)/.exec(errors)?.[1] ?? fail(errors));
+let printed = "";
+command.stdout?.setEncoding("utf8").on("data", (text: string) => (printed += text));
+await until(() => /listens on https:\S+:(\d+)/.test(printed) || isOver(command), "the start");
+const port = Number(/listens on https:\S+:(\d+)/.exec(printed)?.[1] ?? fail(printed));
 const traffic = new Traffic(port, certificate.cert);
 await traffic.act();
 traffic.close();
@@ -85,7 +85,7 @@ let version = 0;
 const reloads = setInterval(() => writeConfig(++version), RELOAD_INTERVAL);
 const acts = setInterval(() => {
   // Only the last lines are of interest if the command fails.
-  errors = errors.slice(-10_000);
+  printed = printed.slice(-10_000);
   for (let i = 0; i < rate / 10 && traffic.running < MAX_RUNNING; i++) void traffic.act();
 }, 100);
 while (performance.now() < end && !isOver(command)) {
@@ -96,7 +96,7 @@ while (performance.now() < end && !isOver(command)) {
 }
 clearInterval(reloads);
 clearInterval(acts);
-if (isOver(command)) fail(`the command has ended: ${errors}`);
+if (isOver(command)) fail(`the command has ended: ${printed}`);
 
 await until(() => traffic.running === 0, "the end of all requests", 60_000);
 traffic.close();
