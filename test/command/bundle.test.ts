@@ -35,10 +35,10 @@ async function expectForwards(program: readonly string[], line: string): Promise
   }
 }
 
-describe.each(["fetchway.cjs", "fetchway.mjs"])("%s", (name) => {
+describe.each(["fetchway.cjs", "fetchway.mjs"])("the bundle %s", (name) => {
   const program = (): string[] => [hostNode, inFolder(name)];
 
-  test("contains the version", async () => {
+  test("prints the version of the package", async () => {
     const [node = "", ...args] = program();
     const { stdout } = await execute(node, [...args, "--version"], { cwd: folder });
     expect(stdout).toBe(`${VERSION}\n`);
@@ -71,7 +71,7 @@ describe.skipIf(compareVersions(hostVersion, "25.5.0") < 0)("a single executable
   test("forwards requests with workers", () =>
     expectForwards(program(), `${upstream.url} --workers 2`));
 
-  test("reads a config file in JSON, and says that it cannot import one", async () => {
+  test("reads a config file in JSON, and refuses one that is a module, with the fix", async () => {
     writeFileSync(inFolder("c.json"), JSON.stringify({ target: upstream.url }));
     await expectForwards(program(), `--config ${inFolder("c.json")}`);
     writeFileSync(inFolder("c.mjs"), "export default {}");

@@ -12,7 +12,7 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
 import { until } from "../helpers/wait.ts";
 
-describe("the limit for each address counts a client's address", () => {
+describe("the limit of connections for each address", () => {
   test.each([
     ["127.0.0.1", "127.0.0.1"],
     ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
@@ -22,7 +22,7 @@ describe("the limit for each address counts a client's address", () => {
     ["::1", "0:0:0:0::/64"],
     ["fe80::1%eth0", "fe80:0:0:0::/64"],
     ["", ""],
-  ])("%s as %s", (address, group) => {
+  ])("the client address %s counts as %s", (address, group) => {
     expect(groupOf(address)).toBe(group);
   });
 });
@@ -50,7 +50,7 @@ test("a stop ignores an HTTP/2 session that is destroyed while its socket is ope
   for (const client of clients) client.destroy();
 });
 
-test("pipelined requests whose client disconnects are forgotten", async () => {
+test("pipelined requests no longer count as running when their client has disconnected", async () => {
   let count = 0;
   const server = createServer(() => void count++);
   const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };

@@ -20,8 +20,8 @@ async function ask(
   return (await response.json()) as { url: string; headers: Record<string, string> };
 }
 
-describe("with a target", () => {
-  test("forwards to the target and prints two lines", async () => {
+describe("the command with a target", () => {
+  test("forwards a request to the target, and prints two lines", async () => {
     upstream.handler = async (req, res) => {
       res.writeHead(201, "Made", { "x-method": req.method, "x-url": req.url });
       res.end(`got ${await text(req)}`);
@@ -56,7 +56,7 @@ describe("with a target", () => {
   });
 
   test.each(["--no-change-origin --no-xfwd", "--change-origin false --xfwd false"])(
-    "%s",
+    "with %s, the upstream gets the client's Host and no forwarding fields",
     async (line) => {
       const { origin } = await listening(`${line} ${upstream.url}`);
       const { headers } = await ask(origin);
@@ -102,8 +102,8 @@ describe("with a target", () => {
   });
 });
 
-describe("describes itself", () => {
-  test.each(["--version", "-v"])("%s", async (flag) => {
+describe("version and help", () => {
+  test.each(["--version", "-v"])("%s prints the version of the package", async (flag) => {
     const found = readFileSync(new URL("package.json", root), "utf8");
     const { version } = JSON.parse(found) as { version: string };
     const proxy = command(flag);

@@ -68,7 +68,7 @@ test.each<[string, Partial<OverallFacts>]>([
       routes: of(1, "failing"),
     },
   ],
-])("the command is %s", (expected, facts) => {
+])("the state of the whole command is shown as: %s", (expected, facts) => {
   const { state, reasons } = describeOverall({ ...QUIET, ...facts });
   expect(reasons.length === 0 ? state : `${state}: ${reasons.join(", ")}`).toBe(expected);
 });
@@ -108,7 +108,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
     1000,
     { ...all, health: { state: "up" } },
   ],
-])("an upstream is %s: %s", (state, reason, since, facts) => {
+])("the state of an upstream is %s, with the reason: %s", (state, reason, since, facts) => {
   const none = { troubledSince: undefined, lastFailure: undefined, health: undefined };
   expect(describeCondition({ requests: 0, failed: 0, ...none, ...facts })).toEqual({
     state,
@@ -117,11 +117,11 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
   });
 });
 
-describe("the beginning of a trouble", () => {
+describe("the time since which too many requests fail", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: 1000 }));
   afterEach(() => void vi.useRealTimers());
 
-  test("stays while too many requests fail, and ends with them", () => {
+  test("stays the same while too many requests fail, and is undefined afterwards", () => {
     const traffic = new RecentTraffic();
     traffic.add(100, [19, 0]);
     expect(traffic.troubledSince).toBeUndefined();
@@ -134,7 +134,7 @@ describe("the beginning of a trouble", () => {
     expect(traffic.troubledSince).toBeUndefined();
   });
 
-  test("is the first failure after a minute without requests", () => {
+  test("is that of the first failure, if no request came in the minute before it", () => {
     const traffic = new RecentTraffic();
     traffic.add(100, [1, 1]);
     vi.setSystemTime(90_000);

@@ -34,7 +34,7 @@ async function problemsOf(name: string, source: string): Promise<readonly string
 
 const target = "http://127.0.0.1:4000";
 
-describe("a good file is read", () => {
+describe("a valid config file", () => {
   test.each([
     ["a.json", `{ "target": "${target}" }`],
     ["marked.json", `\uFEFF{ "target": "${target}" }`],
@@ -47,7 +47,7 @@ describe("a good file is read", () => {
       "a.mts",
       `interface A { target: string }\nexport default { target: "${target}" } satisfies A;`,
     ],
-  ])("%s, again when it has changed", async (name, source) => {
+  ])("%s is read, and read again after a change", async (name, source) => {
     expect(await readConfig(write(name, source))).toEqual({ target });
     expect(await readConfig(write(name, source.replace("4000", "5000")))).toEqual({
       target: target.replace("4000", "5000"),
@@ -116,7 +116,7 @@ describe("a file that cannot be read", () => {
   });
 });
 
-describe("a wrong file", () => {
+describe("a wrong config file", () => {
   test.each([
     [
       "a.json",
@@ -173,17 +173,23 @@ describe("a wrong file", () => {
       '{ "target": "https://a.test",\n "mirror": { "target": { "url": "http://a.test", "tsl": {} } } }',
       'o.json:2: mirror: target: bad target "http://a.test": tsl: there is no such option; did you mean `tls`?',
     ],
-  ])("%s %j", async (name, source, message) => {
-    expect(await problemsOf(name, source)).toEqual([message]);
-  });
+  ])(
+    "%s with the text %j is refused with a message about the mistake",
+    async (name, source, message) => {
+      expect(await problemsOf(name, source)).toEqual([message]);
+    },
+  );
 
-  test.each(["none.mjs", "config.yaml"])("%s", async (name) => {
-    await expect(readConfig(join(folder, name))).rejects.toThrow(
-      name === "none.mjs" ? "there is no such file" : "use a .mjs, .js, .ts or .json file",
-    );
-  });
+  test.each(["none.mjs", "config.yaml"])(
+    "%s, which does not exist or has another extension, is refused with the fix",
+    async (name) => {
+      await expect(readConfig(join(folder, name))).rejects.toThrow(
+        name === "none.mjs" ? "there is no such file" : "use a .mjs, .js, .ts or .json file",
+      );
+    },
+  );
 
-  test("with several wrong options gets a message for each option, with its line if its name occurs only once", async () => {
+  test("with several wrong options causes a message for each, with its line if its name occurs only once", async () => {
     const source = `const target = "${target}";
 export default {
   port: 8080,
@@ -221,7 +227,7 @@ export default {
     ]);
   });
 
-  test("with the same option in several routes gets the line of the wrong one", async () => {
+  test("with the same option in several routes causes a message with the line of the wrong one", async () => {
     const source = `{
   "routes": [
     { "match": "/a", "target": "${target}", "timeout": 5 },
@@ -274,7 +280,7 @@ export default {
     ]);
   });
 
-  test("a secret in a wrong option is not shown", () => {
+  test("causes a message that does not show the secret in a wrong option", () => {
     const faults = checkConfig({
       target: "http://me:s3cret@a",
       headers: { authorization: "s3cret\n" },
@@ -284,7 +290,7 @@ export default {
   });
 });
 
-test("the position of a JSON syntax error is found", () => {
+test("the position of a syntax error in a JSON text is found", () => {
   const places = [
     ["", 0],
     ["{", 1],
@@ -301,7 +307,7 @@ test("the position of a JSON syntax error is found", () => {
   for (const [text, index] of places) expect([text, findJsonFault(text)]).toEqual([text, index]);
 });
 
-test("a syntax error is found in a text if, and only if, JSON.parse refuses the text", () => {
+test("a syntax error is found in a JSON text if, and only if, JSON.parse refuses the text", () => {
   const mutated = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom("", ",", '"', "}", "]", "x", "1", "\\", "\n"))
     .map(([text, at, put]) => {
@@ -325,7 +331,7 @@ test.each([
   ["node", []],
   ["bun", []],
   ["deno", ["run", "-A"]],
-])("on %s, the line of a syntax error is reported", async (tool, args) => {
+])("on %s, the message about a syntax error in a config file has its line", async (tool, args) => {
   for (const name of ["e.ts", "e.mjs"]) {
     const path = write(name, `export default {\n  target: "${target}",\n  timeout: ,\n};\n`);
     await using program = startProgram(tool, [...args, "command/main.ts", "--config", path]);
@@ -337,7 +343,7 @@ test.each([
   }
 });
 
-test("only a file that a flag names is read, but a file with the usual name is suggested", async () => {
+test("only a config file that a flag names is read; one with the usual name in the folder is suggested", async () => {
   const found = write("fetchway.config.mjs", `export default { target: "${target}" };`);
   const { checkLine } = await import("../../command/config/checkline.ts");
   const { parse } = await import("../../command/flags/parse.ts");

@@ -23,15 +23,15 @@ function preflight(origin: string, more: Record<string, string> = {}): Request {
   return ask({ origin, "access-control-request-method": "PUT", ...more }, "OPTIONS");
 }
 
-test("without options, requests are not changed", () => {
+test("with CORS turned off, the handler is returned unchanged", () => {
   const answer = answerWith();
   expect(addCors(answer, { cors: false })).toBe(answer);
 });
 
-describe("for all origins", () => {
+describe("CORS for all origins", () => {
   const handle = addCors(answerWith(), { cors: true });
 
-  test("a response may be read without credentials", async () => {
+  test("a page may read a response, without credentials", async () => {
     const response = await handle(ask({ origin: shop }));
     expect([response.status, await response.text()]).toEqual([201, "body"]);
     expect(corsOf(response)).toEqual({
@@ -64,10 +64,10 @@ describe("for all origins", () => {
   });
 });
 
-describe("for some origins", () => {
+describe("CORS for a list of origins", () => {
   const handle = addCors(answerWith({ "set-cookie": "a=b" }), { cors: false, corsOrigin: [app] });
 
-  test("a response may be read with credentials", async () => {
+  test("a page of a listed origin may read a response, with credentials", async () => {
     expect(corsOf(await handle(ask({ origin: app })))).toEqual({
       "access-control-allow-origin": app,
       "access-control-allow-credentials": "true",
@@ -77,11 +77,14 @@ describe("for some origins", () => {
     });
   });
 
-  test.each([shop, `${app}.evil.example`, "null"])("%s may not read a response", async (origin) => {
-    expect(corsOf(await handle(ask({ origin })))).toEqual({ vary: "Origin" });
-  });
+  test.each([shop, `${app}.evil.example`, "null"])(
+    "a page of the origin %s may not read a response",
+    async (origin) => {
+      expect(corsOf(await handle(ask({ origin })))).toEqual({ vary: "Origin" });
+    },
+  );
 
-  test("a preflight of another origin is forwarded", async () => {
+  test("a preflight of an origin that is not listed is forwarded", async () => {
     expect((await handle(preflight(app))).headers.get("access-control-allow-credentials")).toBe(
       "true",
     );
@@ -97,7 +100,7 @@ test("CORS fields that the upstream sets itself are not changed", async () => {
   }
 });
 
-test("the answer to a handshake stays the runtime's own object", async () => {
+test("the 101 response to a WebSocket handshake is returned untouched, as the same object", async () => {
   const switched = {
     status: 101,
     get headers(): Headers {

@@ -37,7 +37,7 @@ function complainAbout(config: object): string[] {
   return checkConfig(config).map(({ text }) => text);
 }
 
-describe.each(URLS)("%s", (url) => {
+describe.each(URLS)("no message shows the credentials of the URL %s", (url) => {
   const values: unknown[] = [
     url,
     [url],
@@ -47,7 +47,7 @@ describe.each(URLS)("%s", (url) => {
     [{ target: url }],
   ];
 
-  test("in any flag of the command line", () => {
+  test("if it is written in any flag of the command line", () => {
     const lines = [
       [url],
       ["4000", url],
@@ -66,7 +66,7 @@ describe.each(URLS)("%s", (url) => {
     expect(messages.filter((each) => each.includes("s3cret"))).toEqual([]);
   });
 
-  test("in any option of a config", () => {
+  test("if it is written in any option of a config", () => {
     const configs = values.flatMap((value) => [
       ...[...Object.keys(proxySchema), "target", "pool", "balance", url].map((name) => ({
         target: TARGET,
@@ -86,7 +86,7 @@ describe.each(URLS)("%s", (url) => {
     expect(messages.filter((each) => each.includes("s3cret"))).toEqual([]);
   });
 
-  test("in any option of createProxy", () => {
+  test("if it is written in any option of createProxy", () => {
     const messages = values.flatMap((value) =>
       [...Object.keys(proxySchema), "target", "pool", url].flatMap((name) => {
         try {
@@ -102,7 +102,7 @@ describe.each(URLS)("%s", (url) => {
   });
 });
 
-test("text that is not a credential is not removed", () => {
+test("only the credentials of a URL are removed from a message, and no other text", () => {
   expect(cutCredentials("http://host:1/a?b")).toBe("http://host:1/a?b");
   expect(cutCredentials("http://u:p@host:1/a")).toBe("http://…@host:1/a");
 });

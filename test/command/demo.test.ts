@@ -22,7 +22,7 @@ describe("--demo", () => {
     return (await fetch(url, init)).text();
   }
 
-  test("every curl command in its banner and on its first page works", async () => {
+  test("every curl command in the demo's banner and on its first page works", async () => {
     const { proxy, origin } = await listening("--demo");
     const banner = proxy.stdout.match(/^ {2}curl .*$/gm) ?? [];
     const page = (await (await fetch(origin)).text()).match(/^ {2}curl .*$/gm) ?? [];

@@ -55,7 +55,7 @@ function reasonOf(text: string, line: string): string | undefined {
   return own === "" ? rows[index + 1]?.trim() : own;
 }
 
-test("a request is shown line by line, each with its reason", async () => {
+test("--inspect shows the upstream request line by line, each line with its reason", async () => {
   const config: ReadConfig = {
     via: "edge",
     filterHeaders: ["cookie"],
@@ -102,7 +102,7 @@ test("a request is shown line by line, each with its reason", async () => {
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
-test("a trace that the proxy starts is shown with the option that starts it", async () => {
+test("--inspect shows a trace that the proxy starts with the option that starts it", async () => {
   const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
   expect(text).toMatch(
     /^ *traceparent: 00-[\da-f]{32}-[\da-f]{16}-01\s+startTrace: starts a trace$/m,
@@ -139,7 +139,7 @@ describe("a request that is not forwarded is shown with its answer", () => {
       "500: TypeError: my hook, thrown at ",
     ],
     ["http://a/é", {}, "400: the server refuses it before it has a route"],
-  ])("%s", async (request, config, answer) => {
+  ])("a request for %s", async (request, config, answer) => {
     const routes = [{ match: "/only", target: "http://127.0.0.1:1" }];
     expect(await show({ routes, ...config }, request)).toContain(
       `not forwarded: the client gets ${answer}`,
@@ -147,7 +147,7 @@ describe("a request that is not forwarded is shown with its answer", () => {
   });
 });
 
-test("the server resolves dot segments of a path before the route is chosen", async () => {
+test("--inspect resolves dot segments of a path before it chooses the route, as the server does", async () => {
   const routes = [{ match: "/b", target: `${target}/base` }];
   const text = await show({ routes }, "/a/../b/./%41");
   expect(reasonOf(text, "GET /base/b/%41 HTTP/1.1")).toBe(
@@ -155,7 +155,7 @@ test("the server resolves dot segments of a path before the route is chosen", as
   );
 });
 
-test("hooks run, and their changes are shown", async () => {
+test("--inspect runs the hooks, and shows their changes", async () => {
   const config: ReadConfig = {
     target,
     onRequest: (draft) => {
@@ -172,7 +172,7 @@ test("hooks run, and their changes are shown", async () => {
   expect(reasonOf(text, "Accept: */*")).toBe("onRequest: deleted");
 });
 
-test("a WebSocket's handshake is shown with its upgrade", async () => {
+test("--inspect shows a WebSocket handshake with its upgrade", async () => {
   const fields = [
     "Connection: Upgrade",
     "Upgrade: websocket",
@@ -192,12 +192,12 @@ test.each([
   ["delete /a//b/../c", ["delete", "/a//b/../c", "localhost"]],
   ["HTTPS://shop.example", ["GET", "/", "shop.example", "https"]],
   ["//evil/x", ["GET", "//evil/x", "localhost"]],
-])("the request %s is read", (text, [method, path, host, scheme]) => {
+])("--inspect accepts the request %s", (text, [method, path, host, scheme]) => {
   expect(readInspected(text)).toEqual({ method, scheme, path, headers: ["Host", host] });
 });
 
 test.each(["", "a b c", "ftp://a/", "http:///x", "G(T /x", "http://a b/"])(
-  "the request %j is refused",
+  "--inspect refuses the request %j with an example",
   (text) => expect(() => readInspected(text)).toThrow(/write it as "GET http:\/\/shop\.example/),
 );
 
@@ -208,7 +208,7 @@ test("a header field without a colon is refused, and white space around a field 
 
 // ── the reasons agree with the core ──
 
-test("each name that the core drops has a reason", () => {
+test("each header field that the proxy drops from requests has a text for its reason", () => {
   const own = REQUEST_DROPPED.filter((name) => !HOP_BY_HOP.includes(name));
   expect(Object.keys(DROPPED_REASONS).toSorted()).toEqual(own.toSorted());
 });
@@ -275,7 +275,7 @@ function valuesOf(list: HeaderList, name: string): string[] {
   return list.filter((_, i) => i % 2 === 1 && list[i - 1]?.toLowerCase() === name.toLowerCase());
 }
 
-test("the reason of each field matches what the core does, and the option that it names decides the field", () => {
+test("the reason of each field matches what the proxy does, and the option in the reason decides the field", () => {
   let options = 0;
   fc.assert(
     fc.property(fieldsOf, optionsOf, (received, given) => {
@@ -332,7 +332,7 @@ describe.each([
   ["bun", []],
   ["deno", ["run", "-A"]],
 ])("on %s", (tool, args) => {
-  test("the command shows a request, and ends", async () => {
+  test("the command with --inspect shows a request, and ends", async () => {
     const flags = [
       "--route",
       `/api=${target} --strip-prefix /api`,

@@ -153,7 +153,7 @@ const head = (line: string, ...fields: string[]): string =>
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client over %s is closed", (name, open) => {
+])("a client over %s is disconnected", (name, open) => {
   test("with 408 if its header section trickles", async () => {
     const client = new Raw(open());
     void client.trickle(head("GET /", `X: ${"a".repeat(1000)}`), 20);
@@ -171,7 +171,7 @@ describe.concurrent.each([
     await until(() => ends.get(path) === "closed", "the end at the upstream");
   });
 
-  test("if it does not read, and the upstream's response is closed", async () => {
+  test("if it does not read the response, and the upstream's response is closed", async () => {
     const path = `/endless?${name}`;
     const client = new Raw(open());
     client.socket.pause();
@@ -196,7 +196,7 @@ describe.concurrent.each([
     await within(new Raw(open()).closed, "the end");
   });
 
-  test("if it sends no second request", async () => {
+  test("if it sends no second request on its connection", async () => {
     const client = new Raw(open());
     client.socket.write(head("GET /"));
     await within(client.closed, "the end");
@@ -225,7 +225,7 @@ describe.concurrent.each([
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client over %s is served", (_, open) => {
+])("a client over %s is not disconnected", (_, open) => {
   test("if its body makes progress, however long it takes", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /", "Content-Length: 10", "Connection: close"));
@@ -282,7 +282,7 @@ describe.concurrent.each([
   });
 });
 
-test.concurrent("a client that begins no TLS handshake is closed", async () => {
+test.concurrent("a client that begins no TLS handshake is disconnected", async () => {
   await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
@@ -340,7 +340,7 @@ describe.concurrent("a client over HTTP/2", () => {
     await within(closed, "the end");
   });
 
-  test("is closed if it sends no request", async () => {
+  test("is disconnected if it sends no further request", async () => {
     const session = open();
     expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
     await within(once(session, "close"), "the end");
@@ -474,7 +474,7 @@ describe("beyond the limit for all connections", () => {
     },
   );
 
-  test("HTTP/2 gets 503 and GOAWAY", async () => {
+  test("an HTTP/2 client gets 503 and GOAWAY", async () => {
     const [proxy, where] = await fill(tls);
     const session = connectHttp2(`https://127.0.0.1:${where}`, { ca: cert });
     session.on("error", () => {});
@@ -486,7 +486,7 @@ describe("beyond the limit for all connections", () => {
     await proxy.kill();
   });
 
-  test("only few connections may wait for their 503", async () => {
+  test("only a few connections may wait for their 503, and others are closed", async () => {
     const [proxy, where] = await fill("--max-connections 2");
     const silent = Array.from({ length: 40 }, () => new Raw(connect(where, "127.0.0.1")));
     await until(() => silent.some(({ socket }) => socket.destroyed), "the end of the first");
@@ -516,7 +516,7 @@ describe("beyond the limit for all connections", () => {
 
 // `npm run test:idle` sends the whole flood. Memory and descriptors of a process are read from /proc.
 test.runIf(process.platform === "linux")(
-  "800 clients that begin a header section do not keep others out",
+  "other clients are served while 800 clients never complete their header section",
   async () => {
     const begun = "GET / HTTP/1.1\r\nHost: a\r\nX: a";
     const seen = await holdIdle(800, ["--max-connections", "300"], begun);

@@ -38,7 +38,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     return proxy.origin();
   }
 
-  test("a request with an unusable authority gets no 500, and prints no stack trace", async () => {
+  test("a request with an unusable authority gets a status other than 500, and no stack trace is printed", async () => {
     const origin = await start("http://127.0.0.1:1 --log off --admin 0");
     const [, status = ""] = (await proxy?.says(/status page: (\S+)\//)) ?? [];
     for (const head of unparseable) {
@@ -49,7 +49,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).not.toMatch(STACK);
   });
 
-  test("a config that fails only for a request is reported once with --log off, and not to the client", async () => {
+  test("with --log off, a mistake of the config that only a request shows is printed once, and hidden from the client", async () => {
     const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
     try {
       const config = join(folder, "a.mjs");

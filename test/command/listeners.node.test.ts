@@ -63,7 +63,7 @@ function countListening(port: number): number {
 }
 
 describe.runIf(canSharePort)("on Linux", () => {
-  test("a turn of the event loop takes a connection from each socket", async () => {
+  test("each turn of the event loop accepts one connection from each listening socket", async () => {
     const count = 160;
     const one = createServer();
     const turnsOfOne = await countTurns(one, await start(one, { backlog: 4096 }), count);

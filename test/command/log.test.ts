@@ -80,7 +80,7 @@ beforeEach(() => {
 });
 afterEach(() => vi.unstubAllEnvs());
 
-describe("the pretty form", () => {
+describe("a line of the log in the pretty form", () => {
   const render = createPrettyForm(plain);
 
   test("has time, method, path, upstream, status, duration and size", () => {
@@ -109,7 +109,7 @@ describe("the pretty form", () => {
     [{ status: 499, error: clientGone(), bytesOut: 0 }, "499 client left after 3.3 ms, 0 B"],
     [{ error: clientGone() }, "200 client left after 3.3 ms, 2.3 kB"],
     [{ attempts: 3 }, "200 3.3 ms 2.3 kB, 3 attempts"],
-  ])("says how request %# ended: %j", (differences, expected) => {
+  ])("says how the request ended, for an end with %j", (differences, expected) => {
     expect(render(endOf(differences as never)).endsWith(expected)).toBe(true);
   });
 
@@ -138,7 +138,7 @@ describe("the pretty form", () => {
     [3_599_400, "59 m 59 s"],
     [3_599_600, "1 h 00 m"],
     [90_000_000, "25 h 00 m"],
-  ])("%d milliseconds are %s", (ms, expected) => expect(renderDuration(ms)).toBe(expected));
+  ])("writes %d milliseconds as %s", (ms, expected) => expect(renderDuration(ms)).toBe(expected));
 
   test.each([
     [0, "0 B"],
@@ -148,37 +148,37 @@ describe("the pretty form", () => {
     [999_499, "999 kB"],
     [999_500, "1.0 MB"],
     [5e15, "5000 TB"],
-  ])("%d bytes are %s", (bytes, expected) => expect(renderSize(bytes)).toBe(expected));
+  ])("writes %d bytes as %s", (bytes, expected) => expect(renderSize(bytes)).toBe(expected));
 });
 
-describe("Apache's forms", () => {
+describe("a line of the log in Apache's forms", () => {
   test('common is %h %l %u %t "%r" %>s %b', () => {
     expect(renderCommon(endOf())).toBe(
       '192.0.2.7 - - [10/Oct/2026:11:25:36 -0230] "GET /a?b=c HTTP/1.1" 200 2326',
     );
   });
 
-  test("an empty body and an unknown client are a hyphen", () => {
+  test("has a hyphen for an empty body and for an unknown client", () => {
     expect(renderCommon(endOf({ bytesOut: 0, clientAddress: undefined }))).toMatch(
       /^- - - \[.*\] "GET \/a\?b=c HTTP\/1\.1" 200 -$/,
     );
     expect(renderCommon(endOf({ bytesOut: undefined }))).toMatch(/ 200 -$/);
   });
 
-  test("a time zone east of Greenwich has a plus", () => {
+  test("has a plus for a time zone east of Greenwich", () => {
     vi.stubEnv("TZ", "Asia/Kathmandu");
     expect(renderCommon(endOf({ startedAt: Date.UTC(2026, 0, 1, 0, 0, 1) }))).toContain(
       "[01/Jan/2026:05:45:01 +0545]",
     );
   });
 
-  test("the version of HTTP is that of the client's request", () => {
+  test("has the HTTP version of the client's request", () => {
     const runtime = { node: { req: { httpVersion: "2.0" } } };
     const request = Object.assign(new Request("http://a"), { runtime });
     expect(renderCommon(endOf({ request }))).toContain('"GET /a?b=c HTTP/2.0"');
   });
 
-  test("combined adds Referer and User-Agent", () => {
+  test("has Referer and User-Agent in the form `combined`", () => {
     const headers = { referer: "http://x.test/", "user-agent": 'a "b" \\c' };
     expect(renderCombined(endOf({ request: new Request("http://a", { headers }) }))).toMatch(
       / 200 2326 "http:\/\/x\.test\/" "a \\"b\\" \\\\c"$/,
@@ -195,10 +195,12 @@ describe("Apache's forms", () => {
     ["\0\u001b[2J\u007f", "\\x00\\x1b[2J\\x7f"],
     ["ä\u009b", "\\xc3\\xa4\\xc2\\x9b"],
     ["\u{1f600}", "\\xf0\\x9f\\x98\\x80"],
-  ])("%j is escaped as %s", (text, expected) => expect(escapeAsApache(text)).toBe(expected));
+  ])("has the text %j escaped as %s", (text, expected) =>
+    expect(escapeAsApache(text)).toBe(expected),
+  );
 });
 
-describe("the JSON form", () => {
+describe("a line of the log in the JSON form", () => {
   test("has these keys in this order", () => {
     expect(renderJsonLine(endOf())).toBe(
       '{"time":"2026-10-10T13:55:36.250Z","level":"info","client":"192.0.2.7","method":"GET","host":"proxy.test",' +
@@ -207,7 +209,7 @@ describe("the JSON form", () => {
     );
   });
 
-  test("docs/log.md lists the keys", () => {
+  test("has exactly the keys that docs/log.md lists", () => {
     const all = endOf({
       route: "/",
       protocol: "websocket",
@@ -245,27 +247,30 @@ describe("no text of a client reaches a terminal unescaped", () => {
   const evil = 'a\r\nFAKE "x" \u001b[2J\u009b31m\u202e\u2028\u007f';
   // oxlint-disable-next-line no-control-regex
   const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e]/;
-  test.each(["pretty", "common", "combined", "json"] as const)("%s", async (form) => {
-    const request = { headers: { get: () => evil } } as unknown as Request;
-    const fields = {
-      clientAddress: evil,
-      method: evil,
-      path: evil,
-      authority: evil,
-      upstream: evil,
-      protocol: evil,
-    };
-    const [stdout, stderr] = [new SlowOutput(), new SlowOutput()];
-    const log = new RequestLog(form, stdout as never, stderr as never);
-    log.onRequestEnd?.(endOf({ ...fields, request }));
-    log.onRequestEnd?.(endOf({ ...fields, request, status: 101 }));
-    log.onRequestEnd?.(endOf({ ...fields, request, error: new Error(evil) }));
-    await log.close();
-    const lines = (stdout.text + stderr.text).split("\n").slice(0, -1);
-    // A failure has only one line in these forms.
-    expect(lines).toHaveLength(form === "pretty" || form === "json" ? 3 : 4);
-    for (const line of lines) expect(line).not.toMatch(UNSAFE);
-  });
+  test.each(["pretty", "common", "combined", "json"] as const)(
+    "in the log form %s",
+    async (form) => {
+      const request = { headers: { get: () => evil } } as unknown as Request;
+      const fields = {
+        clientAddress: evil,
+        method: evil,
+        path: evil,
+        authority: evil,
+        upstream: evil,
+        protocol: evil,
+      };
+      const [stdout, stderr] = [new SlowOutput(), new SlowOutput()];
+      const log = new RequestLog(form, stdout as never, stderr as never);
+      log.onRequestEnd?.(endOf({ ...fields, request }));
+      log.onRequestEnd?.(endOf({ ...fields, request, status: 101 }));
+      log.onRequestEnd?.(endOf({ ...fields, request, error: new Error(evil) }));
+      await log.close();
+      const lines = (stdout.text + stderr.text).split("\n").slice(0, -1);
+      // A failure has only one line in these forms.
+      expect(lines).toHaveLength(form === "pretty" || form === "json" ? 3 : 4);
+      for (const line of lines) expect(line).not.toMatch(UNSAFE);
+    },
+  );
 
   test("printable text of any language is not changed", () => {
     expect(escapeControls("/größe/日本語/😀")).toBe("/größe/日本語/😀");
@@ -489,10 +494,10 @@ describe("failures", () => {
   });
 });
 
-describe("the writer", () => {
+describe("the writer of log lines", () => {
   const dropped = (count: number): string => `${count} dropped`;
 
-  test("writes the lines of one turn together", async () => {
+  test("writes the lines of one turn of the event loop together", async () => {
     const output = new SlowOutput();
     const writer = new LineWriter(output, dropped);
     writer.write("a");
@@ -545,7 +550,7 @@ describe("the writer", () => {
     }
   });
 
-  test("does not fail without a reader", async () => {
+  test("does not fail if its output has no reader (EPIPE)", async () => {
     const output = new SlowOutput();
     const writer = new LineWriter(output, dropped);
     output.emit("error", Object.assign(new Error("broken pipe"), { code: "EPIPE" }));
@@ -589,7 +594,7 @@ describe("the writer", () => {
   );
 });
 
-test("the form is `pretty` on a terminal, and `common` otherwise", () => {
+test("the log has the form `pretty` on a terminal, and `common` otherwise", () => {
   expect(chooseLogForm({ isTTY: true })).toBe("pretty");
   expect(chooseLogForm({})).toBe("common");
 });

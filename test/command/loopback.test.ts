@@ -26,7 +26,7 @@ describe("a server on 127.0.0.1", () => {
   test.each([
     ["127.0.0.1", "EADDRINUSE"],
     ["192.0.2.1", "EADDRNOTAVAIL"],
-  ])("listens on no other address otherwise: %s, %s", async (host, code) => {
+  ])("tries no second address for another error or another host: %s, %s", async (host, code) => {
     const tried: string[] = [];
     const opening = openOn(host, async (each) => {
       tried.push(each);
@@ -41,9 +41,12 @@ test.each([
   ["127.0.0.1", "0.0.0.0 or ::"],
   ["0.0.0.0", "127.0.0.1 or ::"],
   ["192.0.2.1", "127.0.0.1 or 0.0.0.0"],
-])("no message suggests the host that failed: %s", (failed, suggested) => {
-  expect(suggestHosts(failed)).toBe(suggested);
-});
+])(
+  "the message about a host that cannot be used suggests only other hosts: %s",
+  (failed, suggested) => {
+    expect(suggestHosts(failed)).toBe(suggested);
+  },
+);
 
 const hasIPv6 = Object.values(networkInterfaces()).some((each) =>
   each?.some(({ address }) => address === "::1"),
@@ -55,15 +58,18 @@ let proxy: Command | undefined;
 afterEach(() => proxy?.kill());
 
 describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runtime) => {
-  test.each(hosts)("a port alone reaches a server that listens on %s only", async (host) => {
-    await using opened = new AsyncDisposableStack();
-    const server = createServer((req, res) => res.end(`${req.headers.host}`));
-    const port = await listen(server, 0, host);
-    opened.defer(() => server.close().closeAllConnections());
-    proxy = new Command(`${port} --port 0`, [], programs[runtime]);
-    const origin = await proxy.origin();
-    for (let count = 0; count < 3; count++) {
-      expect(await (await fetch(origin)).text()).toBe(`localhost:${port}`);
-    }
-  });
+  test.each(hosts)(
+    "a target that is only a port reaches a server that listens on %s only",
+    async (host) => {
+      await using opened = new AsyncDisposableStack();
+      const server = createServer((req, res) => res.end(`${req.headers.host}`));
+      const port = await listen(server, 0, host);
+      opened.defer(() => server.close().closeAllConnections());
+      proxy = new Command(`${port} --port 0`, [], programs[runtime]);
+      const origin = await proxy.origin();
+      for (let count = 0; count < 3; count++) {
+        expect(await (await fetch(origin)).text()).toBe(`localhost:${port}`);
+      }
+    },
+  );
 });

@@ -271,7 +271,7 @@ test("--log off prints only failures, each with the target of its route, and FOR
   expect(program.output().slice(banner)).not.toContain("/ok");
 });
 
-test("a flood of equal failures is summed up", async () => {
+test("with --log off, a flood of equal failures is summed up", async () => {
   const { program, origin } = await start(NODE, "--log=off", `--route=/api=http://${dead}`);
   await using _ = program;
   for (let i = 0; i < 20; i++) expect((await fetch(`${origin}/api/${i}`)).status).toBe(502);
@@ -284,7 +284,7 @@ test("a flood of equal failures is summed up", async () => {
   expect(counts.reduce((sum, each) => sum + each)).toBe(20);
 });
 
-test("no line is lost when the process ends immediately", async () => {
+test("no line of the log is lost when a second signal ends the process immediately", async () => {
   const { program, origin } = await start(NODE, "--log=json", "--stop-timeout=60000");
   await using _ = program;
   const hanging = get(`${origin}/endless`).on("error", () => {});
@@ -303,7 +303,7 @@ test("no line is lost when the process ends immediately", async () => {
   expect(program.output().match(/^\{.*"status":200.*\}$/gm)).toHaveLength(200);
 });
 
-test("a reader that pauses does not delay requests, and gets the number of dropped lines", async () => {
+test("a paused reader of the log does not delay requests, and gets the number of dropped lines", async () => {
   const [tool = "", ...args] = NODE;
   const child = spawn(`node_modules/.bin/${tool}`, [...args, target, "--port=0", "--log=json"], {
     stdio: ["ignore", "pipe", "pipe"],

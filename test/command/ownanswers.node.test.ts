@@ -25,7 +25,7 @@ function endOf(req: IncomingMessage, status: number): RequestEnd {
   return { status, error: clientGone(), request: web } as RequestEnd;
 }
 
-test("no answer is written into a response that has begun, and its end is reported with the cause", async () => {
+test("the answer to a malformed request is not written into a running response, whose end is reported with the cause", async () => {
   let end: Partial<RequestEnd> | undefined;
   const { port, ends } = await serve((req, res) => {
     res.writeHead(200, { "content-length": 1000 }).write("begun");
@@ -66,7 +66,7 @@ test("a client that disconnects within its request body is reported as disconnec
   expect(ends).toEqual([]);
 });
 
-test("the reported request line is the last one before the position of the error", async () => {
+test("the report of a malformed request has the last request line before the position of the error", async () => {
   const { port, ends } = await serve((_, res) => res.end());
   const client = await connect(port);
   client.send(request("GET", "/first"));

@@ -106,7 +106,7 @@ const cases: [text: string, method: string, path: string, status: number, cause:
 ];
 
 test.each(["plain", "secure"] as const)(
-  "%s: each answer has a line in the log, and is counted by its status",
+  "%s: each of the server's own answers has a line in the log, and is counted by its status",
   async (name) => {
     const running = name === "plain" ? plain : secure;
     const { port, admin } = running;
@@ -140,7 +140,7 @@ test.each(["plain", "secure"] as const)(
   },
 );
 
-test("over HTTP/2, the log has refused requests, and bodies that stop", async () => {
+test("over HTTP/2, the log has lines for refused requests, and for request bodies that stop", async () => {
   const session = connectHttp2(`https://127.0.0.1:${secure.port}`, { ca: own.cert });
   session.on("error", () => {});
   const large = session.request({ ":path": "/large", x: "a".repeat(2500) });
@@ -157,7 +157,7 @@ test("over HTTP/2, the log has refused requests, and bodies that stop", async ()
 });
 
 test.runIf(endsBrokenSessions)(
-  "over HTTP/2, the log has a connection that violates the protocol",
+  "over HTTP/2, the log has one line for a connection that violates the protocol",
   async () => {
     const broken = /^the connection is not valid HTTP\/2: /;
     const before = linesOf(secure, "-").filter(({ cause = "" }) => broken.test(cause)).length;

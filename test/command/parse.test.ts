@@ -22,7 +22,7 @@ test.each([
   ["localhost", "localhost"],
   ["ftp://a:5", "ftp://a:5"],
   ["user:pass", "user:pass"],
-])("the target %s is %s", (text, target) => {
+])("the argument %s becomes the target %s", (text, target) => {
   expect(expandTarget(text)).toBe(target);
   expect(parse([text]).target).toBe(target);
 });
@@ -39,7 +39,7 @@ describe("flags", () => {
     ["--stats true 4000", { stats: true }],
     ["--stats false 4000", { stats: false }],
     ["--no-stats 4000", { stats: false }],
-  ])("%s", (line, server) => {
+  ])("%s: the flag has its value, and 4000 is the target", (line, server) => {
     const parsed = parse(line.split(" "));
     expect(parsed.problems).toEqual([]);
     expect(parsed.given.server).toEqual(server);
@@ -52,7 +52,7 @@ describe("flags", () => {
     ["--help all", "all"],
     ["--help=all", "all"],
     ["-h all", "all"],
-  ])("%s", (line, help) => {
+  ])("%s asks for the help", (line, help) => {
     const parsed = parse(line.split(" "));
     expect(parsed).toMatchObject({ problems: [], target: undefined });
     expect(parsed.given.line.help).toBe(help);
@@ -84,7 +84,7 @@ describe("flags of other commands", () => {
     }
   });
 
-  test("take their value, so that it is not read as the target", () => {
+  test("are refused together with their value, so that it is not read as the target", () => {
     const { target, problems } = parse(["--bind", "0.0.0.0", "--silent", "4000"]);
     expect(target).toBe("http://localhost:4000");
     expect(problems).toEqual([

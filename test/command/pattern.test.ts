@@ -16,7 +16,7 @@ function findAmong(patterns: string[], host: string | undefined, path: string): 
   return map.find(host, path);
 }
 
-describe("a prefix", () => {
+describe("a pattern that is the prefix of a path", () => {
   test.each(["/api", "/api/", "/api/x", "/api?x", "/api//"])("/api matches %s", (path) => {
     expect(findAmong(["/api"], undefined, path)).toBe("/api");
     expect(findAmong(["/api/"], "any.example", path)).toBe("/api/");
@@ -30,7 +30,7 @@ describe("a prefix", () => {
     },
   );
 
-  test("the longest one takes precedence, whatever the order of the patterns", () => {
+  test("the longest matching prefix takes precedence, whatever the order of the patterns", () => {
     for (const patterns of [
       ["/", "/a", "/a/b"],
       ["/a/b", "/a", "/"],
@@ -42,7 +42,7 @@ describe("a prefix", () => {
   });
 });
 
-describe("a host", () => {
+describe("a pattern with a host", () => {
   const patterns = ["/long/path", "*.example.com/", "shop.example.com/", "*.eu.example.com/api"];
 
   test.each([
@@ -56,9 +56,12 @@ describe("a host", () => {
     ["notexample.com", "/", undefined],
     [".example.com", "/", undefined],
     [undefined, "/long/path", "/long/path"],
-  ])("%s %s matches %s", (host, path, expected) => {
-    expect(findAmong(patterns, host, path)).toBe(expected);
-  });
+  ])(
+    "a request with the host %s and the path %s matches the pattern %s",
+    (host, path, expected) => {
+      expect(findAmong(patterns, host, path)).toBe(expected);
+    },
+  );
 
   test.each([
     ["Shop.Example:8080", "shop.example"],
@@ -78,7 +81,7 @@ test.each([
   ["Shop.Example", "shop.example/"],
   ["Shop.Example./A/", "shop.example/A"],
   ["[::1]/", "[::1]/"],
-])("%s and %s are the same pattern", (one, other) => {
+])("the patterns %s and %s are the same", (one, other) => {
   expect(checkPattern(one)).toBeUndefined();
   expect(normalizePattern(one)).toBe(other);
 });
@@ -131,6 +134,6 @@ test.each([
   ["/api%23x", ["/api%23x", "/api#x", "/api"]],
   ["/x%3f/../api", ["/api", "/api", "/x"]],
   ["/100%", ["/100%"]],
-])("%s can be read as %j", (path, readings) => {
+])("an upstream can read the path %s as any of %j", (path, readings) => {
   expect(readingsOf(path)).toEqual(readings);
 });

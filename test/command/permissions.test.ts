@@ -97,8 +97,8 @@ async function expectRefusal(command: Command, what: RegExp): Promise<void> {
 
 const isRunnable = (line: string): boolean => line.startsWith("deno") || hasPermissions;
 
-describe.each(lines.filter(isRunnable))("%s", (line) => {
-  test("forwards", async () => expectForwards(await start(line)));
+describe.each(lines.filter(isRunnable))("the command line %s", (line) => {
+  test("forwards a request", async () => expectForwards(await start(line)));
 
   const flags = line.split(" ").filter((word) => word.startsWith("--allow-"));
   // Without the permission to read its own file, Node does not start the command.
@@ -106,14 +106,18 @@ describe.each(lines.filter(isRunnable))("%s", (line) => {
     const isKnown = flag !== "--allow-net" || knowsNet || line.startsWith("deno");
     return isKnown && !flag.startsWith("--allow-fs-read");
   });
-  test.each(needed)("%s is needed, and the message without it names the flag", async (flag) => {
-    const name = /^--[\w-]+/.exec(flag)?.[0] as string;
-    const without = await start(line, (words) => words.filter((word) => !word.startsWith(name)));
-    await expectRefusal(without, new RegExp(name));
-  });
+  test.each(needed)(
+    "needs %s, and without this flag fails with a message that names it",
+    async (flag) => {
+      const name = /^--[\w-]+/.exec(flag)?.[0] as string;
+      const without = await start(line, (words) => words.filter((word) => !word.startsWith(name)));
+      await expectRefusal(without, new RegExp(name));
+    },
+  );
 });
 
-test("each code block of the page is run", () => expectAllRun("command/permissions.test.ts"));
+test("each code block that is assigned to this file is run", () =>
+  expectAllRun("command/permissions.test.ts"));
 
 const SCRIPT = "/usr/bin/script";
 test.skipIf(!existsSync(SCRIPT))(

@@ -38,7 +38,7 @@ test("a new connection sends a signal, and connections before the arrival of tha
   expect(signals.sent).toBe(2);
 });
 
-test("while turns are long, signals are sent until a second after the last connection", () => {
+test("while turns of the event loop are long, signals are sent until a second after the last connection", () => {
   server.emit("connection");
   for (let n = 0; n < 30; n++) signals.arrive(50);
   expect(signals.sent).toBe(20);

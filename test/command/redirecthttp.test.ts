@@ -99,7 +99,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
     ["that is missing", head("GET / HTTP/1.1")],
     ["that HTTP/1.0 does not send", head("GET / HTTP/1.0")],
     ["with a port that does not exist", head("GET / HTTP/1.1", "Host: a:99999")],
-  ])("refuses a Host %s, and reflects nothing of it", async (_, sent) => {
+  ])("refuses a Host %s with 400, and sends no Location", async (_, sent) => {
     const [status, location] = await exchange(ports.plain, sent);
     expect([status, location]).toEqual([400, undefined]);
   });
@@ -119,7 +119,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
 });
 
 test.each(["node", "bun", "deno"] as const)(
-  "when %s stops, the listener closes before running requests end, and with --log off nothing is printed",
+  "when %s stops, the redirecting listener closes before running requests end; --log off prints nothing",
   async (runtime) => {
     const { promise: arrived, resolve } = Promise.withResolvers<() => void>();
     upstream.handler = (_, res) => resolve(() => res.end("late"));
@@ -160,7 +160,7 @@ test.each(["node", "bun", "deno"] as const)(
   },
 );
 
-test("the port 443 is not written into the location", async () => {
+test("a redirect to port 443 has a Location without a port", async () => {
   const answer = createRedirect("", () => {});
   const request = new Request("http://shop.example:80/a?b", {
     headers: { host: "shop.example:80" },
@@ -169,8 +169,8 @@ test("the port 443 is not written into the location", async () => {
   expect([status, headers.get("location")]).toEqual([308, "https://shop.example/a?b"]);
 });
 
-describe("the limits for clients apply", () => {
-  test("to header sections, and the log names those that are refused", async () => {
+describe("the limits for clients apply to the redirecting listener", () => {
+  test("header sections above the limits are refused, and are in the log", async () => {
     const limits = "--max-header-size 2000 --max-headers-count 10 --headers-timeout 200";
     const started = command(`http://127.0.0.1:1 --log common ${TLS} --redirect-http 0 ${limits}`);
     const { plain } = await portsOf(started);
@@ -188,7 +188,7 @@ describe("the limits for clients apply", () => {
     }
   });
 
-  test("to the connections of both listeners together", async () => {
+  test("the connections of both listeners are limited together", async () => {
     const { promise: arrived, resolve } = Promise.withResolvers<void>();
     upstream.handler = () => resolve();
     const started = command(
@@ -237,7 +237,7 @@ test("each of several workers redirects, also after they have been replaced", as
   expect(await within(started.exit, "the exit")).toBe(0);
 });
 
-describe("mistakes are refused", () => {
+describe("mistakes with --redirect-http are refused", () => {
   test.each([
     ["no certificate", "--redirect-http 0 --port 0", "--redirect-http needs --cert and --key"],
     [
@@ -250,13 +250,13 @@ describe("mistakes are refused", () => {
       `--redirect-http 8443 --cert ${cert} --key ${key} --port 8443`,
       "--redirect-http 8443: this is also the port for https:",
     ],
-  ])("%s", async (_, line, message) => {
+  ])("the mistake: %s", async (_, line, message) => {
     const refusal = await command(`http://127.0.0.1:1 ${line}`).refusal();
     expect(refusal).toContain(`fetchway: ${message}`);
     expect(refusal.trimEnd().split("\n")).toHaveLength(1);
   });
 
-  test.each(["", "--workers 2"])("a port that is in use %s", async (workers) => {
+  test.each(["", "--workers 2"])("the mistake: a port that is in use %s", async (workers) => {
     const other = createServer();
     const port = await listen(other);
     try {
@@ -270,7 +270,7 @@ describe("mistakes are refused", () => {
   });
 });
 
-test("the config file has the option as a key of server", async () => {
+test("a config file has `redirectHttp` as a key of `server`", async () => {
   const config = join(folder, "fetchway.json");
   const server = { port: 0, cert, key, redirectHttp: 0 };
   writeFileSync(config, JSON.stringify({ server, target: "http://127.0.0.1:1" }));

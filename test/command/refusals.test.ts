@@ -166,7 +166,7 @@ function readCases(text: string): [line: string, ...answers: string[]][] {
 }
 
 describe("a bad argument is refused with a message that names it and the fix", () => {
-  test.each(readCases(refusals))("fetchway%s", (line, ...answers) => {
+  test.each(readCases(refusals))("in the line: fetchway%s", (line, ...answers) => {
     expect(checkLine(parse(splitWords(line))).problems).toEqual(answers);
   });
 
@@ -177,7 +177,7 @@ there is no --timout: use --timeout
 ${startRefusals.trim()}
 `;
   test.each(readCases(processes))(
-    "the process ends with 2: fetchway%s",
+    "and the process ends with exit code 2: fetchway%s",
     async (line, ...answers) => {
       const expected = answers.map((answer) => `fetchway: ${answer}\n`);
       expect((await command(line).refusal()).split(/(?<=\n)/).toSorted()).toEqual(
@@ -186,15 +186,18 @@ ${startRefusals.trim()}
     },
   );
 
-  test.each(["20.20.2", "22.0.0", "22.3.0"])("Node %s is too old", async (version) => {
-    const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
-    const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
-    expect(await old.refusal()).toBe(
-      `fetchway: Node ${version} is too old: use ${OLDEST.Node} or newer\n`,
-    );
-  });
+  test.each(["20.20.2", "22.0.0", "22.3.0"])(
+    "and so is Node %s, which is too old",
+    async (version) => {
+      const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
+      const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
+      expect(await old.refusal()).toBe(
+        `fetchway: Node ${version} is too old: use ${OLDEST.Node} or newer\n`,
+      );
+    },
+  );
 
-  test("a port in use is refused", async () => {
+  test("and so is a port that is in use", async () => {
     const { port } = new URL(upstream.url);
     expect(await command(`${upstream.url} --port ${port}`).refusal()).toBe(
       `fetchway: port ${port} is in use: use --port with another, or 0 for a free one\n`,

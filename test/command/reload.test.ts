@@ -106,23 +106,26 @@ describe.each([
   test.each([
     ["config.json", ""],
     ["config.mjs", "export default "],
-  ])("%s is read again when its symbolic link points to a new release", async (name, begin) => {
-    const at = join(folder, `${tool}-${name}`);
-    for (const version of [1, 2]) {
-      mkdirSync(join(at, String(version)), { recursive: true });
-      const headers = { "x-revision": String(version) };
-      const file = join(at, String(version), name);
-      writeFileSync(file, begin + JSON.stringify({ target, headers }));
-    }
-    symlinkSync("1", join(at, "current"));
-    const config = `--config=${join(at, "current", name)}`;
-    await using program = startProgram(tool, [...args, config, "--port=0"]);
-    const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
-    symlinkSync("2", join(at, "new"));
-    renameSync(join(at, "new"), join(at, "current"));
-    await program.printed(/config\.\w+ has been reloaded: 1 route, 1 of them new or changed/);
-    expect(await ask(`${origin}/`)).toBe("200 / 2");
-  });
+  ])(
+    "%s is read again when the symbolic link to it points to a new release",
+    async (name, begin) => {
+      const at = join(folder, `${tool}-${name}`);
+      for (const version of [1, 2]) {
+        mkdirSync(join(at, String(version)), { recursive: true });
+        const headers = { "x-revision": String(version) };
+        const file = join(at, String(version), name);
+        writeFileSync(file, begin + JSON.stringify({ target, headers }));
+      }
+      symlinkSync("1", join(at, "current"));
+      const config = `--config=${join(at, "current", name)}`;
+      await using program = startProgram(tool, [...args, config, "--port=0"]);
+      const [, origin = ""] = await program.printed(/listens on (http:\S+) /);
+      symlinkSync("2", join(at, "new"));
+      renameSync(join(at, "new"), join(at, "current"));
+      await program.printed(/config\.\w+ has been reloaded: 1 route, 1 of them new or changed/);
+      expect(await ask(`${origin}/`)).toBe("200 / 2");
+    },
+  );
 
   test(`${RELOADS} changes lose no request, no download and no WebSocket`, async () => {
     const [program, origin] = await start();

@@ -24,7 +24,7 @@ test.each([
       },
     },
   ],
-])("%s", (text, route) => {
+])("the value %s becomes a route", (text, route) => {
   expect(readRoute(text)).toEqual(route);
 });
 
@@ -43,7 +43,7 @@ test.each([
   ],
   ["/api=http://a --demo", "--route /api: --demo is not an option of one route; write it outside"],
   ["*/x=http://a", '--route */x: for any host, write "/x"'],
-])("%j is refused", (text, message) => {
+])("the value %j is refused with the fix", (text, message) => {
   const problems = readRoute(text);
   expect(problems).toBeInstanceOf(Array);
   expect((problems as string[])[0]?.slice(0, message.length)).toBe(message);
@@ -53,6 +53,6 @@ test.each([
   [" a  b\tc\n", ["a", "b", "c"]],
   [`"a b"c 'd "e' f\\ g ""`, ["a bc", 'd "e', "f g", ""]],
   [`"a\\"b\\c" 'open`, ['a"b\\c', "'open"]],
-])("%j is split into words", (text, words) => {
+])("the text %j is split into words", (text, words) => {
   expect(splitWords(text)).toEqual(words);
 });

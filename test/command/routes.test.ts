@@ -40,7 +40,7 @@ describe("requests find their route", () => {
     ["http://b.example/v1/x", "200 api /v1/x"],
     ["http://a.example//x", "200 rest //x"],
     ["http://a.example/x%2Fy", "200 rest /x%2Fy"],
-  ])("%s: %s", async (url, answer) => {
+  ])("a request for %s gets: %s", async (url, answer) => {
     expect(await ask(router, url)).toBe(answer);
   });
 
@@ -63,7 +63,7 @@ describe("requests find their route", () => {
     // The next two paths have nine layers of escapes.
     `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
     `http://a.example/x/%${"25".repeat(8)}61`,
-  ])("%s gets 400: it may belong to two routes", async (url) => {
+  ])("a request for %s gets 400, because its path may belong to two routes", async (url) => {
     advisory("GHSA-gm3x-23wp-hc2c", "CVE-2026-40912");
     expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");
   });
@@ -77,7 +77,7 @@ describe("requests find their route", () => {
   });
 });
 
-test("CVE-2026-27587, CVE-2026-27588: hundreds of routes read hosts and paths as one route does", async () => {
+test("CVE-2026-27587, CVE-2026-27588: among hundreds of routes, a route matches the same hosts and paths as alone", async () => {
   const own = [routeTo("admin", "/admin"), routeTo("host", "shop.example/Caf%C3%A9")];
   const others = Array.from({ length: 200 }, (_, i) => routeTo(`r${i}`, `h${i}.example /r${i}/x`));
   const few = new Router([...own, routeTo("rest", "/")]);
@@ -127,7 +127,7 @@ test("onRequestEnd reports the pattern of the route, or its option route", async
   expect(routes).toEqual(["/api, b.example/v1", "/api, b.example/v1", "everything else"]);
 });
 
-describe("an update", () => {
+describe("an update of the routes", () => {
   test("keeps the proxy of a route whose settings are the same, and creates new ones for the others", async () => {
     const made: unknown[] = [];
     const one = routeTo("one", "/one");

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { runAgain } from "../../command/serve/runagain.ts";
 
-test("calls during a run cause one more run, which begins when the first run has ended", async () => {
+test("calls of `runAgain` during a run cause one more run, which begins when the first run has ended", async () => {
   const runs: PromiseWithResolvers<void>[] = [];
   const call = runAgain(() => {
     const run = Promise.withResolvers<void>();

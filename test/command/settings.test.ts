@@ -103,7 +103,7 @@ describe("precedence", () => {
   });
 });
 
-test("beside a transport, the command's default pool options are left out, but the user's are kept", () => {
+test("with a transport of the user, the command's default pool options are left out, and the user's are kept", () => {
   const fetch = (): Response => new Response();
   const base = { tls: { servername: "a" } };
   const pools = (file: ReadConfig): unknown[] =>
@@ -115,7 +115,7 @@ test("beside a transport, the command's default pool options are left out, but t
   ]);
 });
 
-describe("settings are the same", () => {
+describe("the comparison of two settings", () => {
   const hook = (): void => {};
   const make = (): unknown => ({ a: [1, { b: null }], c: "d", hook });
   test.each([
@@ -129,7 +129,7 @@ describe("settings are the same", () => {
     [new Map(), new Map(), false],
     [NaN, NaN, true],
     [null, {}, false],
-  ])("%j and %j: %j", (one, other, same) => {
+  ])("%j and %j are the same: %j", (one, other, same) => {
     expect(isSame(one, other)).toBe(same);
   });
 });

@@ -49,7 +49,7 @@ describe("the command line", () => {
     ["4000 4001 --policy none", '--policy "none": use least_conn or peak_ewma'],
     ["4000 4001 --check health", '--check "health": use a path such as "/health"'],
     ["--route /a=4000,4000", "--route /a: http://localhost:4000 is there twice"],
-  ])("%s is refused", (args, message) => {
+  ])("the line %s is refused with the fix", (args, message) => {
     const [problem = ""] = checkLine(parse(args.split(" "))).problems;
     expect(problem.slice(0, message.length)).toBe(message);
     expect(problem).not.toContain("s3cret");
@@ -86,7 +86,7 @@ describe("a config file", () => {
       { target: () => "http://a", balance: { policy: "first" } },
       "balance: it needs a target that is a URL, or an array of several",
     ],
-  ])("%j is refused", (wrong, message) => {
+  ])("with %j is refused with the fix", (wrong, message) => {
     const [{ text } = { text: "" }] = checkConfig(wrong);
     expect(text.slice(0, message.length)).toBe(message);
   });

@@ -98,7 +98,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     }
   });
 
-  test("WebSockets are forwarded", async () => {
+  test("WebSockets of clients on a Unix socket are forwarded", async () => {
     const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
     echo.on("connection", (socket) => socket.on("message", (data) => socket.send(data)));
     await once(echo, "listening");
@@ -196,7 +196,7 @@ test("a socket path on which the command cannot listen is reported at the start"
   expect(await command(`unix:${long}`).refusal()).toMatch(/use a shorter path/);
 });
 
-test("clients of a socket are trusted if the loopback interface is", async () => {
+test("clients of a Unix socket are trusted if the loopback addresses are", async () => {
   const [none, other, loopback] = [newPath(), newPath(), newPath()];
   const line = `${upstream.url} --log off --host`;
   await Promise.all([
@@ -228,7 +228,7 @@ test("the limit for each address does not count clients without an address", asy
   expect(await Promise.all(answers)).toEqual(Array(4).fill("200 served"));
 });
 
-test("a client detects a truncated response", async () => {
+test("a client of a Unix socket detects that a response is truncated", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --host unix:${path}`);
   upstream.handler = (_, res) => {
@@ -256,7 +256,7 @@ test("the config file can name a socket, and the command reports if another sock
   expect(await ask(path)).toBe(SEEN);
 });
 
-test("all workers share the socket, replacements included, and the last one removes the file", async () => {
+test("all workers share the Unix socket, also those that replace others, and the last one removes its file", async () => {
   const path = newPath();
   const line = `${upstream.url} --log off --workers 2 --host unix:${path} --socket-mode 666`;
   await (await starts(line)).kill();
@@ -289,7 +289,7 @@ test("the command listens on a named pipe of Windows", async () => {
 
 const hasNginx = spawnSync("nginx", ["-v"]).error === undefined;
 
-test.skipIf(!hasNginx)("nginx in front is a trusted proxy", async () => {
+test.skipIf(!hasNginx)("nginx that connects to the Unix socket is a trusted proxy", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --trust-proxy loopback --host unix:${path}`);
   const port = await findFreePort();

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close().closeAllConnections());
 
-test("the counters are formatted for people", () => {
+test("the counters of --stats are formatted as text for people", () => {
   expect(
     renderStats({
       created: 3,

@@ -30,7 +30,7 @@ function createMetrics(): Metrics {
 }
 const took = (ms: number): object => ({ timings: { firstByte: ms, total: ms } });
 
-describe("the counters", () => {
+describe("the counters of the status page", () => {
   test("have the requests and failures of each second of the last minute", () => {
     const metrics = createMetrics();
     metrics.record(endOf(), 100);
@@ -76,7 +76,7 @@ describe("the counters", () => {
     expect(latencies.reduce((sum, [, count]) => sum + count, 0)).toBe(1001);
   });
 
-  test("distinguish p90, p99 and the maximum where they are close", () => {
+  test("distinguish p90, p99 and the maximum even where they are close", () => {
     const metrics = createMetrics();
     for (let n = 900; n <= 940; n++) metrics.record(endOf(took(n / 100)), 100);
     const { p50 = 0, p90 = 0, p99 = 0, max = 0 } = metrics.snapshot(100).recent.percentiles ?? {};
@@ -327,7 +327,7 @@ describe("the counters of several processes", () => {
     expect(requests.map(({ path }) => path)).toEqual(["/3", "/2", "/1"]);
   });
 
-  test("stay in bounded memory, too", () => {
+  test("stay in bounded memory, however many routes, upstreams and errors the workers report", () => {
     const sum = createMetrics();
     for (let i = 0; i < 20; i++) {
       const worker = createMetrics();
@@ -465,7 +465,7 @@ describe("the status server", () => {
     readiness = "ready";
   });
 
-  test("says how the command does as a whole", async () => {
+  test("reports the state of the command as a whole, with its reasons", async () => {
     const counts = { weight: 1, active: 0, waiting: 0, requests: 0, failures: 0 };
     const change = { reason: "5 failures in a row", since: 7 };
     const several = (["ejected", "up", "down", "draining"] as const).map((state) =>
@@ -518,7 +518,7 @@ describe("the status server", () => {
     expect(ask("/events", undefined, "HEAD").body).toBeNull();
   });
 
-  test("does not answer a page whose host name was made to resolve to it (DNS rebinding)", () => {
+  test("refuses a page whose host name was made to resolve to the status server (DNS rebinding)", () => {
     advisory("CVE-2025-24010");
     for (const path of ["/", "/stats", "/metrics", "/events"]) {
       expect(ask(path, "evil.example").status).toBe(421);
@@ -561,11 +561,11 @@ describe("the status server", () => {
     ["[::1", false],
     ["", false],
     [null, false],
-  ])("whether the authority %j is the server's own: %s", (authority, expected) =>
+  ])("the authority %j is the server's own: %s", (authority, expected) =>
     expect(isOwnAuthority(authority, "status.example")).toBe(expected),
   );
 
-  test("sends one event a second to each page, and stops when the last one is closed", async () => {
+  test("sends one event a second to each open page, and stops when the last page is closed", async () => {
     const readers = [ask("/events"), ask("/events")].map(({ body }) => body?.getReader());
     for (const reader of readers) {
       for (let i = 0; i < 2; i++) {
@@ -579,7 +579,7 @@ describe("the status server", () => {
     expect(pages.openPages).toBe(0);
   });
 
-  test("limits the number of pages", async () => {
+  test("limits the number of pages that receive events", async () => {
     const open = Array.from({ length: 25 }, () => ask("/events"));
     expect(open.map(({ status }) => status)).toEqual([
       ...Array.from({ length: 20 }, () => 200),
@@ -589,7 +589,7 @@ describe("the status server", () => {
     await until(() => pages.openPages === 0, "all pages closed");
   });
 
-  test("the page loads nothing from the network, and its policy allows only its own script", async () => {
+  test("serves a page that loads nothing from the network, and whose policy allows only its own script", async () => {
     const response = ask("/");
     const policy = response.headers.get("content-security-policy") ?? "";
     const page = await response.text();

@@ -6,7 +6,7 @@ import { getRaw, listening, upstream } from "./_command.ts";
 import { until, within } from "../helpers/wait.ts";
 
 describe("on a signal", () => {
-  test.each(["SIGTERM", "SIGINT"] as const)("%s completes a slow response", async (signal) => {
+  test.each(["SIGTERM", "SIGINT"] as const)("%s lets a slow response complete", async (signal) => {
     let finish: (() => void) | undefined;
     upstream.handler = (_, res) => {
       res.write("begun, ");
@@ -26,7 +26,7 @@ describe("on a signal", () => {
     expect(proxy.stderr).toBe("");
   });
 
-  test("a response that has not begun gets Connection: close", async () => {
+  test("a response that begins after the signal has Connection: close", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (_, res) => (finish = () => res.end("whole"));
     const { proxy, origin } = await listening(upstream.url);
@@ -41,7 +41,7 @@ describe("on a signal", () => {
     expect(await within(proxy.exit, "the exit")).toBe(0);
   });
 
-  test("idle client connections do not delay the end", async () => {
+  test("idle client connections do not delay the end of the process", async () => {
     upstream.handler = (_, res) => res.end();
     const { proxy, origin } = await listening(`${upstream.url} --stop-timeout=60000`);
     const agent = new Agent({ keepAlive: true });

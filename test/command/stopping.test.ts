@@ -87,7 +87,7 @@ async function isRefused(port: number): Promise<boolean> {
 }
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("200 requests, WebSockets and event streams end normally", async () => {
+  test("after SIGTERM, 200 requests, WebSockets and event streams end normally", async () => {
     const { port } = await start("", runtime);
     const paths = Array.from({ length: 200 }, (_, n) => ["/head", "/body", "/events"][n % 3]);
     const answers = Promise.all(paths.map((path) => ask(port, path as string)));
@@ -138,7 +138,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
-test("clients that keep their connections busy lose no request", async () => {
+test("after SIGTERM, clients that keep their connections busy lose no request", async () => {
   const { port } = await start("");
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });
   const results = new Map<string, number>();
@@ -160,7 +160,7 @@ test("clients that keep their connections busy lose no request", async () => {
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
-test("HTTP/2 clients get GOAWAY, and their running requests are answered", async () => {
+test("after SIGTERM, HTTP/2 clients get GOAWAY, and their running requests are answered", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
   const { cert, key } = await makeCertificate();
   writeFileSync(join(folder, "cert.pem"), cert);

@@ -96,7 +96,7 @@ test("in a terminal that stays open, SIGHUP makes the command read its files aga
   expect(await isServing(origin)).toBe(true);
 });
 
-test("a command that does not use its terminal outlives it", async () => {
+test("a command that does not use its terminal keeps running when the terminal closes", async () => {
   const output = join(folder, "output");
   // As with nohup, the command inherits from its parent that SIGHUP is ignored. Node resets that, so it gets the signal.
   const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
@@ -140,7 +140,7 @@ describe("SIGHUP", () => {
     );
   }
 
-  test("that a shell passes on before the terminal closes stops the command", () => {
+  test("that a shell sends before its terminal closes stops the command", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");
@@ -165,7 +165,7 @@ describe("SIGHUP", () => {
   });
 
   test.each(["SIGHUP", "SIGBREAK"] as const)(
-    "and SIGBREAK stop the command on Windows: %s",
+    "stops the command on Windows, and so does SIGBREAK: %s",
     (signal) => {
       vi.mocked(isatty).mockReturnValue(false);
       obey("win32");

@@ -109,7 +109,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     session.destroy();
   });
 
-  test("and answers web pages of another origin", async () => {
+  test("and answers CORS requests of web pages", async () => {
     const asked = { origin: app, "access-control-request-method": "PUT" };
     const options = { ca: own.cert, agent: false } as const;
     const sent = [
@@ -138,7 +138,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
     expect(await text(response)).toBe("from the upstream");
   });
 
-  test("to WebSockets", async () => {
+  test("to WebSocket clients", async () => {
     expect(await sayHello(`${webSocketOrigin}/ws`, { ca: own.cert })).toBe("hello");
   });
 
@@ -224,15 +224,18 @@ describe("a certificate whose files change", () => {
     expect(proxy.stderr).toBe("");
   });
 
-  test.each(["bun", "deno"] as const)("on %s is reported", async (runtime) => {
-    mount(own);
-    const proxy = new Command(`${upstream.url} --port 0 ${paths}`, [], programs[runtime]);
-    await proxy.origin();
-    mount(other);
-    const message = /the certificate is not reloaded: only Node's server/;
-    await until(() => message.test(proxy.stderr), "the message");
-    await proxy.kill();
-  });
+  test.each(["bun", "deno"] as const)(
+    "is not read again on %s, which a message says",
+    async (runtime) => {
+      mount(own);
+      const proxy = new Command(`${upstream.url} --port 0 ${paths}`, [], programs[runtime]);
+      await proxy.origin();
+      mount(other);
+      const message = /the certificate is not reloaded: only Node's server/;
+      await until(() => message.test(proxy.stderr), "the message");
+      await proxy.kill();
+    },
+  );
 });
 
 describe("an upstream with a self-signed certificate", () => {
@@ -252,7 +255,7 @@ describe("an upstream with a self-signed certificate", () => {
   });
 });
 
-describe("a wrong file is refused with a message that names it and the fix", () => {
+describe("a wrong certificate file is refused with a message that names it and the fix", () => {
   const broken = save(
     "broken.pem",
     "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -280,11 +283,11 @@ describe("a wrong file is refused with a message that names it and the fix", () 
       `it is not the key of the first certificate in ${cert}`,
     ],
     [{ cert: broken, key }, `--cert "${broken}" cannot be used: `],
-  ])("%j", (paths, message) => {
+  ])("with the flags %j", (paths, message) => {
     expect(() => readCertificate(paths, byFlag)).toThrow(message);
   });
 
-  test("--ca", () => {
+  test("with the flag --ca", () => {
     expect(() => readTrust({ ca: key }, byFlag)).toThrow(
       `--ca "${key}": there is no certificate in PEM`,
     );

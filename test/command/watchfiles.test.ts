@@ -64,7 +64,7 @@ describe("a change is noticed", () => {
     await changed(3);
   });
 
-  test("of a folder that is replaced through a link: a release, and a ConfigMap of Kubernetes", async () => {
+  test("of a folder that is replaced through a symbolic link: a release, and a ConfigMap of Kubernetes", async () => {
     for (const version of ["1", "2", "3"]) save(`releases/${version}/config.json`, version);
     link("current", "releases/1");
     link("..data", "releases/1");
@@ -156,7 +156,7 @@ test("a file that is missing or empty is not read before it is whole", async () 
   await changed(1);
 });
 
-test("nothing is read after the end of a watch", async () => {
+test("no file is read after the end of a watch", async () => {
   const path = save("config.json", "1");
   follow([path]);
   end();

@@ -139,7 +139,7 @@ test("new connections go to the workers in turn, and the counters are added up",
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
-test("the routes of all workers are added up, and the page says which one fails, why and since when", async () => {
+test("the status page adds up the routes of all workers, and shows which route fails, why and since when", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const before = Date.now();
   const { origin, admin, stats } = await startWorkers(
@@ -167,7 +167,7 @@ test("the routes of all workers are added up, and the page says which one fails,
   ]);
 });
 
-test("an upstream that the workers have ejected is down on the page, with the reason", async () => {
+test("an upstream that the workers have ejected is shown as down on the status page, with the reason", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const dead = "http://127.0.0.1:1";
   const { origin, admin, stats } = await startWorkers(
@@ -233,7 +233,7 @@ test("no request fails while the workers are replaced", async () => {
   expect(proxy.stderr).toBe("");
 }, 180_000);
 
-test("the health of upstreams comes from the running workers only", async () => {
+test("the status page shows the health of upstreams as the running workers see it, not those that have ended", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const targets = `${upstream.url} http://127.0.0.1:1 --policy round_robin --log off`;
   const { origin, replace, stats } = await startWorkers(targets);
@@ -811,7 +811,7 @@ test("a config file that is replaced through a link reaches all workers, and a s
   expect(proxy.stderr).toBe("");
 });
 
-test("the lines of all workers reach stdout whole", async () => {
+test("the log lines of all workers reach stdout whole, not mixed with each other", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin } = await startWorkers(`${upstream.url} --log common`);
   // Each line is longer than one write to a pipe.

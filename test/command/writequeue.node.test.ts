@@ -1,4 +1,4 @@
-/** The progress of a write to a client that reads slowly. */
+/** The number of bytes that a socket has not sent yet while the client reads slowly. */
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";

@@ -61,25 +61,28 @@ test.each([
     fastify.addHook("onRequest", async (_, reply) => void reply.header("x-earlier", "field"));
     fastify.setErrorHandler(({ message }, _, reply) => reply.code(500).send(message));`,
   ],
-])("%s, with earlier fields, and with its error page for an exception", async (name, app, own) => {
-  const port = await findPort();
-  await importBlock(`docs/frameworks.md: ${name}`, {
-    [`"${TARGET}"`]: `({ url }) => {
+])(
+  "%s: the block forwards, keeps fields that the app has set, and leaves exceptions to the app's error handler",
+  async (name, app, own) => {
+    const port = await findPort();
+    await importBlock(`docs/frameworks.md: ${name}`, {
+      [`"${TARGET}"`]: `({ url }) => {
       if (url.endsWith("/throw")) throw new Error("thrown");
       return "${upstream.url}";
     }`,
-    [app]: own,
-    "3000": `${port}`,
-  });
-  const ask = (path: string, init?: RequestInit): Promise<Response> =>
-    fetch(`http://127.0.0.1:${port}${path}`, init);
-  await expectForwarding(ask);
-  expect((await ask("/elsewhere")).status).toBe(404);
-  upstream.script = echo;
-  const [forwarded, thrown] = [await ask("/api/x"), await ask("/api/throw")];
-  for (const { headers } of [forwarded, thrown]) expect(headers.get("x-earlier")).toBe("field");
-  expect([thrown.status, await thrown.text()]).toEqual([500, "thrown"]);
-});
+      [app]: own,
+      "3000": `${port}`,
+    });
+    const ask = (path: string, init?: RequestInit): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}${path}`, init);
+    await expectForwarding(ask);
+    expect((await ask("/elsewhere")).status).toBe(404);
+    upstream.script = echo;
+    const [forwarded, thrown] = [await ask("/api/x"), await ask("/api/throw")];
+    for (const { headers } of [forwarded, thrown]) expect(headers.get("x-earlier")).toBe("field");
+    expect([thrown.status, await thrown.text()]).toEqual([500, "thrown"]);
+  },
+);
 
 type Handler = (context: {
   request: Request;
@@ -100,7 +103,7 @@ describe("a route file of a framework that passes a web request", () => {
     };
   }
 
-  test("Next has a function for each method, and gets no compressed bodies", async () => {
+  test("Next: the file has a function for each method, and requests no compressed bodies", async () => {
     type Route = Record<string, (request: Request) => Promise<Response>>;
     const route = await importBlock<Route>("docs/frameworks.md: Next", toUpstream());
     const methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
@@ -121,7 +124,7 @@ describe("a route file of a framework that passes a web request", () => {
     expect(upstream.calls.at(-1)?.get("x-forwarded-for")).toBe("192.0.2.7");
   });
 
-  test("React Router has a function for GET and one for all other methods", async () => {
+  test("React Router: the file has a function for GET and one for all other methods", async () => {
     const place = "docs/frameworks.md: React Router";
     const { loader, action } = await importBlock<Record<"loader" | "action", Handler>>(
       place,
@@ -132,7 +135,7 @@ describe("a route file of a framework that passes a web request", () => {
     );
   });
 
-  test("TanStack Start has a function for all methods", async () => {
+  test("TanStack Start: the file has one function for all methods", async () => {
     interface File {
       Route: { path: string; server: { handlers: { ANY: Handler } } };
     }
@@ -147,7 +150,7 @@ describe("a route file of a framework that passes a web request", () => {
   });
 });
 
-test("Nitro: the rules forward with the handler that replaces h3's", async () => {
+test("Nitro: route rules forward by Fetchway's handler, which replaces h3's", async () => {
   type Rules = Parameters<typeof routeRules>[0];
   const { default: config } = await importBlock<{
     default: { alias: Record<string, string>; routeRules: Rules };
@@ -167,7 +170,7 @@ test("Nitro: the rules forward with the handler that replaces h3's", async () =>
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y", "/x?y"]);
 });
 
-test("h3: the handler for rules forwards a request", async () => {
+test("h3: the handler for route rules forwards a request", async () => {
   const port = await findPort();
   process.env["PORT"] = `${port}`;
   await importBlock("docs/coming-from.md: h3's `proxyRequest`", toUpstream());
@@ -177,7 +180,7 @@ test("h3: the handler for rules forwards a request", async () => {
 });
 
 describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.proxy`"])(
-  "%s",
+  "the plugin for Vite in %s",
   (place) => {
     test("requests and WebSockets are forwarded to the upstream, and the page's updates come from Vite", async () => {
       const { default: config } = await importBlock<{ default: UserConfig }>(place, {
@@ -220,4 +223,5 @@ describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.
   },
 );
 
-test("every block has a test", () => expectAllRun("frameworks.test.ts"));
+test("every code block that is assigned to this file is run", () =>
+  expectAllRun("frameworks.test.ts"));

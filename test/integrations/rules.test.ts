@@ -154,7 +154,7 @@ test("onRequestEnd reports the pattern of the rule, or the option route of the r
   });
 });
 
-test("a rule is compiled once, not for each path", async () => {
+test("a rule makes one handler, not one for each path", async () => {
   const handler = createRuleHandler();
   const made = new Set<unknown>();
   let count = 0;
@@ -175,7 +175,7 @@ test("a rule is compiled once, not for each path", async () => {
   });
 });
 
-test("failures become 502", async () => {
+test("a request to a dead target gets 502", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;
@@ -187,7 +187,7 @@ test("failures become 502", async () => {
   });
 });
 
-test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s is refused", (to) => {
+test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s of a rule is refused", (to) => {
   expect(() => proxy.handler({ options: { to } })).toThrow(
     `fetchway: bad rule "${to}": use a URL such as "http://127.0.0.1:4000/v1/**"`,
   );

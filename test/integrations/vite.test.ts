@@ -132,7 +132,7 @@ describe.each([
   ["the dev server", startDev],
   ["the preview server", startPreview],
   ["middleware mode", startMiddleware],
-])("%s", (_, start) => {
+])("the plugin in %s", (_, start) => {
   let running: Running;
   beforeAll(async () => {
     running = await start({
@@ -250,7 +250,7 @@ test("a WebSocket for neither the upstream nor Vite is left to other listeners",
   }
 });
 
-test("failures become 502, and Vite's logger reports them unless the route has onError", async () => {
+test("a dead upstream becomes 502, and Vite's logger reports it unless the route has onError", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;

@@ -14,7 +14,7 @@ import { serve } from "../helpers/serve.ts";
 
 const root = join(import.meta.dirname, "../..");
 
-describe("load and validation", () => {
+describe("the validation and the measurement of contestants", () => {
   const [get, post] = workloads as [Workload, Workload];
   const closing: (() => void)[] = [];
   afterEach(() => closing.splice(0).forEach((close) => close()));
@@ -45,7 +45,7 @@ describe("load and validation", () => {
     ["a lost field", (_, res) => void res.end(get.answer), /content-type: undefined/],
     ["a cut body", (_, res) => void res.writeHead(200, headers).end("no"), /a body of 2 bytes/],
     ["a broken connection", (_, res) => void res.destroy(), /hang up/],
-  ])("refuses %s", async (_, handler, message) => {
+  ])("the validation refuses a contestant with %s", async (_, handler, message) => {
     await expect(validate(get, await start(handler))).rejects.toThrow(message);
   });
 
@@ -118,7 +118,7 @@ async function isFailureSeen(port: number, init: RequestInit): Promise<boolean> 
   }
 }
 
-describe("contestants", () => {
+describe("the contestants of the benchmarks", () => {
   let directory: string;
   let upstream: Program;
   beforeAll(async () => {

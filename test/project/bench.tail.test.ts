@@ -30,12 +30,12 @@ import { listen } from "../helpers/serve.ts";
 
 const root = join(import.meta.dirname, "../..");
 
-describe("arithmetic", () => {
-  test("a request is due by its number and the rate alone", () => {
+describe("the arithmetic of the benchmark", () => {
+  test("the time at which a request is due depends only on its number and the rate", () => {
     expect([0, 1, 5000, 7500].map((i) => dueAt(i, 5000))).toEqual([0, 0.2, 1000, 1500]);
   });
 
-  test("a percentile is the smallest value that is not exceeded by its share of all values", () => {
+  test("a percentile is the smallest value that at least its share of all values does not exceed", () => {
     const thousand = Array.from({ length: 1000 }, (_, i) => i + 1);
     expect([0.5, 0.99, 0.999, 1].map((part) => percentile(thousand, part))).toEqual([
       500, 990, 999, 1000,
@@ -104,7 +104,7 @@ function withP99(values: readonly number[], answered = 1): PacedRound[] {
   return values.map((p99) => Object.assign({}, STEADY, { p99, answered }));
 }
 
-describe("report", () => {
+describe("the report of the benchmark", () => {
   const report: TailReport = {
     date: "2026-11-22",
     cpu: "2 × CPU",
@@ -152,7 +152,7 @@ describe("report", () => {
     [
       "Hono**, p50 to the best Node peer's | 1.0 | 1.00 ± 0.00, met, within the noise | **missed** |",
     ],
-  ])("%s", (row) => {
+  ])("the table of ratios has the row: %s", (row) => {
     expect(text).toContain(`| **Fetchway, ${row}`);
   });
 
@@ -193,7 +193,7 @@ describe("report", () => {
   });
 });
 
-describe("flags", () => {
+describe("the flags of the benchmark", () => {
   test("a run without flags measures ten contestants at three rates", () => {
     const { values = {} } = readFlags([], tail.flags) ?? {};
     expect(values).toMatchObject({ rates: undefined, rounds: 6, seconds: 1.5, "node-flags": [] });
@@ -232,7 +232,7 @@ describe("flags", () => {
 /** The first build of a Go program compiles the standard library. */
 const BUILD_TIMEOUT = 180_000;
 
-describe.runIf(hasCommand("go"))("load generator", () => {
+describe.runIf(hasCommand("go"))("the load generator", () => {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   afterAll(() => rmSync(directory, { recursive: true }));
   const PAUSE = 100;

@@ -27,7 +27,7 @@ import { MIB, workloads } from "../../bench/workloads.ts";
 
 const root = join(import.meta.dirname, "../..");
 
-describe("flags", () => {
+describe("the flags of a benchmark", () => {
   const letters = ["a", "ab", "b"].map((name) => ({ name }));
   const flags = {
     only: names("these letters", letters),
@@ -72,7 +72,7 @@ describe("flags", () => {
     [["--seconds", "0.5"], /--seconds: "0.5" is no whole number from 1 to 1000/],
     [["--pause", "0"], /--pause: "0" is no number above 0/],
     [["fast"], /fast/],
-  ])("%j is refused", (args, message) => {
+  ])("the flags %j are refused with the fix", (args, message) => {
     expect(() => readFlags(args, flags)).toThrow(message);
   });
 
@@ -109,7 +109,7 @@ describe("flags", () => {
   });
 });
 
-describe("figures", () => {
+describe("the figures of a run", () => {
   test("median, spread and the ratio of neighbouring rounds are computed", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
@@ -124,7 +124,7 @@ describe("figures", () => {
     expect(order.join("")).toBe("abccbaabc");
   });
 
-  test("CPU and memory are read from proc and from ps", () => {
+  test("the CPU time and the memory of processes are read from /proc and from ps", () => {
     const stat = `42 (a ) b) S 7 ${"0 ".repeat(9)}250 50 0 0 20 0 4 0 100 1000000 256 rest`;
     expect(parseStat(stat)).toMatchObject({ pid: 42, parent: 7, cpu: 3 });
     expect(parsePs(" 42 7 1024 1-02:03:04\n 43 42 2048 0:01.50\n")).toEqual([
@@ -163,7 +163,7 @@ describe("figures", () => {
     expect(compare(all, h3, "go")).toBeUndefined();
   });
 
-  test("Node and workerd have a floor each, and other runtimes have none", () => {
+  test("on Node and on workerd, a contestant is compared with the floor of its runtime; others have none", () => {
     const workerd = measured("workerd", 220, 220);
     const floors = [measured("floor", 60, 60), measured("workerd-floor", 200, 200)];
     expect(compare([workerd, ...floors], workerd, "floor")?.ratio).toBe(1.1);
@@ -183,14 +183,17 @@ describe("figures", () => {
     [[40, 40, 50, 60, 60], "**0.50 ± 0.10** (≤ 0.28)", [0, 1, 0, 1]],
     // A single round has no spread.
     [[20], "_0.20 ± ?_ (≤ 0.28)", [0, 2, 0, 0]],
-  ])("goals of 0.28 and 0.55, and rounds of %j: %s", (rounds, cell, [met, close, near, missed]) => {
-    const own = measured("h3-own", 100, 100, 100, 100, 100);
-    const text = show([measured("h3", ...rounds), own], rounds.length);
-    expect(text).toContain(`| to the host's own, or the naive one | ${cell} |`);
-    expect(text).toContain(
-      `2 goals: ${met} met; ${close} met, within the noise; ${near} missed, within the noise; ${missed} missed.`,
-    );
-  });
+  ])(
+    "with goals of 0.28 and 0.55, rounds of %j give the cell: %s",
+    (rounds, cell, [met, close, near, missed]) => {
+      const own = measured("h3-own", 100, 100, 100, 100, 100);
+      const text = show([measured("h3", ...rounds), own], rounds.length);
+      expect(text).toContain(`| to the host's own, or the naive one | ${cell} |`);
+      expect(text).toContain(
+        `2 goals: ${met} met; ${close} met, within the noise; ${near} missed, within the noise; ${missed} missed.`,
+      );
+    },
+  );
 
   test("contestants without goals have no table of ratios", () => {
     const text = show([measured("nginx", 5)], 1);
@@ -244,7 +247,7 @@ describe("figures", () => {
     expect(text).not.toMatch(/NaN|undefined/);
   });
 
-  test("a summary keeps the medians and spreads of a run, and the reasons of failures", () => {
+  test("the summary of a run has its medians and spreads, and the reasons of failures", () => {
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const results = [measured("h3", 20, 30, 40), measured("h3-own", 100, 100, 100), failed];
     const summary = summarize({ ...machine, rounds: 3, seconds: 1, results });
@@ -277,7 +280,7 @@ describe("figures", () => {
     expect(toStamp(hashOfCode())).toMatch(/^code `[\da-f]{12}`$/);
   });
 
-  test("a summary after one round has no spread", () => {
+  test("the summary of a run with one round has no spread", () => {
     const results = [measured("h3", 20), measured("h3-own", 100)];
     const text = toOverview(summarize({ ...machine, rounds: 1, seconds: 1, results }), "");
     expect(text).toContain("| 20.0 ± ? |");

@@ -27,7 +27,7 @@ afterEach(() => void vi.restoreAllMocks());
 describe.each([
   ["before", "docs/coming-from.md: http-proxy"],
   ["after", "docs/coming-from.md: http-proxy (2)"],
-])("%s", (_, place) => {
+])("the script %s the change to Fetchway", (_, place) => {
   let server: Server;
   let origin = "";
   beforeAll(async () => {
@@ -48,7 +48,7 @@ describe.each([
     expect(got.at(-1)).toBe("shop");
   });
 
-  test("answers for an upstream that fails", async () => {
+  test("answers a failure of the upstream with its own 502", async () => {
     const response = await fetch(`http://${origin}/fail`, { method: "POST" });
     expect([response.status, await response.text()]).toEqual([502, "Back soon."]);
   });
@@ -61,4 +61,4 @@ describe.each([
   });
 });
 
-test("each script of the page is run", () => expectAllRun("comingfrom.script.test.ts"));
+test("each script of docs/coming-from.md is run", () => expectAllRun("comingfrom.script.test.ts"));

@@ -51,12 +51,12 @@ async function errorFor(runtime: Pick<typeof node, "proxyFetch">, name: string):
   return message.slice(start.length);
 }
 
-test("each library has a section", () => {
+test("docs/coming-from.md has a section for each library", () => {
   const libraries = [...sections.keys()].filter((title) => title !== NEXT);
   expect(libraries.toSorted()).toEqual([...otherLibraries.keys()].toSorted());
 });
 
-describe.each([...otherLibraries])("%s", (library, names) => {
+describe.each([...otherLibraries])("the section about %s", (library, names) => {
   const own = sections.get(library) ?? [];
   const rows = HEIRS.has(library) ? [...own, ...(sections.get(SHARED) ?? [])] : own;
 
@@ -66,7 +66,7 @@ describe.each([...otherLibraries])("%s", (library, names) => {
     expect(names.filter((name) => !listed.has(name))).toEqual([]);
   });
 
-  test("every row is an option of the library", () => {
+  test("every row of its table is an option of the library", () => {
     const known = new Set(library === SHARED ? [...otherLibraries.values()].flat() : names);
     expect(own.filter(({ theirs }) => !known.has(theirs))).toEqual([]);
     expect(new Set(own.map(({ theirs }) => theirs)).size).toBe(own.length);

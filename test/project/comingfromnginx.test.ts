@@ -110,7 +110,7 @@ function local(): Record<string, string> {
   };
 }
 
-test("the config file does what the page says", async () => {
+test("the command with the page's config file does what the page says", async () => {
   await withConfig(`${PAGE}: One configuration (3)`, local(), async (command, file) => {
     const origin = await command.origin();
     const { port } = new URL(origin);
@@ -221,7 +221,7 @@ test("basic auth: only the right password passes, and the upstream does not see 
 
 const hasNginx = spawnSync("nginx", ["-v"]).error === undefined;
 
-test("nginx accepts its configuration", ({ skip }) => {
+test("nginx accepts the configuration of nginx on the page", ({ skip }) => {
   let code = readBlock(`${PAGE}: One configuration`);
   skip(!hasNginx, "nginx is not installed");
   for (const [there, here] of [
@@ -284,4 +284,5 @@ test("the table of directives names flags and keys that exist", () => {
   }
 });
 
-test("each block of the page is run", () => expectAllRun("comingfromnginx.test.ts"));
+test("each code block that is assigned to this file is run", () =>
+  expectAllRun("comingfromnginx.test.ts"));

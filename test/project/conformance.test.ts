@@ -20,7 +20,7 @@ test("a requirement that does not concern a proxy has no test", () => {
   expect([...marked].filter((id) => requirements[id].foreign)).toEqual([]);
 });
 
-test("each requirement is one sentence, with at most one reason", () => {
+test("each requirement is one sentence, with at most one reason why it has no test", () => {
   for (const [id, requirement] of Object.entries(requirements)) {
     expect(id).toMatch(/^(?:9110|9112|9113|6455|7239|9209)-\d+(?:\.\d+)*-[a-z0-9][a-z0-9-]*$/);
     expect(requirement.says, id).toMatch(/^[A-Z].*\.$/);
@@ -30,10 +30,10 @@ test("each requirement is one sentence, with at most one reason", () => {
   }
 });
 
-describe("markers", () => {
+describe("the calls of `rfc` in tests", () => {
   const id = "9110-7.6.1-connection";
 
-  test("belong to the test that calls them", () => {
+  test("belong to the test whose body contains them", () => {
     const unit = `describe("a", () => {
   test.each([
     ["x", 1],
@@ -55,7 +55,7 @@ test("c", () => {
     expect(markersOf("suite/a.ts", suite)).toEqual([{ id, file: "suite/a.ts", title: "d" }]);
   });
 
-  test("are refused outside of tests, with other arguments, and with unknown ids", () => {
+  test("are refused outside of tests, with arguments that are not literals, and with unknown ids", () => {
     expect(() => markersOf("a.test.ts", `rfc("${id}");\n`)).toThrow("is outside of a test");
     expect(() => markersOf("a.test.ts", `test("a", () => {\n  rfc(...ids);\n});\n`)).toThrow(
       "of 1 markers, 0 are",

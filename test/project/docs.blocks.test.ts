@@ -5,14 +5,14 @@ import { blocks, blocksOf, matches, NOT_RUN, RUN } from "./_blocks.ts";
 
 const places = blocks.map(({ place }) => place);
 
-test("each block is run by one test file, or has a reason", () => {
+test("each code block is run by one test file, or has a reason why it is not run", () => {
   expect(places.length).toBeGreaterThan(55);
   const runs = Object.keys(RUN).flatMap(blocksOf);
   expect(runs).toEqual([...new Set(runs)]);
   expect([...runs, ...Object.keys(NOT_RUN)].toSorted()).toEqual(places.toSorted());
 });
 
-test("the ledger names no block that does not exist", () => {
+test("the lists of blocks that are run, or not run, name only blocks that exist", () => {
   const patterns = Object.values(RUN).flat();
   expect(patterns.filter((each) => !places.some((place) => matches([each], place)))).toEqual([]);
 });
@@ -29,7 +29,7 @@ test("the matrix of frameworks runs each file of docs/frameworks.md", () => {
   expect(inMatrix.filter((place) => !typed.includes(place))).toEqual([]);
 });
 
-test("nearly all blocks of TypeScript are run", () => {
+test("all TypeScript blocks are run, except for one of docs/deploy.md", () => {
   const others = typed.filter((place) => place in NOT_RUN && !inMatrix.includes(place));
   expect(others).toEqual(["docs/deploy.md: Workers (2)"]);
 });

@@ -128,7 +128,7 @@ test("quickstart: one call in an h3 app and in a Hono app", async () => {
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/x?y", "/x?y"]);
 });
 
-test("quickstart: options that do not change", async () => {
+test("quickstart: a proxy with options that do not change is mounted in h3 and in Express", async () => {
   // The block closes its proxy at its end, so the apps below use another proxy for the same target.
   vi.stubGlobal("serve", (app: object) => void served.push(app));
   await importBlock("docs/quickstart.md: Options that do not change", {
@@ -245,7 +245,7 @@ test("clients: a forward proxy gets the request, and the runtime's fetch can sen
   expect(upstream.calls.at(-1)?.target).toBe("/y");
 });
 
-test("clients: a server whose requests and WebSockets go through undici", async () => {
+test("clients: a server sends requests and WebSockets through undici", async () => {
   const { proxy, server } = await importBlock<{ proxy: NodeProxy; server: Server }>(
     "docs/clients.md: undici",
     {
@@ -607,4 +607,5 @@ test("websockets: an app on Bun has its own WebSockets beside the proxy's", asyn
   });
 });
 
-test("every block of the ledger has a test", () => expectAllRun("docs.run.test.ts"));
+test("every code block that is assigned to this file is run", () =>
+  expectAllRun("docs.run.test.ts"));

@@ -93,7 +93,7 @@ describe("srvx: any response defines how it is sent", () => {
     });
   };
 
-  test("the symbol has the same effect as today's internal method", async () => {
+  test("with the patch, the new symbol has the same effect as the internal method of the published version", async () => {
     const entry = "dist/adapters/node.mjs";
     const published = await importCopy<Srvx>("srvx", entry);
     const patched = await importCopy<Srvx>("srvx", entry, "srvx-to-node-response");
@@ -119,7 +119,7 @@ describe("@hono/node-server: fields that are given as pairs are sent unchanged",
     return readAnswer(await apps.listen(server));
   }
 
-  test("in the same way as today's record of arrays", async () => {
+  test("with the patch, in the same way as a record of arrays by the published version", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -104,7 +104,7 @@ describe("the installed package", () => {
   });
 
   test.each(Object.entries(manifest.exports["."]))(
-    "%s finds its entry",
+    '%s finds the entry of its runtime for `import "fetchway"`',
     async (condition, paths) => {
       const code = `console.log(import.meta.resolve("fetchway"))`;
       // Node also applies its own condition "node". In `exports` it comes after those of other runtimes and before
@@ -138,7 +138,7 @@ describe("the installed package", () => {
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
   });
 
-  test("fetchway/upstreams is a target of each entry", async () => {
+  test("`balance` of fetchway/upstreams makes a target for each entry", async () => {
     const code = `import { createProxy } from "fetchway";
       import { createProxy as ofFetch } from "fetchway/fetch";
       import { balance } from "fetchway/upstreams";
@@ -224,26 +224,29 @@ describe("the installed package", () => {
       void createFetch({ target }).nodeHandler;`,
   };
 
-  test.each(Object.entries(resolutions))("has its types with %s", async (_, options) => {
-    const main = `import { createServer } from "node:http";
+  test.each(Object.entries(resolutions))(
+    "has types that TypeScript finds with the module resolution %s",
+    async (_, options) => {
+      const main = `import { createServer } from "node:http";
       import { createProxy, type NodeProxy } from "fetchway";
       const proxy: NodeProxy = createProxy({ target: "http://b.test" });
       proxy.attach(createServer(proxy.nodeHandler));`;
-    for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
-      await writeFile(join(app, file), code);
-    }
-    const compilerOptions = {
-      strict: true,
-      noEmit: true,
-      target: "es2023",
-      lib: ["es2024", "dom", "dom.iterable"],
-      types: ["node"],
-      ...options,
-    };
-    const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
-    await writeFile(join(app, "tsconfig.json"), config);
-    expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
-  });
+      for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
+        await writeFile(join(app, file), code);
+      }
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2023",
+        lib: ["es2024", "dom", "dom.iterable"],
+        types: ["node"],
+        ...options,
+      };
+      const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
+      await writeFile(join(app, "tsconfig.json"), config);
+      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+    },
+  );
 
   test("fetchway/undici without undici fails, and the error names it", async () => {
     const importing = ["--input-type=module", "--eval", 'import "fetchway/undici"'];
@@ -268,44 +271,47 @@ describe("the installed package", () => {
     ["bundler", "no types package", withDOM],
     ["preserve", "no types package", withDOM],
     ["nodenext", "Node's types only", withNode],
-  ])("its types need, with %s, %s; with TypeScript 7 and 5.4", async (name, _, types) => {
-    const entries = Object.keys(manifest.exports).filter(
-      // The types of undici come with the package undici, which users of that entry install.
-      (path) => !/json$|undici$/.test(path),
-    );
-    const code = `import { createProxy } from "fetchway/node";
+  ])(
+    "with the module resolution %s, its types need %s, with TypeScript 7 and 5.4",
+    async (name, _, types) => {
+      const entries = Object.keys(manifest.exports).filter(
+        // The types of undici come with the package undici, which users of that entry install.
+        (path) => !/json$|undici$/.test(path),
+      );
+      const code = `import { createProxy } from "fetchway/node";
       import { transformText } from "fetchway/bodies";
       const interceptors = { request: [transformText((text) => text)] };
       export const { nodeHandler } = createProxy({ target: "http://b.test", interceptors });
       ${entries.map((path, i) => `export * as entry${i} from "fetchway${path.slice(1)}";`).join("\n")}`;
-    await writeFile(join(app, "bare.ts"), code);
-    // The older compiler is a dependency of @arethetypeswrong/cli, and "overrides" in package.json sets its version. As a
-    // dependency of the project itself, it would replace the program `tsc`.
-    const tool = createRequire(join(root, "node_modules/@arethetypeswrong/core/package.json"));
-    const compilers = {
-      [manifest.devDependencies["typescript"] as string]: join(
-        root,
-        "node_modules/typescript/bin/tsc",
-      ),
-      "5.4.5": tool.resolve("typescript/bin/tsc"),
-    };
-    const compilerOptions = {
-      strict: true,
-      noEmit: true,
-      target: "es2022",
-      skipLibCheck: false,
-      // TypeScript's own declarations take most of the time.
-      skipDefaultLibCheck: true,
-      ...types,
-      ...resolutions[name],
-    };
-    const config = "tsconfig.bare.json";
-    await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
-    for (const [version, path] of Object.entries(compilers)) {
-      expect(await run("node", path, "--version")).toBe(`Version ${version}`);
-      expect(await run("node", path, "-p", config)).toBe("");
-    }
-  });
+      await writeFile(join(app, "bare.ts"), code);
+      // The older compiler is a dependency of @arethetypeswrong/cli, and "overrides" in package.json sets its version. As a
+      // dependency of the project itself, it would replace the program `tsc`.
+      const tool = createRequire(join(root, "node_modules/@arethetypeswrong/core/package.json"));
+      const compilers = {
+        [manifest.devDependencies["typescript"] as string]: join(
+          root,
+          "node_modules/typescript/bin/tsc",
+        ),
+        "5.4.5": tool.resolve("typescript/bin/tsc"),
+      };
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2022",
+        skipLibCheck: false,
+        // TypeScript's own declarations take most of the time.
+        skipDefaultLibCheck: true,
+        ...types,
+        ...resolutions[name],
+      };
+      const config = "tsconfig.bare.json";
+      await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
+      for (const [version, path] of Object.entries(compilers)) {
+        expect(await run("node", path, "--version")).toBe(`Version ${version}`);
+        expect(await run("node", path, "-p", config)).toBe("");
+      }
+    },
+  );
 
   describe("fetchway/server is a server that is ready to run", () => {
     const upstream = new Upstream();
@@ -337,7 +343,7 @@ describe("the installed package", () => {
       return startProgram(tool, args, env, app);
     }
 
-    test.each(lines)("%s", async (line) => {
+    test.each(lines)("that forwards when it is started by: %s", async (line) => {
       await using program = await start(line, upstream.url);
       const [, port] = await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/);
       const answer = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
@@ -489,13 +495,13 @@ describe("the installed package", () => {
     expect(shown).toContain("Host: b.test:1");
   });
 
-  test("has a command that runs", async () => {
+  test("has a command that runs, and prints its version", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");
     expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
     expect(await run("node", bin, "--version")).toContain(manifest.version);
   });
 
-  test("can be bundled into one file by the lines of docs/deploy.md", async () => {
+  test("has a command that the lines of docs/deploy.md bundle into one file", async () => {
     const page = await readFile(join(root, "docs/deploy.md"), "utf8");
     const [, bundle = "", start = ""] =
       /```sh\nnpx (esbuild .*)\n(node fetchway\.cjs .*)\n```/.exec(page) ?? [];

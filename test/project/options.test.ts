@@ -11,15 +11,12 @@ describe.each([
 ] as const)("%s", (name, schema, presets) => {
   const docs = readInterface(name);
 
-  test.each(docs)(
-    "$name is documented, with its tags in the order of all options",
-    ({ summary, tags }) => {
-      expect(summary).toMatch(/^[A-Z].+\.$/);
-      expect(tags).toEqual(["default", "example", "see"].filter((tag) => tags.includes(tag)));
-    },
-  );
+  test.each(docs)("$name has a summary, and its tags in the usual order", ({ summary, tags }) => {
+    expect(summary).toMatch(/^[A-Z].+\.$/);
+    expect(tags).toEqual(["default", "example", "see"].filter((tag) => tags.includes(tag)));
+  });
 
-  test("the schema is in the order of the interface", () => {
+  test("the schema has the options in the order of the interface", () => {
     expect(Object.keys(schema)).toEqual(docs.map(({ name: option }) => option));
   });
 
@@ -32,7 +29,7 @@ describe.each([
 });
 
 test.each(readInterface("BalanceOptions"))(
-  "$name of `balance` is documented, with its tags in the order of all options",
+  "the option $name of `balance` has a summary, and its tags in the usual order",
   ({ summary, tags }) => {
     expect(summary).toMatch(/^[A-Z].+[.:]/);
     expect(tags).toEqual(["default", "example", "see"].filter((tag) => tags.includes(tag)));

@@ -117,4 +117,5 @@ test("wrangler.toml has the settings that docs/quickstart.md describes, with `ro
   expect(config).toMatch(/^FETCHWAY_TARGET = /m);
 });
 
-test("each of these blocks was run", () => expectAllRun("readme.run.test.ts"));
+test("each code block that is assigned to this file is run", () =>
+  expectAllRun("readme.run.test.ts"));

@@ -7,7 +7,7 @@ import { pages, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
-test("each generated block is on one page", () => {
+test("each generated block is on exactly one page", () => {
   for (const name of Object.keys(renderBlocks())) {
     const having = pages.filter((page) => readPage(page).includes(`<!-- ${name} -->\n`));
     expect(having, name).toHaveLength(1);
@@ -76,7 +76,7 @@ const documents = [
   ...globSync("bench/*.md", { cwd: root }),
 ];
 
-describe("links", () => {
+describe("links of the documents", () => {
   test("are found in the documents", () => {
     expect(documents.flatMap(linksOf).length).toBeGreaterThan(60);
   });

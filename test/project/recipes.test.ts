@@ -44,7 +44,7 @@ async function start(title: string, replaced?: Record<string, string>): Promise<
   return `http://127.0.0.1:${port}`;
 }
 
-test("an event arrives while the stream is open, and a client's disconnection ends the stream", async () => {
+test("an event stream: an event arrives while the stream is open, and a disconnect of the client ends it", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -117,7 +117,7 @@ test("a secret: only the upstream sees it, and only customers pass", async () =>
   expect(call.get("x-api-key")).toBeUndefined();
 });
 
-test("a log line reports the outcome, even if the response was cut off", async () => {
+test("a log: the line reports the outcome of a request, even if the response was cut off", async () => {
   const lines: string[] = [];
   const print = vi
     .spyOn(console, "log")
@@ -151,7 +151,7 @@ test("a log line reports the outcome, even if the response was cut off", async (
   }
 });
 
-test("a self-signed certificate is trusted, and another one is not", async () => {
+test("a self-signed certificate: it is trusted, and another one is not", async () => {
   const [mine, other] = [await makeCertificate(), await makeCertificate()];
   const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
   const port = await listen(server);
@@ -193,7 +193,7 @@ test("a rate limit: a client that exceeds it gets 429, whatever address it claim
   expect(upstream.calls).toHaveLength(2);
 });
 
-test("a service binding gets the request", async () => {
+test("a service binding: the bound Worker gets the request", async () => {
   type Worker = { fetch(request: Request, env: object): Promise<Response> };
   const worker = await load<Worker>("A service binding");
   const SERVICE = { fetch: async ({ url }: Request) => new Response(new URL(url).pathname) };
@@ -214,7 +214,7 @@ test("a cache: the upstream gets a request once, and again if it does not allow 
   expect([await ask("/other"), await ask("/other")]).toEqual(["answer 2", "answer 3"]);
 });
 
-test("a test without an upstream passes", async () => {
+test("a test without an upstream: the test of the recipe passes", async () => {
   await withCopy("docs/recipes.md: A test without an upstream", {}, async (copy) => {
     await using program = startProgram("node", ["--test", fileURLToPath(copy)]);
     await program.ended();

@@ -12,7 +12,7 @@ const named = Array.from(
   ([, file = "", , title = ""]) => ({ file, title }),
 );
 
-test("every promise names a test", () => {
+test("every promise of SECURITY.md names a test", () => {
   const texts = promises.split(/^(?=- \*\*)/m).slice(1);
   expect(texts.length).toBeGreaterThan(10);
   for (const text of texts) expect(text).toMatch(/^ {2}- `test\//m);

@@ -25,12 +25,15 @@ beforeAll(() => {
 test.each([
   ["bun", ["run"]],
   ["deno", ["run", "-A"]],
-])("%s", async (tool, args) => {
-  upstream.script = (call) => call.reply(302, [["Location", "/login"]]);
-  const env = { TARGET: upstream.url };
-  await using program = startProgram(tool, [...args, fileURLToPath(app)], env);
-  const [, origin] = await program.printed(/at (http:\S+?)\/?\n/);
-  const { headers } = await fetch(`${origin}/api/x?y`, { redirect: "manual" });
-  expect(headers.get("location")).toBe("/api/login");
-  expect(upstream.calls.map(({ target }) => target)).toEqual(["/x?y"]);
-});
+])(
+  "on %s, a redirect of the upstream stays below the path at which h3 mounts the proxy",
+  async (tool, args) => {
+    upstream.script = (call) => call.reply(302, [["Location", "/login"]]);
+    const env = { TARGET: upstream.url };
+    await using program = startProgram(tool, [...args, fileURLToPath(app)], env);
+    const [, origin] = await program.printed(/at (http:\S+?)\/?\n/);
+    const { headers } = await fetch(`${origin}/api/x?y`, { redirect: "manual" });
+    expect(headers.get("location")).toBe("/api/login");
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/x?y"]);
+  },
+);

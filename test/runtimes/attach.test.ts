@@ -10,7 +10,7 @@ import { request } from "../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
+describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) => {
   let host: Host<NodeHttpHost>;
   let port = 0;
   beforeAll(async () => {
@@ -50,7 +50,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
     await within(call.link.closed, "the end of the upstream's connection", 1000);
   });
 
-  test("h2c is ignored", async () => {
+  test("a request that offers h2c is an ordinary request, with its body", async () => {
     const answer = await apps.ask(port, request("GET", "/", offer("h2c")));
     expect(answer.status).toBe(200);
     const posted = await apps.ask(port, request("POST", "/", offer("h2c"), "body"));
@@ -59,7 +59,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
     expect(posted).toMatchObject({ status: 200, text: "body" });
   });
 
-  test("early bytes reach the upstream, and a receiver that does not read makes the sender wait", async () => {
+  test("bytes behind a handshake reach the upstream, and a receiver that does not read makes the sender wait", async () => {
     let [arrived, sent] = [0, 0];
     upstream.script = (call) => {
       const { socket, rest } = call.link.takeOver();

@@ -55,7 +55,7 @@ const ways: Record<string, ProxyOptions> = {
   "a transport of the app's own": { transport: own },
 };
 
-describe.each(Object.entries(ways))("%s", (name, options) => {
+describe.each(Object.entries(ways))("a proxy that sends through %s", (name, options) => {
   test("forwards requests and responses, and does not reject on network failures", async () => {
     const proxy = createProxy({ target: `${upstream.url}/base`, ...options });
     const make = (path: string, init?: RequestInit & { duplex?: "half" }): Request =>
@@ -110,15 +110,18 @@ test.each(
     [tool, `fetchway/${tool}`, `fetch: globalThis.fetch`] as const,
     [tool, "fetchway/fetch", ""] as const,
   ]),
-)("the fetch of %s, by %s", async (tool, path, option) => {
-  const { href } = new URL(`../../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
-  await using program = startProgram(tool, [
-    tool === "bun" ? "-e" : "eval",
-    `import { createProxy } from ${JSON.stringify(href)};
+)(
+  "the fetch of %s sends the requests of a proxy that is imported from %s",
+  async (tool, path, option) => {
+    const { href } = new URL(`../../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
+    await using program = startProgram(tool, [
+      tool === "bun" ? "-e" : "eval",
+      `import { createProxy } from ${JSON.stringify(href)};
     const proxy = createProxy({ target: "${upstream.url}", ${option} });
     const response = await proxy.fetch(new Request("http://a.test/b", { method: "POST", body: "c" }));
     console.log("answer:", response.status, await response.text());`,
-  ]);
-  await program.printed(/^answer: 200 c$/m);
-  expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(["POST /b"]);
-});
+    ]);
+    await program.printed(/^answer: 200 c$/m);
+    expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(["POST /b"]);
+  },
+);

@@ -14,13 +14,16 @@ for (const { name, value, reason } of fields) console.log(name.toLowerCase(), va
 await proxy.close();
 `;
 
-test.each(Object.entries(EVALUATE))("%s explains a request", async (tool, args) => {
-  await using child = startProgram(tool, [...args, program(tool)]);
-  await child.ended();
-  const output = child.output();
-  expect(output).toContain("GET /v1/x the target's path or query in front\n");
-  expect(output).toContain("host 127.0.0.1:1 | the target's (changeOrigin, RFC 9110 §7.2)\n");
-  expect(output).toContain("accept */* | the client's\n");
-  expect(output).toContain("via 1.1 edge | names this proxy (RFC 9110 §7.6.3)\n");
-  expect(output).toContain("connection keep-alive |");
-});
+test.each(Object.entries(EVALUATE))(
+  "on %s, `proxy.explain` explains what becomes of a request",
+  async (tool, args) => {
+    await using child = startProgram(tool, [...args, program(tool)]);
+    await child.ended();
+    const output = child.output();
+    expect(output).toContain("GET /v1/x the target's path or query in front\n");
+    expect(output).toContain("host 127.0.0.1:1 | the target's (changeOrigin, RFC 9110 §7.2)\n");
+    expect(output).toContain("accept */* | the client's\n");
+    expect(output).toContain("via 1.1 edge | names this proxy (RFC 9110 §7.6.3)\n");
+    expect(output).toContain("connection keep-alive |");
+  },
+);

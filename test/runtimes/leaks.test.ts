@@ -79,7 +79,7 @@ async function useAll(port: number, count: number, clients = 20): Promise<void> 
   upstream.links = upstream.links.filter((link) => !link.isClosed);
 }
 
-describe("node", () => {
+describe("on Node", () => {
   let child: ChildProcess;
   let lines: AsyncIterator<string>;
 
@@ -131,7 +131,7 @@ describe("node", () => {
   }, 120_000);
 });
 
-describe.each<HostName>(["bun", "deno"])("%s", (name) => {
+describe.each<HostName>(["bun", "deno"])("on %s", (name) => {
   test("4 000 requests leave no memory behind", async () => {
     const host = await startHost(name, upstream.url);
     try {

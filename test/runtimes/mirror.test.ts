@@ -100,7 +100,7 @@ describe("the client does not notice", () => {
     await until(() => mirror.calls.length === 100, "100 copies");
   });
 
-  test("a mirror's cookies, redirects and interim responses: none has an effect", async () => {
+  test("the cookies, redirects and interim responses of a mirror", async () => {
     const elsewhere = new Upstream();
     await elsewhere.listen();
     ends.push(() => elsewhere.stop());
@@ -247,6 +247,6 @@ test.each<[ProxyOptions["mirror"], RegExp]>([
   [{ target: "http://127.0.0.1:4001", sample: 0 }, /sample: use a number above 0, up to 1/],
   [{ target: "http://127.0.0.1:4001", sample: 2 }, /sample: use a number above 0, up to 1/],
   [{} as never, /bad option `mirror`: it needs a `target`/],
-])("%j is refused", (value, message) => {
+])("the option `mirror` is refused with the fix: %j", (value, message) => {
   expect(() => createProxy({ target: upstream.url, mirror: value as string })).toThrow(message);
 });

@@ -35,17 +35,17 @@ test.skipIf(compareVersions(hostVersion, "25.0.0") < 0)(
   },
 );
 
-describe("the error of a socket", () => {
+describe("an error of a socket", () => {
   test.each([
     ["a local firewall", { code: "EPERM" }],
     ["Node", { code: "ERR_ACCESS_DENIED", name: "Error" }],
     ["Deno", { name: "NotCapable" }],
-  ])("by %s: another upstream may get the request", (_, members) => {
+  ])("by which %s refuses the connection lets another upstream have the request", (_, members) => {
     const error = toSocketError(Object.assign(new Error("refused"), members), false, false);
     expect([error.code, outcomeOf(error)]).toEqual(["destination_ip_prohibited", "unsent"]);
   });
 
-  test("on an open connection: the upstream may have received the request", () => {
+  test("on an open connection tells that the upstream may have received the request", () => {
     const thrown = Object.assign(new Error("write EPERM"), { code: "EPERM" });
     const error = toSocketError(thrown, false, false, true);
     expect([error.code, outcomeOf(error)]).toEqual(["connection_terminated", "broken"]);

@@ -90,73 +90,78 @@ async function answer(call: Call, step: Exchange, body: Buffer): Promise<void> {
   if (framing.length === 0) call.close();
 }
 
-describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"])("%s", (name) => {
-  const upstream = new Upstream();
-  let host: Host;
-  beforeAll(async () => {
-    await upstream.listen();
-    host = await startHost(name, upstream.url);
-  });
-  afterAll(async () => {
-    await host.stop();
-    await upstream.stop();
-  });
+describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"])(
+  "the host %s",
+  (name) => {
+    const upstream = new Upstream();
+    let host: Host;
+    beforeAll(async () => {
+      await upstream.listen();
+      host = await startHost(name, upstream.url);
+    });
+    afterAll(async () => {
+      await host.stop();
+      await upstream.stop();
+    });
 
-  /**
-   * Whether the server may close the connection after the exchange: after an upload that was answered early, and on
-   * Deno after each upload.
-   */
-  const mayClose = ({ early, requestFraming }: Exchange): boolean =>
-    early || (name === "deno" && requestFraming !== "none");
+    /**
+     * Whether the server may close the connection after the exchange: after an upload that was answered early, and on
+     * Deno after each upload.
+     */
+    const mayClose = ({ early, requestFraming }: Exchange): boolean =>
+      early || (name === "deno" && requestFraming !== "none");
 
-  async function run(client: Client, step: Exchange, index: number): Promise<void> {
-    // GET and HEAD send no body here, because it need not be forwarded. A request without framing has none.
-    const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
-    // workerd may end an upload that is answered early as if it were complete, or lose the answer to a reset.
-    const early = step.early && !(sends && name === "workerd");
-    const sent = bytesOf(sends ? step.request.sizes : [], index);
-    const body = bytesOf(step.response.sizes, index + 128);
-    upstream.script = (call) => answer(call, { ...step, early }, body);
-    const before = upstream.calls.length;
-    const fields = sends ? framingOf(step.requestFraming, sent.length) : [];
-    client.send(request(step.method, `/${index}`, fields));
-    const sending = sends
-      ? send((bytes) => client.send(bytes), step.request, sent, step.requestFraming)
-      : undefined;
+    async function run(client: Client, step: Exchange, index: number): Promise<void> {
+      // GET and HEAD send no body here, because it need not be forwarded. A request without framing has none.
+      const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
+      // workerd may end an upload that is answered early as if it were complete, or lose the answer to a reset.
+      const early = step.early && !(sends && name === "workerd");
+      const sent = bytesOf(sends ? step.request.sizes : [], index);
+      const body = bytesOf(step.response.sizes, index + 128);
+      upstream.script = (call) => answer(call, { ...step, early }, body);
+      const before = upstream.calls.length;
+      const fields = sends ? framingOf(step.requestFraming, sent.length) : [];
+      client.send(request(step.method, `/${index}`, fields));
+      const sending = sends
+        ? send((bytes) => client.send(bytes), step.request, sent, step.requestFraming)
+        : undefined;
 
-    const got = await client.read(step.method);
-    expect(got).toMatchObject({ status: step.status, cut: false });
-    expect(got.body.equals(bodyless(step.method, step.status) ? Buffer.alloc(0) : body)).toBe(true);
-    await sending;
-    const call = await upstream.call(before);
-    expect(call.method).toBe(step.method);
-    await within(call.done, "the request's end");
-    // After the response, the rest of the upload may be dropped, but a complete body must be the sent one.
-    if (call.state === "complete") expect(call.body.equals(sent)).toBe(true);
-    else expect([early, sent.subarray(0, call.length).equals(call.body)]).toEqual([true, true]);
-    expect(upstream.calls).toHaveLength(before + 1);
-  }
+      const got = await client.read(step.method);
+      expect(got).toMatchObject({ status: step.status, cut: false });
+      expect(got.body.equals(bodyless(step.method, step.status) ? Buffer.alloc(0) : body)).toBe(
+        true,
+      );
+      await sending;
+      const call = await upstream.call(before);
+      expect(call.method).toBe(step.method);
+      await within(call.done, "the request's end");
+      // After the response, the rest of the upload may be dropped, but a complete body must be the sent one.
+      if (call.state === "complete") expect(call.body.equals(sent)).toBe(true);
+      else expect([early, sent.subarray(0, call.length).equals(call.body)]).toEqual([true, true]);
+      expect(upstream.calls).toHaveLength(before + 1);
+    }
 
-  test("any exchange looks the same to client and upstream", async () => {
-    await fc.assert(
-      fc.asyncProperty(exchanges, setup, async (steps, way) => {
-        await upstream.reset();
-        let client = await connect(host.port(way));
-        try {
-          for (const [index, step] of steps.entries()) {
-            if (index > 0 && mayClose(steps[index - 1] as Exchange)) {
-              client.leave("FIN");
-              client = await connect(host.port(way));
+    test("any exchange looks the same to the client and to the upstream", async () => {
+      await fc.assert(
+        fc.asyncProperty(exchanges, setup, async (steps, way) => {
+          await upstream.reset();
+          let client = await connect(host.port(way));
+          try {
+            for (const [index, step] of steps.entries()) {
+              if (index > 0 && mayClose(steps[index - 1] as Exchange)) {
+                client.leave("FIN");
+                client = await connect(host.port(way));
+              }
+              await run(client, step, index);
             }
-            await run(client, step, index);
+          } finally {
+            client.leave("FIN");
           }
-        } finally {
-          client.leave("FIN");
-        }
-        expect(upstream.faults).toEqual([]);
-        expect(host.complaints()).toBe("");
-      }),
-      { numRuns: 150, plugins: [fc.interruptAfterTimeLimit(20_000)] },
-    );
-  }, 60_000);
-});
+          expect(upstream.faults).toEqual([]);
+          expect(host.complaints()).toBe("");
+        }),
+        { numRuns: 150, plugins: [fc.interruptAfterTimeLimit(20_000)] },
+      );
+    }, 60_000);
+  },
+);

@@ -52,7 +52,7 @@ function send(timeout: number, init: RequestInit & { duplex?: "half" } = {}): Pr
   return proxy.fetch(new Request("http://proxy.test/", init));
 }
 
-test("an upload and a download need three methods of the scope, those in the doc string of `send`", async () => {
+test("a custom transport carries an upload and a download by the three scope methods in the doc string of `send`", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], call.text);
@@ -71,7 +71,7 @@ test("an upload and a download need three methods of the scope, those in the doc
   expect([...list.matchAll(/^ +\* - `(\w+)`/gm)].map(([, name]) => name)).toEqual(REQUIRED);
 });
 
-test("a deadline and a client that disconnects stop the request to the upstream", async () => {
+test("a deadline and a client that disconnects stop the request of a custom transport to the upstream", async () => {
   upstream.script = () => {};
   const late = send(300);
   const first = await upstream.call();

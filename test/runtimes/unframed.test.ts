@@ -73,29 +73,33 @@ const runtimes: Record<string, () => Promise<void>> = {
   workerd: runInWorkerd,
 };
 
-test.each(Object.entries(runtimes))("%s", { timeout: 60_000 }, async (_, send) => {
-  upstream.script = async (call) => {
-    if (!call.target.endsWith("/seen")) return echo(call);
-    const slow = call.target.replace("/seen", "/slow");
-    const isHere = (): boolean => upstream.calls.some((c) => c.target === slow && c.length >= 6);
-    await until(isHere, "the first half of a slow body");
-    call.reply(200);
-  };
-  await send();
-  for (const name of ["own", "fetch", "hooked"]) {
-    const callOf = (kind: string): (typeof upstream.calls)[0] | undefined =>
-      upstream.calls.find(({ target }) => target === `/${name}/${kind}`);
-    for (const [kind, [, length]] of Object.entries(made)) {
-      const call = callOf(kind);
-      const framing = { kind: "length", length: length ?? call?.length };
-      expect(call, `${name}/${kind}`).toMatchObject({ framing, length: framing.length });
+test.each(Object.entries(runtimes))(
+  "on %s, requests that user code constructs arrive with a length if their body has one, or chunked",
+  { timeout: 60_000 },
+  async (_, send) => {
+    upstream.script = async (call) => {
+      if (!call.target.endsWith("/seen")) return echo(call);
+      const slow = call.target.replace("/seen", "/slow");
+      const isHere = (): boolean => upstream.calls.some((c) => c.target === slow && c.length >= 6);
+      await until(isHere, "the first half of a slow body");
+      call.reply(200);
+    };
+    await send();
+    for (const name of ["own", "fetch", "hooked"]) {
+      const callOf = (kind: string): (typeof upstream.calls)[0] | undefined =>
+        upstream.calls.find(({ target }) => target === `/${name}/${kind}`);
+      for (const [kind, [, length]] of Object.entries(made)) {
+        const call = callOf(kind);
+        const framing = { kind: "length", length: length ?? call?.length };
+        expect(call, `${name}/${kind}`).toMatchObject({ framing, length: framing.length });
+      }
+      expect(callOf("string")?.body.toString(), name).toBe("né");
+      expect(callOf("blob")?.text, name).toBe("abcdef");
+      expect(callOf("form")?.text, name).toContain("value");
+      expect(callOf("slow"), name).toMatchObject({
+        text: "first second",
+        framing: { kind: "chunked" },
+      });
     }
-    expect(callOf("string")?.body.toString(), name).toBe("né");
-    expect(callOf("blob")?.text, name).toBe("abcdef");
-    expect(callOf("form")?.text, name).toContain("value");
-    expect(callOf("slow"), name).toMatchObject({
-      text: "first second",
-      framing: { kind: "chunked" },
-    });
-  }
-});
+  },
+);

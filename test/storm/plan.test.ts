@@ -8,12 +8,12 @@ import { type Abilities, planSession } from "./planner.ts";
 const all: Abilities = { has: () => true, intrusions: true };
 const sessions = Array.from({ length: 500 }, (_, index) => planSession(1, index, all));
 
-test("the same seed creates the same plans, and another seed others", () => {
+test("the same seed creates the same plans, and another seed creates other plans", () => {
   expect(planSession(1, 77, all)).toEqual(sessions[77]);
   expect(planSession(2, 77, all)).not.toEqual(sessions[77]);
 });
 
-test("every kind of exchange is planned", () => {
+test("the plans contain every kind of exchange", () => {
   const exchanges = sessions.flatMap((session) => session.exchanges);
   const kinds = (value: (each: (typeof exchanges)[number]) => unknown): number =>
     new Set(exchanges.map(value)).size;
@@ -62,7 +62,7 @@ test("each entry of `limits` has a known feature and a reason, and no host lists
   expect(canDo("node", "pipelining")).toBe(true);
 });
 
-test("a range of Node versions includes its first and not its last", () => {
+test("a range of Node versions includes its first version, but not its last", () => {
   expect(isInRange("22.3.0", { below: "24" })).toBe(true);
   expect(isInRange("24.0.0", { below: "24" })).toBe(false);
   expect(isInRange("24.0.0", { from: "24" })).toBe(true);

@@ -15,10 +15,10 @@ const resting: (() => Promise<void>)[] = [];
 
 const cases = [...OWN, "node:wrapped", "srvx:wrapped-late", "hono:wrapped"];
 
-describe.each(cases)("%s", (name) => {
+describe.each(cases)("the host %s", (name) => {
   const [host, variant] = name.split(":") as [HostName, Variant?];
 
-  test(`${exchanges} random exchanges, seed ${seed}`, async () => {
+  test(`${exchanges} random exchanges violate no invariant, seed ${seed}`, async () => {
     const storm = new Storm({ host, ...(variant && { variant }), seed, exchanges });
     const settling = Promise.withResolvers<void>();
     resting.push(() => settling.promise);
@@ -40,7 +40,7 @@ function expectNothingWrong(name: string, storm: Storm): void {
   expect(storm.violations.length, describeStorm(name, storm)).toBe(0);
 }
 
-test("afterwards no connection is in use, and the processes have printed nothing", async () => {
+test("after the storms, no proxy has a connection in use, and no process has printed anything", async () => {
   expect(resting).toHaveLength(cases.length);
   await Promise.all(resting.map((settled) => settled()));
 }, 60_000);

@@ -5,13 +5,13 @@
  * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
  * - Check: one of them must be `true`. Then no client can take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response that does not show its coding is reset".
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "a truncated response is reset if Node does not show its transfer coding".
  *
  * A response whose web stream fails, on a server that may leave the connection open.
  * - Rests on: `socket._httpMessage` (see pipelining.ts).
  * - Check: the response on the connection is compared with the one that failed.
  * - Otherwise: the connection is closed immediately.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "a stream that fails" and test/runtimes/node/apps.broken.test.ts.
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response whose stream fails" and test/runtimes/node/apps.broken.test.ts.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";

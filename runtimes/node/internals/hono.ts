@@ -35,7 +35,7 @@
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
  * - Otherwise: the server reads the web interface of the response: fields are joined, with names in lower case.
- * - Test: test/runtimes/node/apps.hono.test.ts, "keeps the lines of fields" and "an h3 app beside @hono/node-server
+ * - Test: test/runtimes/node/apps.hono.test.ts, "sends the lines of repeated response fields unchanged" and "an h3 app beside @hono/node-server
  * sends changed fields and bodies".
  *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.

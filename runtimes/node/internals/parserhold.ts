@@ -12,7 +12,7 @@
  * - Check: the parser must have these members. An error counts as the stop only if it has that code.
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
- * - Test: test/runtimes/node/internals/parserhold.test.ts, "without the parser's members".
+ * - Test: test/runtimes/node/internals/parserhold.test.ts, "pipelined requests if Node hides a member of the parser".
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";

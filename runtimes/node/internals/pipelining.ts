@@ -6,8 +6,8 @@
  * - Check: the value must have a request with `rawHeaders`.
  * - Otherwise: pipelined requests are sent concurrently, when they arrive. Node still sends the responses in order. The answer
  *   to an upgrade, which is written past Node, may come before them.
- * - Test: test/runtimes/node/internals/pipelining.test.ts, "without the name of the current response". The order itself is tested
- *   in test/runtimes/node/pipelining.test.ts and test/suite/pipelining.ts.
+ * - Test: test/runtimes/node/internals/pipelining.test.ts, "pipelined requests on a connection that does not show its
+ *   current response". The order itself is tested in test/runtimes/node/pipelining.test.ts and test/suite/pipelining.ts.
  */
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";

@@ -72,7 +72,7 @@ const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: 
 describe.each([
   ["this version of Bun", false, "direct"],
   ["a version whose direct streams do not call cancel", true, "undefined"],
-])("%s", (_, isOld, type) => {
+])("on %s", (_, isOld, type) => {
   let program: Program;
   beforeAll(() => {
     program = startApp(isOld);
@@ -96,20 +96,23 @@ describe.each([
     expect(program.output().slice(before)).toContain(`stream=${type}`);
   });
 
-  test.each([...streamed, "read"])("%s: the body arrives completely", async (way) => {
-    const [client, call] = await open(way);
-    const next = way === "read" ? undefined : await client.readHead();
-    call.write(chunk("two "));
-    call.write(chunk("three"), lastChunk);
-    const answer = next === undefined ? await client.read() : await client.readBody(next);
-    const text = way === "compressed" ? gunzipSync(answer.body).toString() : answer.text;
-    expect({ text, cut: answer.cut }).toEqual({ text: "one two three", cut: false });
-    // Another request on the connection works, so the server has sent no byte after the end of the body.
-    upstream.script = (each) => each.reply(200, [], "after");
-    client.send(request("GET", "/asIs"));
-    expect(await client.read()).toMatchObject({ status: 200, text: "after" });
-    if (way === "cloned" || way === "split") await program.printed(/copy=one two three/);
-  });
+  test.each([...streamed, "read"])(
+    "%s: a body that is still arriving reaches the client completely",
+    async (way) => {
+      const [client, call] = await open(way);
+      const next = way === "read" ? undefined : await client.readHead();
+      call.write(chunk("two "));
+      call.write(chunk("three"), lastChunk);
+      const answer = next === undefined ? await client.read() : await client.readBody(next);
+      const text = way === "compressed" ? gunzipSync(answer.body).toString() : answer.text;
+      expect({ text, cut: answer.cut }).toEqual({ text: "one two three", cut: false });
+      // Another request on the connection works, so the server has sent no byte after the end of the body.
+      upstream.script = (each) => each.reply(200, [], "after");
+      client.send(request("GET", "/asIs"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "after" });
+      if (way === "cloned" || way === "split") await program.printed(/copy=one two three/);
+    },
+  );
 
   test.each(streamed)("%s: a body that breaks off never looks complete", async (way) => {
     const [client, call] = await open(way);
@@ -130,7 +133,7 @@ describe.each([
     expect((await client.rest()).toString("latin1")).not.toContain("\r\n\r\n");
   });
 
-  test("read: a body that breaks off fails for the app that reads it", async () => {
+  test("a body that breaks off fails for the app that reads it", async () => {
     const [client, call] = await open("read");
     call.reset();
     expect(await client.read()).toMatchObject({ status: 500, text: "failed" });

@@ -45,7 +45,7 @@ test("HTTP_PROXY and similar variables are ignored", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
 });
 
-test("a unix socket gets the path unchanged", async () => {
+test("an upstream on a Unix socket gets the request path unchanged", async () => {
   const path = join(tmpdir(), `fetchway-bun-${process.pid}.sock`);
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));

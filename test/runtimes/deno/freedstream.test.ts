@@ -91,7 +91,7 @@ async function run(ways: string): Promise<unknown> {
   return JSON.parse(line);
 }
 
-test("Deno's server frees each chunk, also for a client that reads late", async () => {
+test("each chunk that only Deno's server reads is freed, also for a client that reads late", async () => {
   const results = await run(`
     await serve("served", (stream) => new Response(stream));
     await serve("served late", (stream) => new Response(stream), true);
@@ -104,7 +104,7 @@ test("Deno's server frees each chunk, also for a client that reads late", async 
   });
 });
 
-test("chunks that any other code reads are left alone", async () => {
+test("chunks that any other code reads keep their memory", async () => {
   const results = await run(`
     await read("text", async (stream) => new TextEncoder().encode(await new Response(stream).text()));
     await read("bytes", (stream) => new Response(stream).bytes());
@@ -148,7 +148,7 @@ test("chunks that any other code reads are left alone", async () => {
   expect(results).toEqual(Object.fromEntries([...names, ...served].map((name) => [name, left])));
 });
 
-test("without a stack trace that shows the reader, chunks are left alone", async () => {
+test("chunks keep their memory if no stack trace shows who reads them", async () => {
   const results = await run(`
     Error.prepareStackTrace = (_, sites) => sites;
     await serve("call sites", (stream) => new Response(stream));
@@ -166,7 +166,7 @@ test("without a stack trace that shows the reader, chunks are left alone", async
   });
 });
 
-test("a body that fails breaks the response off, and a client that disconnects cancels the body", async () => {
+test("a response body that fails breaks the response off, and a client that disconnects cancels the body", async () => {
   const results = await run(`
     respond = () => {
       body = new Body(20);

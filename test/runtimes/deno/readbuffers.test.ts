@@ -18,7 +18,7 @@ function takeBuffers(deno: string, os = "linux"): Uint8Array[] {
   return buffers;
 }
 
-test("sockets share a buffer on versions of Deno that are known to call back synchronously", () => {
+test("sockets share a read buffer on versions of Deno that are known to call back synchronously", () => {
   for (const version of ["2.8.3", "2.9.5", "2.9.12"]) {
     const [first, second] = takeBuffers(version);
     expect(first?.byteLength).toBe(READ_SIZE);
@@ -26,7 +26,7 @@ test("sockets share a buffer on versions of Deno that are known to call back syn
   }
 });
 
-test("each socket has its own buffer on other versions, on Windows, and without Deno", () => {
+test("each socket has its own read buffer on other versions of Deno, on Windows, and without Deno", () => {
   const buffers = ["2.10.0", "2.7.14", "3.2.8", "12.9.1"].flatMap((version) =>
     takeBuffers(version),
   );

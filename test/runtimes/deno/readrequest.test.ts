@@ -16,7 +16,7 @@ function createRequest(): { request: Request; controller: AbortController; reads
   return { request, controller, reads: () => reads };
 }
 
-test("a disconnect reaches both scopes of one request, such as a mirrored one", async () => {
+test("a client's disconnect aborts both exchanges of one request, as a mirrored request has", async () => {
   const { request, controller, reads } = createRequest();
   const notified = new Set<number>();
   const incoming = readRequest(request, undefined, {});

@@ -47,7 +47,7 @@ test("HTTP_PROXY and similar variables are ignored", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
 });
 
-test("under srvx the client's address is forwarded", async () => {
+test("in a server of srvx, the client's address is forwarded", async () => {
   await using program = run(`
     import { serve } from "srvx";
     import { proxyFetch } from ${runtime};
@@ -60,7 +60,7 @@ test("under srvx the client's address is forwarded", async () => {
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
 });
 
-test("a unix socket gets an origin-form request line", async () => {
+test("an upstream on a Unix socket gets a request line in origin form", async () => {
   const path = join(tmpdir(), `fetchway-${process.pid}.sock`);
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));

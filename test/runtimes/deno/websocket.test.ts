@@ -31,7 +31,7 @@ function answer(signal?: AbortSignal): Response {
   return relayWebSocket(request, response, tunnel, {});
 }
 
-test("a client that has disconnected gets no upgrade", () => {
+test("the handshake of a client that has already disconnected is not upgraded", () => {
   expect(() => answer(AbortSignal.abort())).toThrow("the client closed the request");
   expect(upgradeWebSocket).not.toHaveBeenCalled();
 });

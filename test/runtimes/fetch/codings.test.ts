@@ -51,7 +51,7 @@ const undone = [null, null, 'W/"v1"', "text"];
 describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise<Response>]>([
   ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
-])("%s", (_, make) => {
+])("a proxy with %s", (_, make) => {
   test("requests no content coding, so that nothing needs decoding", async () => {
     expect(await summarize(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
@@ -69,7 +69,7 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
       { onRequest: (draft) => draft.headers.set("accept-encoding", "gzip;q=0.5") },
       "gzip;q=0.5",
     ],
-  ])("%s can request content codings", async (_option, options, asked) => {
+  ])("can request content codings by the option %s", async (_option, options, asked) => {
     expect(await summarize(await make(options)(ask()))).toEqual(undone);
     expect(seen[0]?.["accept-encoding"]).toBe(asked);
   });

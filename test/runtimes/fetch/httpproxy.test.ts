@@ -20,19 +20,22 @@ test.each([
   ["node", [], { NODE_USE_ENV_PROXY: "1" }],
   ["bun", [], {}],
   ["deno", ["run", "-A"], {}],
-] as const)("%s", async (tool, flags, variables) => {
-  const env: Record<string, string> = { HTTP_PROXY: url, http_proxy: url, ...variables };
-  await using program = startProgram(
-    tool,
-    [...flags, "test/runtimes/fetch/_httpproxy.program.ts"],
-    env,
-  );
-  await program.ended();
-  expect(program.output().trim().split("\n")).toEqual([
-    "502 Bad Gateway: dns_error",
-    "200 by the proxy",
-  ]);
-});
+] as const)(
+  "on %s, Fetchway's own client ignores HTTP_PROXY, and the runtime's fetch uses it",
+  async (tool, flags, variables) => {
+    const env: Record<string, string> = { HTTP_PROXY: url, http_proxy: url, ...variables };
+    await using program = startProgram(
+      tool,
+      [...flags, "test/runtimes/fetch/_httpproxy.program.ts"],
+      env,
+    );
+    await program.ended();
+    expect(program.output().trim().split("\n")).toEqual([
+      "502 Bad Gateway: dns_error",
+      "200 by the proxy",
+    ]);
+  },
+);
 
 test("node uses HTTP_PROXY only if NODE_USE_ENV_PROXY is 1", async () => {
   const env = { HTTP_PROXY: url, NODE_USE_ENV_PROXY: "0" };

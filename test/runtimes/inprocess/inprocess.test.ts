@@ -31,16 +31,16 @@ const expected: Record<string, string | null> = Object.fromEntries(
 );
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("all cases pass", async () => {
+  test("all cases of apps in the same process pass with the entry of this runtime", async () => {
     expect(await run(runtime, runtime)).toEqual(expected);
   });
 });
 
-test("all cases pass with the portable entry", async () => {
+test("all cases of apps in the same process pass with the portable entry, fetchway/fetch", async () => {
   expect(await run("node", "fetch")).toEqual(expected);
 });
 
-describe("behind Node's server", () => {
+describe("an app in the same process, behind Node's server", () => {
   const answerShort = (): Response =>
     new Response(new Response("four").body, { headers: { "content-length": "5" } });
   /** The signal of the app's last request. */

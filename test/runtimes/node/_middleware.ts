@@ -46,7 +46,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(apps.only().all("cookie")).toEqual([]);
   });
 
-  test("response headers can be read and changed", async () => {
+  test("middleware can read and change the response headers", async () => {
     upstream.script = (call) =>
       call.reply(
         200,
@@ -75,7 +75,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(answer.text).toBe("body");
   });
 
-  test("the returned object is a Response in every respect", async () => {
+  test("the response that middleware gets is a Response in every respect", async () => {
     let checks: unknown[] = [];
     const port = await serve(nothing, (response) => {
       const tag = Object.prototype.toString.call(response);
@@ -101,14 +101,14 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(answer.get("x-id")).toBe("7");
   });
 
-  test("the response can be used as the init of another Response", async () => {
+  test("middleware can use the response as the init of another Response", async () => {
     const port = await serve(nothing, (response) => new Response(response.body, response));
     const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(answer.get("x-id")).toBe("7");
   });
 
-  test("the body can be read as text and replaced", async () => {
+  test("middleware can read the response body as text, and replace it", async () => {
     const port = await serve(nothing, async (response) => {
       const text = await response.text();
       expect(response.bodyUsed).toBe(true);
@@ -120,7 +120,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     }
   });
 
-  test("the body can go through a transform", async () => {
+  test("middleware can pipe the response body through a transform", async () => {
     const port = await serve(nothing, (response) => {
       const upper = new TransformStream<Uint8Array, Uint8Array>({
         transform: (piece, controller) =>

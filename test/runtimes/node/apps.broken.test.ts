@@ -27,7 +27,7 @@ const servers: Record<string, (options?: Options) => Promise<number>> = {
   },
 };
 
-describe.each(Object.entries(servers))("%s", (_, serve) => {
+describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
   test("a truncated pipelined response does not look complete when it ends within a large chunk", async () => {
     upstream.script = async (call) => {
       if (call.target === "/first") return call.reply(200, [], "first");
@@ -80,7 +80,7 @@ test("after a hook's response, the connection serves its next request, although 
 });
 
 test.each(["retry", "bodyLimit"])(
-  "a string chunk in the middle of an upload is an error, with %s",
+  "with the option %s, a string chunk in the middle of an upload fails the request",
   async (option) => {
     const options: Options = option === "retry" ? { retry: { attempts: 2 } } : { bodyLimit: 1e6 };
     const proxy = createProxy({ target: upstream.url, ...options });

@@ -236,7 +236,7 @@ test("Fastify: a web Response of a proxy's fetch can be sent", async () => {
   expect(apps.only().target).toBe("/x?y");
 });
 
-test("stats() counts the requests, and after close() later requests are refused", async () => {
+test("node:http: stats() counts the requests of the handler, and later requests get 503 after close()", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", proxy.nodeHandler);
   await apps.ask(port, request("GET", "/1"));

@@ -33,7 +33,7 @@ function replaceResponse(value: typeof Response): void {
   restoring.push(() => Object.defineProperty(globalThis, "Response", before));
 }
 
-describe("hono", () => {
+describe("Hono", () => {
   addMiddlewareTests(apps, (before, after) => {
     const app = new Hono()
       .use(async (c, next) => {
@@ -99,7 +99,7 @@ const apart: [name: string, serve: () => Promise<number>][] = [
   ],
 ];
 
-test.each(apart)("%s keeps the lines of fields", async (_, serve) => {
+test.each(apart)("%s sends the lines of repeated response fields unchanged", async (_, serve) => {
   const port = await serve();
   for (const [status, body] of [
     [200, "body"],
@@ -238,7 +238,7 @@ test("app.request() returns the whole response", async () => {
   }
 });
 
-test("c.header() works before and after the proxy, and the upstream gets HEAD as HEAD", async () => {
+test("c.header() has its effect before and after the proxy, and HEAD reaches the upstream as HEAD", async () => {
   const app = new Hono().all("*", async (c) => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
@@ -360,7 +360,7 @@ test("aborting a Request made by hand closes the upstream's connection", async (
   expect((await answer).status).toBe(499);
 });
 
-test("misuse rejects with a TypeError that names the fix", async () => {
+test("wrong arguments of proxyFetch and createProxy cause a TypeError that names the fix", async () => {
   const made = new Request("http://a.test/");
   const wrong: [Promise<unknown> | (() => unknown), RegExp][] = [
     [proxyFetch(upstream.url as never, made), /Request first/],

@@ -72,7 +72,7 @@ async function useSession(listen: () => Promise<number>, work: Work): Promise<vo
   }
 }
 
-describe.each(Object.entries(servers))("%s", (_, listen) => {
+describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) => {
   const using = (work: Work): Promise<void> => useSession(listen, work);
 
   test("GET and POST are forwarded", async () => {

@@ -55,7 +55,7 @@ async function redirect(port: number, location: string, path = "/api/x?y"): Prom
   return headers.get("location") ?? "";
 }
 
-describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
+describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
   test("puts its prefix in front of the target's redirects", async () => {
     const port = await serveMount(createProxy({ target: `${upstream.url}/v1` }));
     expect(await redirect(port, "/v1/login?a=/b")).toBe("/api/login?a=/b");
@@ -70,7 +70,7 @@ describe.each(Object.entries(mounts))("%s", (_, serveMount) => {
     expect(await redirect(port, "../a?b")).toBe("../a?b");
   });
 
-  test("puts its prefix in front for each spelling of the request path, and if no path follows the mount", async () => {
+  test("puts its prefix in front of redirects for each spelling of the path, and for the mount's path alone", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     const paths = ["/api", "/api/", "/api?q=/x", "/api/?q", "/api/api/x", "/api/a%2Fb/%C3%A9?/x"];
     for (const path of [...paths, "/api/%7C|'\"?\"'|", "/api/é"]) {
@@ -155,7 +155,7 @@ test("a prefix that a client has made up does not lead to another host", async (
   expect(location).toContain("/login");
 });
 
-describe("a framework that cuts nothing off adds no prefix", () => {
+describe("a redirect gets no prefix from a framework that passes the whole path on", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
     [
@@ -184,7 +184,7 @@ describe("a framework that cuts nothing off adds no prefix", () => {
         return apps.serve("hono", new Hono().route("/api", inner));
       },
     ],
-  ])("%s", async (_, start) => {
+  ])("as in %s", async (_, start) => {
     expect(await redirect(await start(), "/login")).toBe("/login");
     expect(upstream.calls.at(-1)?.target).toBe("/api/x?y");
   });

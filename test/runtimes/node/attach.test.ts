@@ -94,7 +94,7 @@ test.each(["node", "srvx", "h3", "hono"] as const)(
 
 const certificate = await makeCertificate();
 
-describe("servers", () => {
+describe("attach", () => {
   const trusting = { ca: certificate.cert };
 
   test("a server of node:http carries WebSockets", async () => {
@@ -136,7 +136,7 @@ describe("servers", () => {
   });
 
   test.each(["srvx", "h3"] as const)(
-    "%s: the plugin attaches the proxy, and so does `attach` with the server that `serve` returned",
+    "%s: `proxy.plugin` attaches the proxy, and so does `attach` with the server that `serve` returned",
     async (kind) => {
       echoMessages(upstream);
       const proxy = createProxy({ target: upstream.url });
@@ -167,7 +167,7 @@ describe("servers", () => {
     },
   );
 
-  test("the plugin does nothing in srvx on another runtime", () => {
+  test("`proxy.plugin` does nothing in srvx on another runtime", () => {
     const { plugin } = createProxy({ target: upstream.url });
     const server = { runtime: "bun", serve: vi.fn() };
     const { serve } = server;
@@ -219,7 +219,7 @@ describe("servers", () => {
     { match: null },
     { matches: () => true },
     null,
-  ])("%o is not an object with a function `match`", (options) => {
+  ])("`attach` refuses the options %o, which have no function `match`", (options) => {
     const { attach } = createProxy({ target: upstream.url });
     expect(() => attach(createServer(), options as never)).toThrow(
       /^fetchway: attach\(server, \{ match \}\): use an object whose only option `match` is a function/,
@@ -269,7 +269,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("may be one for which `match` throws, and the exception is reported", async () => {
+  test("can be one for which `match` throws an exception, which is reported", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     const { server, port } = await serveApp();
     const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
@@ -309,7 +309,7 @@ describe("an upgrade that the proxy does not take", () => {
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 
-  test("h2c is an ordinary request to the app, with its body, even if other code listens", async () => {
+  test("to h2c is an ordinary request to the app, with its body, even if other code listens for upgrades", async () => {
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server);
     for (const _ of ["without another listener", "with one"]) {
@@ -327,7 +327,7 @@ describe("an upgrade that the proxy does not take", () => {
   });
 });
 
-describe("upgrade, as the app's own listener", () => {
+describe("`proxy.upgrade` as the app's own listener", () => {
   test("carries WebSockets, and forwards a request for another protocol once", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
@@ -349,7 +349,7 @@ describe("upgrade, as the app's own listener", () => {
   });
 });
 
-test("protocols of the option `upgrades` are carried, and others are not", async () => {
+test("upgrades to the protocols of the option `upgrades` are carried, and others are not", async () => {
   upstream.script = (call) => {
     const { socket, rest } = call.link.takeOver();
     call.reply("101 Switching Protocols", offer("tcp"), null);

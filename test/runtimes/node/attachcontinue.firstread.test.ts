@@ -1,4 +1,4 @@
-/** The first read of a request is reported, and immediately for a request that has no `_read`. */
+/** When the first read of a request is reported: at the read itself, or immediately if the request has no `_read`. */
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";
@@ -10,7 +10,7 @@ test.each([
   ["read()", (message: IncomingMessage) => void message.read()],
   ["resume()", (message: IncomingMessage) => void message.resume()],
   ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
-])("the first read is reported once, by %s", async (_, read) => {
+])("the first read of a request is reported once if it happens by %s", async (_, read) => {
   const message = new IncomingMessage(new Socket());
   const callback = vi.fn();
   onFirstRead(message, callback);

@@ -56,7 +56,7 @@ async function send(
   return client;
 }
 
-describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
+describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s", (kind) => {
   test("the upstream gets Expect, and the client its 100 when the upstream sends one", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     for (const framing of [
@@ -87,7 +87,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
   });
 
   test.each([403, 413, 417])(
-    "a %i reaches the client, which is never asked for the body",
+    "a final response %i without 100 reaches the client, which is never asked for the body",
     async (status) => {
       upstream.script = (call) => call.reply(status, [], "no");
       const port = await start(kind, createProxy({ target: upstream.url }));
@@ -130,7 +130,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     expect(await (await send(refused)).read()).toMatchObject({ status: 502, interim: [] });
   });
 
-  test("bodyLimit, replay and hooks pass the expectation on", async () => {
+  test("Expect reaches the upstream with bodyLimit, followRedirects and hooks as well", async () => {
     upstream.script = (call) => call.write(CONTINUE);
     const options = { bodyLimit: 100, followRedirects: true, onRequest: () => {} };
     const port = await start(kind, createProxy({ target: upstream.url, ...options }));
@@ -168,7 +168,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
   });
 });
 
-test("a final response whose body is slow stops the request's body", async () => {
+test("after a final response without 100, a body that the client sends nevertheless does not reach the upstream", async () => {
   upstream.script = (call) => call.write("HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno");
   const client = await send(await start("node", createProxy({ target: upstream.url })));
   const head = await client.readHead();
@@ -182,7 +182,7 @@ test("a final response whose body is slow stops the request's body", async () =>
   expect(apps.only().length).toBe(0);
 });
 
-test("other listeners keep the requests that are not the proxy's", async () => {
+test("other listeners of `checkContinue` get the requests that are not the proxy's", async () => {
   const { server, port } = await serve("node", createProxy({ target: upstream.url }).nodeHandler);
   servers.push(server);
   server.on("checkContinue", (req: { url: string }, res: { end(text: string): void }) => {
@@ -197,28 +197,31 @@ test("other listeners keep the requests that are not the proxy's", async () => {
   expect(await (await send(port)).read()).toMatchObject({ status: 403, interim: [] });
 });
 
-test.each(["100-Continue", "nothing-known"])("HTTP/2: Expect: %s", async (expectation) => {
-  const server = createHttp2({}, createProxy({ target: upstream.url }).nodeHandler);
-  attachContinue(server, () => true);
-  const session = connectHttp2(`http://127.0.0.1:${await apps.listen(server)}`);
-  try {
-    upstream.script = (call) => call.write(CONTINUE);
-    const stream = session.request({ ":method": "POST", ":path": "/", expect: expectation });
-    let final: unknown;
-    stream.on("continue", () => stream.end("hello"));
-    stream.on("response", (headers) => (final = headers[":status"])).resume();
-    if (expectation === "100-Continue") {
-      const call = await upstream.call();
-      await call.done;
-      expect(call.text).toBe("hello");
-      call.reply(200);
+test.each(["100-Continue", "nothing-known"])(
+  "HTTP/2: 100-continue is obeyed in any case, and another expectation gets 417: Expect: %s",
+  async (expectation) => {
+    const server = createHttp2({}, createProxy({ target: upstream.url }).nodeHandler);
+    attachContinue(server, () => true);
+    const session = connectHttp2(`http://127.0.0.1:${await apps.listen(server)}`);
+    try {
+      upstream.script = (call) => call.write(CONTINUE);
+      const stream = session.request({ ":method": "POST", ":path": "/", expect: expectation });
+      let final: unknown;
+      stream.on("continue", () => stream.end("hello"));
+      stream.on("response", (headers) => (final = headers[":status"])).resume();
+      if (expectation === "100-Continue") {
+        const call = await upstream.call();
+        await call.done;
+        expect(call.text).toBe("hello");
+        call.reply(200);
+      }
+      await until(() => final !== undefined, "the final response");
+      expect(final).toBe(expectation === "100-Continue" ? 200 : 417);
+    } finally {
+      session.destroy();
     }
-    await until(() => final !== undefined, "the final response");
-    expect(final).toBe(expectation === "100-Continue" ? 200 : 417);
-  } finally {
-    session.destroy();
-  }
-});
+  },
+);
 
 test("HTTP/2: a 403 comes before the body, and 100 when the upstream sends one", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });

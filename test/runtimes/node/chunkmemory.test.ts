@@ -60,15 +60,15 @@ async function start(kind: ServerKind, { nodeHandler, fetch }: typeof proxy): Pr
 }
 
 describe.each(["node", "srvx", "h3", "hono"] as const)(
-  "on %s, nearly all memory is freed",
+  "on %s, nearly all memory of the sent chunks is freed",
   (kind) => {
-    test.each(["sized", "chunks"])("of a response, %s", async (framing) => {
+    test.each(["sized", "chunks"])("for a response, %s", async (framing) => {
       const url = await start(kind, proxy);
       await download(`${url}/1/${LENGTH}/${framing}`);
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
 
-    test("of an upload with its length", async () => {
+    test("for an upload with its length", async () => {
       await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
@@ -105,7 +105,7 @@ async function echo(
   echoing.server.close();
 }
 
-test("most memory of a tunnel is freed, in both directions", async () => {
+test("most memory of the chunks of a tunnel is freed, in both directions", async () => {
   await echo();
   expect(freed / LENGTH).toBeGreaterThan(1.8);
 });

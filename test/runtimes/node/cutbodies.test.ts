@@ -42,7 +42,7 @@ function makeRequest(pieces: number, end: Error | undefined, length?: number): R
   } as RequestInit);
 }
 
-describe.each(Object.entries(clients))("%s", (_, options) => {
+describe.each(Object.entries(clients))("a request through %s", (_, options) => {
   async function send(request: Request): Promise<{ status: number; error: ProxyError }> {
     let reported: ProxyError | undefined;
     const onError = (error: ProxyError): void => void (reported = error);
@@ -63,14 +63,17 @@ describe.each(Object.entries(clients))("%s", (_, options) => {
   test.each([
     ["at once", 0, 12 * LIMIT],
     ["at the limit", 8, undefined],
-  ])("a stream that fails %s with status 413 gets 413", async (_when, pieces, length) => {
-    const { status, error } = await send(makeRequest(pieces, limit, length));
-    expect(status).toBe(413);
-    expect(error.cause).toBe(limit);
-    expect(error.message).toBe(`the stream of the request body failed: ${limit.message}`);
-  });
+  ])(
+    "gets 413 if the stream of its body fails %s with an error of status 413",
+    async (_when, pieces, length) => {
+      const { status, error } = await send(makeRequest(pieces, limit, length));
+      expect(status).toBe(413);
+      expect(error.cause).toBe(limit);
+      expect(error.message).toBe(`the stream of the request body failed: ${limit.message}`);
+    },
+  );
 
-  test("a stream that fails with another error gets 400", async () => {
+  test("gets 400 if the stream of its body fails with another error", async () => {
     const cause = new Error("terminated");
     const { status, error } = await send(makeRequest(1, cause));
     expect(status).toBe(400);
@@ -78,9 +81,12 @@ describe.each(Object.entries(clients))("%s", (_, options) => {
     expect(error.message).toContain("terminated");
   });
 
-  test.runIf(options.fetch === undefined)("a stream that ends early gets 400", async () => {
-    const { status, error } = await send(makeRequest(8, undefined, 2 * LIMIT));
-    expect(status).toBe(400);
-    expect(error.message).toMatch(/has 524288 of 1048576 bytes; .* limit of the framework/);
-  });
+  test.runIf(options.fetch === undefined)(
+    "gets 400 if the stream of its body ends before its Content-Length",
+    async () => {
+      const { status, error } = await send(makeRequest(8, undefined, 2 * LIMIT));
+      expect(status).toBe(400);
+      expect(error.message).toMatch(/has 524288 of 1048576 bytes; .* limit of the framework/);
+    },
+  );
 });

@@ -92,7 +92,7 @@ function look({ headers }: Request): (string | null)[] {
   return NAMES.map((name) => headers.get(name));
 }
 
-describe.each(Object.entries(servers))("%s", (_, serve) => {
+describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
   test.each<[string, Early, Late]>([
     ["nothing", nothing, nothing],
     ["Node's headers", inNode, nothing],

@@ -6,23 +6,26 @@ import { request } from "../../helpers/wire.ts";
 
 const apps = useApps();
 
-test.each(["caf\xe9 \xff\x80", "plain"])("%j", async (value) => {
-  const end = Promise.withResolvers<void>();
-  let written: unknown[][] = [];
-  const port = await apps.serve("node", (_, res) => {
-    written = vi.spyOn(res, "write").mock.calls;
-    const headers = ["X-Name", value];
-    res.writeHead(200, headers);
-    flushHead(res, headers);
-    void end.promise.then(() => res.end("body"));
-  });
-  const client = await apps.connect(port);
-  client.send(request("GET", "/"));
-  const head = await client.readHead();
-  expect(head.get("x-name")).toBe(value);
-  end.resolve();
-  expect((await client.readBody(head)).text).toBe("body");
-  // `flushHead` writes an empty chunk only for a head with such bytes. It flushes other heads without one, because
-  // middleware that compresses sends nothing for an empty chunk.
-  expect(written).toHaveLength(value === "plain" ? 0 : 1);
-});
+test.each(["caf\xe9 \xff\x80", "plain"])(
+  "a head with the field value %j is sent immediately, and its bytes are unchanged",
+  async (value) => {
+    const end = Promise.withResolvers<void>();
+    let written: unknown[][] = [];
+    const port = await apps.serve("node", (_, res) => {
+      written = vi.spyOn(res, "write").mock.calls;
+      const headers = ["X-Name", value];
+      res.writeHead(200, headers);
+      flushHead(res, headers);
+      void end.promise.then(() => res.end("body"));
+    });
+    const client = await apps.connect(port);
+    client.send(request("GET", "/"));
+    const head = await client.readHead();
+    expect(head.get("x-name")).toBe(value);
+    end.resolve();
+    expect((await client.readBody(head)).text).toBe("body");
+    // `flushHead` writes an empty chunk only for a head with such bytes. It flushes other heads without one, because
+    // middleware that compresses sends nothing for an empty chunk.
+    expect(written).toHaveLength(value === "plain" ? 0 : 1);
+  },
+);

@@ -35,8 +35,8 @@ const servers: Record<string, (proxy: NodeProxy) => Promise<number>> = {
   },
 };
 
-describe.each(Object.entries(servers))("%s", (_, serve) => {
-  test("requests are sent one after the other, whatever their methods", async () => {
+describe.each(Object.entries(servers))("the server %s", (_, serve) => {
+  test("pipelined requests are sent one after the other, whatever their methods", async () => {
     const client = await apps.connect(await serve(create()));
     const methods = ["GET", "HEAD", "OPTIONS", "GET", "PUT", "GET", "DELETE", "GET"];
     let running = 0;
@@ -95,7 +95,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(await client.read()).toMatchObject({ status: 200, text: "/2" });
   });
 
-  test("a request whose target is not yet decided keeps its place", async () => {
+  test("a pipelined request whose target is not yet decided keeps its place", async () => {
     const found = Promise.withResolvers<string>();
     const target = ({ method }: Request): string | Promise<string> =>
       method === "PUT" ? found.promise : upstream.url;
@@ -108,7 +108,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
   });
 
-  test("a hundred waiting requests are sent in order, without a warning of the process", async () => {
+  test("a hundred pipelined requests are sent in order, without a warning of the process", async () => {
     const warn = vi.fn<(warning: Error) => void>();
     process.on("warning", warn);
     try {
@@ -127,7 +127,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     }
   });
 
-  test("a failed request lets the following ones be sent", async () => {
+  test("after a pipelined request has failed, the following ones are sent", async () => {
     const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 300 })));
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], call.target);
@@ -144,7 +144,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(statuses).toEqual([413, 502, 504, 200]);
   });
 
-  test("the deadline of a waiting request starts when it is sent", async () => {
+  test("the deadline of a pipelined request that waits begins when the request is sent", async () => {
     const timeout = 1000;
     const client = await apps.connect(await serve(create({ timeout })));
     upstream.script = async (call) => {
@@ -172,7 +172,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     }
   });
 
-  test("waiting requests may go to several upstreams", async () => {
+  test("pipelined requests may go to several upstreams", async () => {
     const proxy = create();
     upstream.script = (call) => call.reply(200, [], call.method);
     const both: typeof proxy.fetch = async (each) => {
@@ -201,7 +201,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("a request after the app's own response does not wait", async () => {
+  test("a request behind one that the app has answered itself does not wait", async () => {
     const proxy = create();
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], "got");

@@ -20,29 +20,32 @@ async function start(): Promise<ClientHttp2Session> {
   return session;
 }
 
-test.each([false, true])("trailers of a response reach the client (late: %s)", async (isLate) => {
-  // Node refuses to send some fields twice, such as this one.
-  const etags = "ETag: 3\r\nETag: 4\r\n";
-  const section = `0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nX-Sum: 2\r\n${isLate ? etags : ""}\r\n`;
-  upstream.script = (call) => {
-    call.write("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
-    call.write(chunk("hello"), isLate ? "" : section);
-  };
-  const stream = (await start()).request({ ":path": "/", te: "trailers" });
-  let raw: readonly string[] = [];
-  let text = "";
-  stream.on("trailers", (_headers, _flags, list: string[]) => (raw = list));
-  stream.on("data", (data: Buffer) => (text += data.toString()));
-  if (isLate) {
-    await until(() => text === "hello", "the first chunk");
-    (await upstream.call()).write(section);
-  }
-  await until(() => raw.length > 0, "the trailers");
-  expect(raw).toEqual(isLate ? ["x-sum", "1, 2", "etag", "3, 4"] : ["x-sum", "1", "x-sum", "2"]);
-  await until(() => stream.closed, "the end of the stream");
-  expect(stream.rstCode).toBe(0);
-  expect(apps.only().get("te")).toBe("trailers");
-});
+test.each([false, true])(
+  "trailers of a response reach the HTTP/2 client (late: %s)",
+  async (isLate) => {
+    // Node refuses to send some fields twice, such as this one.
+    const etags = "ETag: 3\r\nETag: 4\r\n";
+    const section = `0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nX-Sum: 2\r\n${isLate ? etags : ""}\r\n`;
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
+      call.write(chunk("hello"), isLate ? "" : section);
+    };
+    const stream = (await start()).request({ ":path": "/", te: "trailers" });
+    let raw: readonly string[] = [];
+    let text = "";
+    stream.on("trailers", (_headers, _flags, list: string[]) => (raw = list));
+    stream.on("data", (data: Buffer) => (text += data.toString()));
+    if (isLate) {
+      await until(() => text === "hello", "the first chunk");
+      (await upstream.call()).write(section);
+    }
+    await until(() => raw.length > 0, "the trailers");
+    expect(raw).toEqual(isLate ? ["x-sum", "1, 2", "etag", "3, 4"] : ["x-sum", "1", "x-sum", "2"]);
+    await until(() => stream.closed, "the end of the stream");
+    expect(stream.rstCode).toBe(0);
+    expect(apps.only().get("te")).toBe("trailers");
+  },
+);
 
 test("RFC 9113 §8.1: pseudo-header fields never pass into the trailers of a response", async () => {
   rfc("9113-8.1-trailers");
@@ -63,7 +66,7 @@ test("RFC 9113 §8.1: pseudo-header fields never pass into the trailers of a res
   expect(stream.rstCode).not.toBe(0);
 });
 
-test("trailers of a request reach the upstream", async () => {
+test("trailers of an HTTP/2 request reach the upstream", async () => {
   const stream = (await start()).request(
     { ":method": "POST", ":path": "/", trailer: "x-sum" },
     { waitForTrailers: true },

@@ -71,7 +71,7 @@ async function receive(socket: Socket): Promise<string> {
 }
 
 describe("the ends of a tunnel", () => {
-  test("the client closes its direction first, and still receives", async () => {
+  test("a client that closes its direction first still receives", async () => {
     rfc("9110-9.3.6-tunnel");
     const sockets = switching("", true);
     const { proxy, port } = await serve();
@@ -90,7 +90,7 @@ describe("the ends of a tunnel", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
-  test("the upstream closes its direction first, and still receives", async () => {
+  test("an upstream that closes its direction first still receives", async () => {
     rfc("9110-9.3.6-tunnel");
     const sockets = switching("greeting", true);
     const { proxy, port } = await serve();
@@ -303,7 +303,7 @@ describe("a tunnel that one side has closed", () => {
   });
 });
 
-test("a receiver that does not read makes the sender wait, in both directions", async () => {
+test("a receiver of a tunnel that does not read makes the sender wait, in both directions", async () => {
   const sockets = switching();
   const { port } = await serve();
   const client = await open(port);
@@ -361,7 +361,7 @@ function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel 
 test.each([
   ["that an interceptor keeps do not change", false],
   ["that no other code keeps are freed when they are sent", true],
-])("large bytes from the upstream %s", async (_, passesLeave) => {
+])("large chunks that a tunnel carries from the upstream %s", async (_, passesLeave) => {
   const sockets = switching();
   const keeper = new Keeper();
   const keep: Interceptor =

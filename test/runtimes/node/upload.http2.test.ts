@@ -189,7 +189,7 @@ describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is 
     ["a response of bodyLimit", { bodyLimit: 10 }, 413],
     ["a response of onRequest", { onRequest: refuse }, 401],
     ["an early response of the upstream", {}, 403],
-  ])("%s closes its stream", async (_, options, status) => {
+  ])("is ended by %s, which also closes its stream", async (_, options, status) => {
     rfc("9113-8.1-early-response");
     upstream.script = (call) => call.reply(403, [["Connection", "close"]], "no");
     const server = await serve(kind, options);

@@ -92,7 +92,7 @@ async function send(
   return { status, isWhole: complete.length > 0 };
 }
 
-describe.each(Object.keys(servers))("%s", (server) => {
+describe.each(Object.keys(servers))("a server of %s", (server) => {
   const cases = Object.keys(delays).flatMap((delay) =>
     ["sized", "chunked"].flatMap((framing) =>
       [false, true].map((split) => ({ delay, framing, split })),

@@ -29,7 +29,7 @@ const protocols = {
   },
 } as const;
 
-describe.concurrent.each(runtimes)("%s", (runtime) => {
+describe.concurrent.each(runtimes)("on %s", (runtime) => {
   test.each(Object.entries(protocols))(
     "%s: requests move to the new address, and none fails",
     async (_, { create, scheme, http2 }) => {

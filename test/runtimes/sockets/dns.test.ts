@@ -25,7 +25,7 @@ function record(name: string, addresses: string[], ttl = 60): void {
   server.zones[name] = { addresses, ttl };
 }
 
-describe("rotation", () => {
+describe("the rotation of addresses", () => {
   test("each lookup starts with the next address", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
@@ -61,7 +61,7 @@ describe("rotation", () => {
   });
 });
 
-describe("the cache", () => {
+describe("the cache of lookups", () => {
   test("a name in use is not looked up again, however many others are looked up", async () => {
     const resolver = names();
     record("used.test", ["127.0.0.1"]);
@@ -176,7 +176,7 @@ describe("the cache", () => {
   });
 });
 
-describe("faults", () => {
+describe("faults of name servers", () => {
   const failure = (resolver: Resolver): Promise<unknown> =>
     resolver.resolve("a.test").then(
       () => "found",

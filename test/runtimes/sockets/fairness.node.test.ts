@@ -157,7 +157,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     expect(statuses.filter((status) => status === 200)).toHaveLength(6 - length);
   });
 
-  test("over HTTP/2, with a window of 0", async () => {
+  test("if the slow clients use HTTP/2, with a window of 0", async () => {
     upstream.script = answer;
     const setup = setUp();
     const server = createHttp2(setup.proxy.nodeHandler);
@@ -183,7 +183,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     ["/large", false],
     ["/upload", false],
     ["/large", true],
-  ])("with an upstream that speaks HTTP/2: %s, several upstreams %s", async (path, isBalanced) => {
+  ])("if the upstream speaks HTTP/2: %s, with several upstreams: %s", async (path, isBalanced) => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 4 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url === "/large") Readable.from(chunks()).pipe(res);
@@ -220,7 +220,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     expect(target.active).toBe(4);
   });
 
-  test("unless minRate is 0", async () => {
+  test("unless `minRate` is 0", async () => {
     upstream.script = answer;
     const setup = setUp({ minRate: 0, queueTimeout: 3 * GRACE });
     const dial = await open(setup);
@@ -337,7 +337,7 @@ describe("clients that are not too slow", () => {
   });
 });
 
-describe("turns", () => {
+describe("the order of waiting requests", () => {
   test.each<[string, ProxyOptions]>([
     ["by default", {}],
     // This hook wraps the scope, which must still know the client.
@@ -378,7 +378,7 @@ describe("turns", () => {
     expect((await upstream.call(2)).target).toBe("/greedy");
   });
 
-  test("tunnels count: an address with more than its share comes last", async () => {
+  test("tunnels count for the share of an address, and an address with more than its share comes last", async () => {
     upstream.script = (call) => {
       if (call.target !== "/tunnel") return;
       call.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
@@ -412,7 +412,7 @@ describe("turns", () => {
     expect(order).toEqual(["/busy", "/other", "/greedy"]);
   });
 
-  test("an address cannot fill the queue: its newest request makes room", async () => {
+  test("an address cannot fill the queue: its newest request gets 503 to make room for another address", async () => {
     upstream.script = () => {};
     const setup = setUp({ maxSockets: 1, maxQueued: 3 });
     const dial = await open(setup);
@@ -529,7 +529,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<number | undefined> 
 
 // The last test, because @hono/node-server replaces the global `Response`.
 test.each(["srvx", "h3", "hono"] as const)(
-  "clients that are too slow, in a handler of %s",
+  "requests of clients that are too slow end while others wait, also in a handler of %s",
   async (kind) => {
     upstream.script = answer;
     const setup = setUp();

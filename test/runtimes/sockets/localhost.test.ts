@@ -70,7 +70,7 @@ async function stop(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-describe.each(runtimes)("%s", (runtime) => {
+describe.each(runtimes)("on %s", (runtime) => {
   test.each(Object.entries(protocols))(
     "%s: requests to localhost go to its first address, and to another only while the first refuses connections",
     async (scheme, create) => {

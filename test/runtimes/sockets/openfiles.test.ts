@@ -28,7 +28,7 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
     ["Bun", ["bun", program, "bun"]],
     ["Deno", ["deno", "run", "-A", program, "deno"]],
   ])(
-    "%s takes a quarter of them as maxSockets, and blames no upstream when none is left",
+    "%s: maxSockets is a quarter of the limit, and a request without a descriptor blames no upstream",
     async (name, args) => {
       const { maxSockets, asked, ...answer } = await withLimit(400, ...args);
       expect({ maxSockets, asked }).toEqual({ maxSockets: 100, asked: 7 });
@@ -56,14 +56,17 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
 });
 
 describe("the error of a machine that has no descriptor or port left for a connection", () => {
-  test.each(["EMFILE", "ENFILE", "EADDRNOTAVAIL"])("%s is 503 with Retry-After", (code) => {
-    expect(toSocketError({ code }, false, false)).toMatchObject({
-      code: "connection_limit_reached",
-      status: 503,
-      retryAfter: 1,
-      cause: { code },
-    });
-  });
+  test.each(["EMFILE", "ENFILE", "EADDRNOTAVAIL"])(
+    "the error %s becomes 503 with Retry-After",
+    (code) => {
+      expect(toSocketError({ code }, false, false)).toMatchObject({
+        code: "connection_limit_reached",
+        status: 503,
+        retryAfter: 1,
+        cause: { code },
+      });
+    },
+  );
 
   test("of the errors of several addresses, a refusal by an upstream is reported", () => {
     // A machine without IPv6 has no local address for a connection to ::1.

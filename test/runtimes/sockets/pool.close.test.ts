@@ -23,7 +23,7 @@ describe("close(timeout)", () => {
     await until(() => openLinks() === 0, "no connection left");
   });
 
-  test("other requests are aborted", async () => {
+  test("requests that do not end in time are aborted", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const answers = [ask(proxy), ask(proxy)];
@@ -35,7 +35,7 @@ describe("close(timeout)", () => {
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 
-  test("0 waits without a limit", async () => {
+  test("a timeout of 0 waits without a limit", async () => {
     upstream.script = () => {};
     const proxy = pooled();
     const answer = ask(proxy);
@@ -46,7 +46,7 @@ describe("close(timeout)", () => {
     await within(closing, "the close");
   });
 
-  test.each([-1, 1.5, Number.NaN, "5"])("%j is refused", async (timeout) => {
+  test.each([-1, 1.5, Number.NaN, "5"])("the timeout %j is refused", async (timeout) => {
     const proxy = pooled();
     await expect(proxy.close(timeout as number)).rejects.toThrow(
       /^fetchway: close\(timeout\): use whole milliseconds/,

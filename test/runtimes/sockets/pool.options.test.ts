@@ -63,19 +63,22 @@ describe.runIf(process.platform === "linux")("keepAliveInitialDelay", () => {
     [undefined, "02", 60],
     [20_000, "02", 20],
     [0, "00", 0],
-  ])("%j", async (keepAliveInitialDelay, kind, seconds) => {
-    const given = keepAliveInitialDelay === undefined ? {} : { keepAliveInitialDelay };
-    upstream.script = () => {};
-    void ask(pooled(given));
-    const { link } = await upstream.call();
-    const timer = (): ReturnType<typeof keepAliveTimer> =>
-      keepAliveTimer(link.socket.remotePort as number);
-    // A timer for a delayed acknowledgement may be shown in the same place for a moment.
-    await until(
-      () => timer()?.kind === kind && Math.abs((timer()?.seconds ?? 0) - seconds) < 5,
-      `a timer of ${seconds} s`,
-    );
-  });
+  ])(
+    "the value %j sets the timer of TCP keep-alive on the socket",
+    async (keepAliveInitialDelay, kind, seconds) => {
+      const given = keepAliveInitialDelay === undefined ? {} : { keepAliveInitialDelay };
+      upstream.script = () => {};
+      void ask(pooled(given));
+      const { link } = await upstream.call();
+      const timer = (): ReturnType<typeof keepAliveTimer> =>
+        keepAliveTimer(link.socket.remotePort as number);
+      // A timer for a delayed acknowledgement may be shown in the same place for a moment.
+      await until(
+        () => timer()?.kind === kind && Math.abs((timer()?.seconds ?? 0) - seconds) < 5,
+        `a timer of ${seconds} s`,
+      );
+    },
+  );
 });
 
 /** The handle of a socket, on which Node sets the socket option. */
@@ -87,7 +90,7 @@ test.each([
   [undefined, true],
   [true, true],
   [false, false],
-])("noDelay: %j", async (noDelay, set) => {
+])("the option `noDelay` is set on the socket: %j", async (noDelay, set) => {
   // Open any TCP socket, because its handle has the prototype to spy on.
   await ask(pooled({}));
   const socket = upstream.links[0]?.socket as unknown as { _handle: Handle };
@@ -109,7 +112,7 @@ describe("pool options that apply to targets without their own", () => {
     return `https://localhost:${await listen(server)}`;
   }
 
-  test("tls, unless the target has its own", async () => {
+  test("`tls`, unless the target has its own TLS options", async () => {
     rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const url = await secure(first);
     const [ours, theirs] = [{ ca: first.cert }, { ca: second.cert }];
@@ -120,7 +123,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
   });
 
-  test("tls: a certificate for another name is refused", async () => {
+  test("`tls`, whose `servername` must be a name of the certificate", async () => {
     rfc("9110-4.3.4-certificate");
     const url = await secure(first);
     const tls = { ca: first.cert, servername: "other.test" };
@@ -128,7 +131,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
   });
 
-  test("one TLS connection to an address serves any Host", async () => {
+  test("`tls`, with one connection to an address for any Host", async () => {
     const url = (await secure(first)).replace("localhost", "127.0.0.1");
     const proxy = pooled({ tls: { ca: first.cert } }, url, { changeOrigin: false });
     for (const host of ["a.test", "b.test", "a.test"]) {
@@ -139,7 +142,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3 });
   });
 
-  test("socketPath, unless the target has its own", async () => {
+  test("`socketPath`, unless the target has its own", async () => {
     const start = async (name: string): Promise<string> => {
       const path = join(tmpdir(), `fetchway-${process.pid}-${name}.sock`);
       const server = createHttpServer((_, res) => res.end(name));

@@ -11,20 +11,20 @@ const options = { ...others, tls: { ca: "pem" }, socketPath: "/run/app.sock" };
 describe.each([
   ["workerd", workerd, "Workers have no connections of their own"],
   ["fetch", global, "the connections are those of the global fetch"],
-] as const)("%s", (name, runtime, whose) => {
-  test.each(Object.entries(options))("%s is refused", (option, value) => {
+] as const)("the transport of fetchway/%s", (name, runtime, whose) => {
+  test.each(Object.entries(options))("refuses the pool option %s", (option, value) => {
     const pool = { [option]: value } as PoolOptions;
     const message = `fetchway: bad option \`${option}\`: ${whose}; leave it out`;
     expect(() => runtime.createTransport(pool)).toThrow(new TypeError(message));
     expect(() => runtime.createProxy({ target, pool })).toThrow(new TypeError(message));
   });
 
-  test("connectTimeout is accepted as a request's option too", () => {
+  test("accepts connectTimeout, also as an option of a request", () => {
     expect(runtime.createTransport({ connectTimeout }).name).toBe(name);
     expect(runtime.createProxy({ target, connectTimeout }).stats()).toBeUndefined();
   });
 
-  test("an unknown option is refused in the same words, and a wrong connectTimeout with the fix", () => {
+  test("refuses an unknown pool option in the same words, and a wrong connectTimeout with the fix", () => {
     const unknown = { sockets: 1 } as PoolOptions;
     expect(() => runtime.createTransport(unknown)).toThrow(`\`sockets\`: ${whose}; leave it out`);
     expect(() => runtime.createTransport({ connectTimeout: -1 })).toThrow(

@@ -9,8 +9,8 @@ import { until } from "../../helpers/wait.ts";
 
 afterEach(() => void vi.useRealTimers());
 
-describe("stats", () => {
-  test("count per transport and per origin", async () => {
+describe("the counters of `stats()`", () => {
+  test("count connections and requests per transport and per origin", async () => {
     const proxy = pooled({ maxSockets: 1 });
     expect(statsOf(proxy)).toEqual({
       created: 0,
@@ -168,7 +168,7 @@ test("a request that cannot be sent leaves the connections unchanged", async () 
 });
 
 describe("unused origins", () => {
-  test("are forgotten after a while", async () => {
+  test("are removed from the counters after a while", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const proxy = pooled();
     const used = async (): Promise<void> => {

@@ -127,7 +127,7 @@ describe("a body that is not sent", () => {
     }),
   });
 
-  it("is cancelled when no connection can be made", async () => {
+  it("is cancelled when no connection can be opened", async () => {
     let cancelled = 0;
     const proxy = startProxy("http://127.0.0.1:1");
     expect(
@@ -142,7 +142,7 @@ describe("a body that is not sent", () => {
 });
 
 describe("idle connections", () => {
-  it("up to maxFreeSockets are kept and the others closed", async () => {
+  it("up to maxFreeSockets are kept, and the others are closed", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4"].map((path) => ask(proxy, path));

@@ -60,7 +60,7 @@ function addressOf(socket: NetSocket): string {
   return (socket as unknown as { address: string }).address;
 }
 
-test("an address that answers soon is the only one that is tried", () => {
+test("if the first address of a name answers soon, no other address is tried", () => {
   const { race, events, connect } = begin("a", "b");
   vi.advanceTimersByTime(249);
   connect("a");
@@ -70,7 +70,7 @@ test("an address that answers soon is the only one that is tried", () => {
   expect(events.at(-1)).toBe("close a");
 });
 
-test("after 250 ms the next address is tried, and the first one may still win", () => {
+test("after 250 ms the next address of a name is tried, and the first one may still win", () => {
   const { events, connect } = begin("a", "b", "c");
   vi.advanceTimersByTime(250);
   expect(events).toEqual(["open a", "open b"]);
@@ -82,7 +82,7 @@ test("after 250 ms the next address is tried, and the first one may still win", 
   expect(events).toHaveLength(4);
 });
 
-test("an address that was slower than a later one is reported, and its socket closed", () => {
+test("an address that lost against a later one is reported as slow, and its socket is closed", () => {
   const { events, connect } = begin("a", "b");
   vi.advanceTimersByTime(250);
   connect("b");
@@ -101,7 +101,7 @@ test("the next address is tried immediately if one refuses, while the attempt at
   expect(events.slice(4)).toEqual(["failed c", "won a"]);
 });
 
-test("a refusal restarts the time of the next address", () => {
+test("a refused connection restarts the 250 ms until the next address is tried", () => {
   const { events, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(200);
   refuse("a");
@@ -111,7 +111,7 @@ test("a refusal restarts the time of the next address", () => {
   expect(events.at(-1)).toBe("open c");
 });
 
-test("a short limit leaves half of its time to the second address", () => {
+test("a short time limit leaves half of its time to the second address", () => {
   const attempts = new Attempts(100);
   attempts.race.start(["a", "b"]);
   vi.advanceTimersByTime(50);
@@ -153,7 +153,7 @@ test("an address is not blamed if the process has no descriptor left", () => {
   expect(events.slice(2)).toEqual(["won a"]);
 });
 
-describe("a race that is stopped", () => {
+describe("a race of connection attempts that is stopped", () => {
   test("closes all sockets, and reports nothing more", () => {
     const { race, events, connect, refuse } = begin("a", "b", "c");
     vi.advanceTimersByTime(250);

@@ -23,7 +23,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("the limit is that of the system, in bytes", async () => {
+test("the longest path of a Unix socket is the system's limit, counted in bytes", async () => {
   expect([Buffer.byteLength(longest), checkSocketPath(longest)]).toEqual([LIMIT, undefined]);
   await new Promise<void>((resolve) => server.listen(longest, resolve));
   const response = await proxyFetch(new Request("http://a.test/"), `unix:${longest}`);
@@ -32,7 +32,7 @@ test("the limit is that of the system, in bytes", async () => {
 
 const TOO_LONG = `use a shorter path: it has ${LIMIT + 1} bytes, and the address of a socket takes ${LIMIT}`;
 
-test("a longer path is refused where it is written", async () => {
+test("a longer path of a Unix socket is refused in each option that can contain one", async () => {
   const target = `unix:${tooLong}`;
   const ofTarget = `fetchway: bad target ${JSON.stringify(target)}: ${TOO_LONG}`;
   const ofPool = `fetchway: bad option \`socketPath\`: ${TOO_LONG}`;
@@ -46,15 +46,18 @@ test("a longer path is refused where it is written", async () => {
   await expect(proxyFetch(new Request(url), target)).rejects.toThrow(ofTarget);
 });
 
-test.each(["bun", "deno"] as const)("%s refuses a longer path as well", async (runtime) => {
-  const code = `
+test.each(["bun", "deno"] as const)(
+  "on %s, a longer path of a Unix socket is refused as well",
+  async (runtime) => {
+    const code = `
     import { createProxy } from "#fetchway";
     try { createProxy({ target: ${JSON.stringify(`unix:${tooLong}`)} }); } catch (error) { console.log(error.message); }
   `;
-  await using program = startProgram(runtime, [...EVALUATE[runtime], code]);
-  await program.ended();
-  expect(program.output()).toContain(TOO_LONG);
-});
+    await using program = startProgram(runtime, [...EVALUATE[runtime], code]);
+    await program.ended();
+    expect(program.output()).toContain(TOO_LONG);
+  },
+);
 
 describe("a named pipe of Windows", () => {
   // On other systems, the name of a pipe is one of a file in the working directory.
@@ -64,7 +67,7 @@ describe("a named pipe of Windows", () => {
     { target: `unix:${pipe}` },
     { target: "http://a.test", pool: { socketPath: pipe } },
     { target: { url: "http://a.test", socketPath: pipe } },
-  ])("is connected to: %j", async (options) => {
+  ])("is connected to if the target is written as %j", async (options) => {
     const code = `
       import { createServer } from "node:http";
       import process from "node:process";

@@ -110,21 +110,21 @@ describe("a connection does not count as stale", () => {
     ["after a byte of the response", (call) => (call.write("H"), call.close())],
     ["after some fields", (call) => (call.write(first), call.close())],
     ["after a 103", (call) => (call.write("HTTP/1.1 103 Early Hints\r\n\r\n"), call.close())],
-    ["that is not HTTP", (call) => call.write("220 smtp\r\n")],
-  ])("%s", async (_, script) => {
+    ["after bytes that are not HTTP", (call) => call.write("220 smtp\r\n")],
+  ])("if it is closed %s", async (_, script) => {
     answerOnce(script);
     await send();
     expect(await errorOf(send)).toMatchObject({ name: "ProxyError", stale: false });
     expect(upstream.links).toHaveLength(1);
   });
 
-  test.each(Object.entries(closings))("on a new connection, by %s", async (_, close) => {
+  test.each(Object.entries(closings))("if it is new, and closed by %s", async (_, close) => {
     upstream.script = close;
     expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
     expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
   });
 
-  test("when the client disconnects or the timeout has passed", async () => {
+  test("if the client disconnects or the timeout has passed", async () => {
     answerOnce(() => {});
     await send();
     const client = new FakeClient();
@@ -138,7 +138,7 @@ describe("a connection does not count as stale", () => {
   });
 });
 
-describe("a kept connection that is already closed when it is reused", () => {
+describe("a kept connection that the upstream has already closed when it is reused", () => {
   // The operating system has received the FIN or RST, but the transport has not processed it yet.
   const closes: Record<string, (socket: Socket) => void> = {
     FIN: (socket) => socket.end(),
@@ -146,7 +146,7 @@ describe("a kept connection that is already closed when it is reused", () => {
   };
 
   test.each(Object.entries(closes))(
-    "%s makes no request fail, not even a POST",
+    "by %s makes no request fail, not even a POST",
     async (_, close) => {
       upstream.script = async (call) => {
         await call.done;

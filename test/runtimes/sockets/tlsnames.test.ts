@@ -72,7 +72,7 @@ const ofNode: Readonly<Record<keyof (ConnectionOptions & TcpNetConnectOpts), tru
   writable: true,
 };
 
-test.each(Object.keys(ofNode))("%s is an option of node:tls, and passes", (name) => {
+test.each(Object.keys(ofNode))("the TLS option %s, which node:tls has, is accepted", (name) => {
   expect(() => checkTlsNames({ [name]: undefined }, [])).not.toThrow();
 });
 
@@ -82,14 +82,14 @@ test.each([
   ["minversion", "did you mean `minVersion`?"],
   ["certs", "did you mean `cert`?"],
   ["insecure", "`tls.connect` has none either"],
-])("%s is refused by name: %s", (name, fix) => {
+])("the unknown TLS option %s is refused with the fix: %s", (name, fix) => {
   const message = `fetchway: bad option \`tls\`: ${name}: there is no such option; ${fix}`;
   // A second check of the same object has the same result.
   const tls = { [name]: true } as TlsOptions;
   for (let i = 0; i < 2; i++) expect(() => checkTlsNames(tls, [])).toThrow(message);
 });
 
-describe("a misspelt name is refused", () => {
+describe("a misspelt TLS option is refused", () => {
   const tls = { rejectUnauthorised: false } as TlsOptions;
   const wrong: TargetAddress = { url: "https://a.test", tls };
   const fix = "rejectUnauthorised: there is no such option; did you mean `rejectUnauthorized`?";
@@ -105,12 +105,12 @@ describe("a misspelt name is refused", () => {
       "in an upstream with a weight, and with an upstream for each address of its name",
       () => createProxy({ target: balance([{ target: wrong, weight: 2 }], { resolve: true }) }),
     ],
-  ])("%s", (_, create) => {
+  ])("if it is written %s", (_, create) => {
     expect(create).toThrow(TypeError);
     expect(create).toThrow(fix);
   });
 
-  test("in a target that a function returns, and in a call of `proxyFetch`", async () => {
+  test("if it is written in a target that a function returns, or in a call of `proxyFetch`", async () => {
     const request = new Request("http://proxy.test/");
     await expect(createProxy({ target: () => wrong }).fetch(request)).rejects.toThrow(fix);
     await expect(proxyFetch(request, wrong)).rejects.toThrow(fix);
@@ -118,7 +118,7 @@ describe("a misspelt name is refused", () => {
 });
 
 test.each(["node", "bun", "deno"] as const)(
-  "%s accepts the names of its own options, and no others",
+  "%s accepts its own TLS options, and no others",
   async (runtime) => {
     const entry = new URL(`../../../runtimes/${runtime}.ts`, import.meta.url).href;
     const code = `

@@ -33,7 +33,7 @@ async function nameServer(...addresses: string[]): Promise<NameServer> {
   return names;
 }
 
-describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   test("the addresses of a name share the requests evenly", async () => {
     const port = await start("127.0.0.1", "127.0.0.2");
     await using names = await nameServer("127.0.0.1", "127.0.0.2");

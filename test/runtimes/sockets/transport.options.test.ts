@@ -37,7 +37,7 @@ async function requestsAt(count: number): Promise<void> {
 
 const LIMIT = "503 Service Unavailable: connection_limit_reached\n";
 
-describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   test("timeout: a silent connection in use is closed, and its request fails", async () => {
     upstream.script = (call) => {
       if (call.target === "/later") return call.reply(200, [], "ok");
@@ -199,7 +199,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/running", "/running"]);
   });
 
-  test("origins without connections are forgotten", async () => {
+  test("stats() forgets origins without connections after a while", async () => {
     await using served = new Served(runtime, "?to", {}, { retry: false });
     for (let count = 0; count < 1100; count++) {
       const refused = `http://127.0.${count >> 7}.${(count & 127) + 1}:1`;

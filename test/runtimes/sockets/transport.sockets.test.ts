@@ -11,7 +11,7 @@ beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
-describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   test("a connection that was paused by a slow client is reused", async () => {
     const size = 48 * 1024 * 1024;
     upstream.script = (call) => call.reply(200, [], Buffer.alloc(size));

@@ -36,7 +36,7 @@ function closesWhenReused(how: string, hint: string): void {
   };
 }
 
-describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   test.each(cases)(
     "if a connection is closed by %s as it is reused (hint: %s), no idempotent request fails",
     async (how, hint) => {
@@ -119,7 +119,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     },
   );
 
-  test("a request with a byte of its response, or an aborted one, is not sent again", async () => {
+  test("a request whose response has begun, or that was aborted, is not sent again", async () => {
     upstream.script = (call) => {
       if (call.link.calls.length === 1) return call.reply(200);
       if (call.target === "/early") call.write("HTTP/1.1 103 Early Hints\r\n\r\n");

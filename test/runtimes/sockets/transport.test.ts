@@ -16,7 +16,7 @@ async function requestsAt(count: number): Promise<void> {
   await until(() => upstream.calls.length === count, `${count} requests at the upstream`);
 }
 
-describe.each(["bun", "deno"] as const)("%s", (runtime) => {
+describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
   test("maxSockets limits the connections; queued requests are sent in order unless their client disconnects", async () => {
     rfc("9112-9.4-concurrency");
     upstream.script = () => {};

@@ -6,7 +6,7 @@ import { checkVersion, OLDEST } from "../../../runtimes/sockets/versions.ts";
 
 afterEach(() => vi.unstubAllGlobals());
 
-test("versions are compared as numbers", () => {
+test("versions of runtimes are compared as numbers", () => {
   for (const version of ["22.4.0", "22.19.0", "100.0.0"]) {
     expect(checkVersion("Node", version)).toBeUndefined();
   }
@@ -19,7 +19,7 @@ describe.each([
   ["Node", node, "process", (version: string) => ({ versions: { node: version } })],
   ["Bun", bun, "Bun", (version: string) => ({ version })],
   ["Deno", deno, "Deno", (version: string) => ({ version: { deno: version } })],
-] as const)("%s", (runtime, entry, name, fake) => {
+] as const)("the entry for %s", (runtime, entry, name, fake) => {
   const pretend = (version: string): void => {
     const fields = Object.entries<unknown>(fake(version)).map(
       ([key, value]) => [key, { value }] as const,
@@ -28,7 +28,7 @@ describe.each([
     vi.stubGlobal(name, Object.create(real, Object.fromEntries(fields)));
   };
 
-  test("an old version is refused when a connection is opened, with the required version", () => {
+  test("refuses to open a connection on an older version, with the required version", () => {
     pretend("1.0.0");
     const message = `fetchway: ${runtime} 1.0.0 is too old: use ${OLDEST[runtime]} or newer`;
     expect(() => entry.createTransport()).toThrow(TypeError);
@@ -36,7 +36,7 @@ describe.each([
     expect(() => entry.createProxy({ target: "http://a.test" })).toThrow(message);
   });
 
-  test("the minimum version is accepted", () => {
+  test("accepts the minimum version", () => {
     pretend(OLDEST[runtime]);
     expect(() => entry.createTransport()).not.toThrow();
   });

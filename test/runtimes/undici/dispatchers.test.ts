@@ -133,7 +133,7 @@ test.each(["ProxyAgent, absolute-form", "ProxyAgent, tunnel"])(
 );
 
 test.each([true, false])(
-  "a forward proxy that refuses (tunnel: %s) becomes a 5xx",
+  "the refusal of a forward proxy (tunnel: %s) becomes a 5xx",
   async (tunnel) => {
     const uri = `http://127.0.0.1:${refusing.port}`;
     const send = through(new ProxyAgent({ uri, proxyTunnel: tunnel }));

@@ -44,7 +44,7 @@ async function ask(proxy: entry.Proxy, path = "/", init?: RequestInit): Promise<
   return `${answer.status} ${await answer.text()}`;
 }
 
-test("exports what fetchway/node exports, and createUndiciTransport", () => {
+test("fetchway/undici exports what fetchway/node exports, and createUndiciTransport", () => {
   const own = Object.keys(entry).toSorted();
   expect(own).toEqual([...Object.keys(ofNode), "createUndiciTransport"].toSorted());
   expect(Object.keys(make())).toEqual(Object.keys(ofNode.createProxy({ target: upstream.url })));
@@ -66,7 +66,7 @@ test("on Bun, which replaces undici, the import fails and says what to import", 
   await program.printed(/replaces the package undici.*import "fetchway"/);
 });
 
-describe("pool", () => {
+describe("the options of a pool of undici", () => {
   const refused = {
     maxFreeSockets: [1, /lower that, or set `keepAlive: false`/],
     maxTotalFreeSockets: [1, /lower that, or set `keepAlive: false`/],
@@ -90,7 +90,7 @@ describe("pool", () => {
     socketPath: "/x",
   };
 
-  test.each(Object.entries(refused))("%s is refused", (name, [value, fix]) => {
+  test.each(Object.entries(refused))("the option %s is refused", (name, [value, fix]) => {
     const create = (): unknown => make({ [name]: value });
     expect(create).toThrow(new RegExp(`bad option \`${name}\`: undici`));
     expect(create).toThrow(fix);
@@ -258,7 +258,7 @@ describe("several upstreams", () => {
   });
 });
 
-describe("options of an agent", () => {
+describe("the options of an agent of undici", () => {
   test("are undici's, with the defaults of a pool", async () => {
     const transport = createUndiciTransport({ connections: 1 });
     closing.push(() => transport.destroy?.());
@@ -269,7 +269,7 @@ describe("options of an agent", () => {
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
   });
 
-  test("may open connections themselves", async () => {
+  test("can replace the function that opens connections", async () => {
     const opened: string[] = [];
     const connect: buildConnector.connector = ({ port, hostname }, callback) => {
       opened.push(port);
@@ -288,12 +288,12 @@ describe("options of an agent", () => {
     [{ keepAlive: false }, /`keepAlive`: it is an option of a pool/],
     [{ connections: -1 }, /undici refuses these options of an agent: invalid connections/],
     [{ maxHeaderSize: -1 }, /undici refuses these options of an agent: invalid maxHeaderSize/],
-  ])("%j is refused", (options, message) => {
+  ])("such as %j are refused", (options, message) => {
     expect(() => createUndiciTransport(options as never)).toThrow(message);
   });
 });
 
-describe("tunnels", () => {
+describe("tunnels through undici", () => {
   /** Opens a WebSocket through a proxy that has taken the upgrades of a server. @returns when it was closed, and its code */
   async function open(proxy: entry.NodeProxy): Promise<{ closed: Promise<number> }> {
     echoMessages(upstream);
@@ -350,7 +350,7 @@ describe("tunnels", () => {
     await within((await upstream.call()).link.closed, "the connection's close");
   });
 
-  describe("a connection", () => {
+  describe("the connection of a tunnel", () => {
     /** Makes a tunnel from a connection. @returns the upstream's socket, and the events that the tunnel reports, in order */
     async function connectTunnel(): Promise<{ peer: Socket; events: unknown[] }> {
       const events: unknown[] = [];
@@ -410,7 +410,7 @@ describe("tunnels", () => {
   });
 });
 
-describe("the entry", () => {
+describe("the entry fetchway/undici", () => {
   const root = fileURLToPath(new URL("../../../", import.meta.url));
 
   /** Proxies a request in a fresh process, and returns the files of the project that it has loaded by then. */
@@ -454,14 +454,14 @@ describe("the entry", () => {
     "runtimes/sockets/tlsnames.ts",
   ];
 
-  test("loads nothing of Fetchway's own client", async () => {
+  test("loads no module of Fetchway's own client when it is imported", async () => {
     const files = await loadedBy("runtimes/undici.ts");
     expect(files).toContain("runtimes/undici/dispatch.ts");
     expect(files.filter(isClients).toSorted()).toEqual(shared);
     expect((await loadedBy("runtimes/node.ts")).filter(isClients)).toContain("src/http1/client.ts");
   });
 
-  test("loads nothing of Fetchway's own client later, either", async () => {
+  test("has no dynamic import of Fetchway's own client", async () => {
     const { metafile } = await build({
       absWorkingDir: root,
       entryPoints: ["runtimes/undici.ts"],

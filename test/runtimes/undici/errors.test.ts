@@ -22,7 +22,7 @@ test.each<[Error, Partial<typeof start>, string, number]>([
   [new errors.SecureProxyConnectionError(), { isStarted: false }, "tls_certificate_error", 502],
   [new errors.HTTPParserError("bad"), {}, "http_protocol_error", 502],
   [new Error("unknown"), {}, "proxy_internal_error", 500],
-])("%s (%j) is %s", (error, progress, code, status) => {
+])("undici's error %s (%j) becomes %s", (error, progress, code, status) => {
   expect(toUndiciError(error, { ...start, ...progress })).toMatchObject({ code, status });
 });
 

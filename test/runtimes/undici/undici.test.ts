@@ -120,7 +120,7 @@ describe("a given dispatcher", () => {
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
   });
 
-  test.each([null, [], "http://proxy.test:3128"])("%j is refused", (wrong) => {
+  test.each([null, [], "http://proxy.test:3128"])("is refused if it is %j", (wrong) => {
     expect(() => createUndiciTransport(wrong as never)).toThrow(/dispatcher.*new Agent\(\)/);
   });
 

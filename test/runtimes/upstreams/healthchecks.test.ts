@@ -100,7 +100,7 @@ test.each<[string, () => boolean]>([
     "returns a promise",
     (() => Promise.reject(new Error("of the app"))) as unknown as () => boolean,
   ],
-])("fail if `status` %s, and leave no body unread", async (_, status) => {
+])("checks fail if `status` %s, and leave no body unread", async (_, status) => {
   let cancelled = 0;
   const target = balance(["http://a.test"], { check: { ...check, status } });
   const transport = transportOf(async () =>
@@ -112,7 +112,7 @@ test.each<[string, () => boolean]>([
   target.close();
 });
 
-test("close ends all checks, also running ones, and another start begins them once", async () => {
+test("`close` ends all checks, also running ones, and `start` begins each of them once", async () => {
   const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
   let running = 0;
   let most = 0;

@@ -53,7 +53,7 @@ function make(names: Names, urls: Parameters<typeof balance>[0], options: Balanc
 const namesOf = (target: Balancer): string[] =>
   target.states().map(({ name, state }) => `${name} ${state}`);
 
-describe("a name", () => {
+describe("a host name", () => {
   test("is looked up before the first request, and becomes one upstream for each address", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "::2"];
@@ -67,7 +67,7 @@ describe("a name", () => {
   });
 
   test.each(["localhost", "app.localhost"])(
-    "is one upstream if it is this machine: %s",
+    "is one upstream if it means this machine: %s",
     async (name) => {
       const names = new Names();
       names.addresses = ["127.0.0.1", "::1"];
@@ -78,7 +78,7 @@ describe("a name", () => {
     },
   );
 
-  test("gains and loses upstreams as its record changes, including an address that comes back", async () => {
+  test("gains and loses upstreams as its DNS record changes, also by an address that comes back", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);
@@ -241,7 +241,7 @@ describe("a name", () => {
     [{ resolve: 5 }, "option `resolve`: use true, or an object"],
     [{ resolve: { interval: 0 } }, "option `resolve`: interval: use whole milliseconds from 1"],
     [{ resolve: { intervall: 1 } }, "option `resolve`: intervall: there is no such option"],
-  ])("with %j is refused", (options, message) => {
+  ])("with the options %j is refused with the fix", (options, message) => {
     expect(() => balance(["http://app.test"], options as BalanceOptions)).toThrow(message);
   });
 });
@@ -331,7 +331,7 @@ describe("a target with an address", () => {
     [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "set `address` or `socketPath`"],
-  ])("%j is refused", (target, fix) => {
+  ])("is refused with the fix if it is %j", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);
   });
 

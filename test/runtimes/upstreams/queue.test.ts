@@ -77,7 +77,7 @@ function pathsTo(host: string, count: number): string[] {
   return all.filter((path) => queue.ask(path).target === host).slice(0, count);
 }
 
-describe("the queue", () => {
+describe("the queue of several upstreams", () => {
   test("gives free places in the order of arrival, whichever upstream has one", async () => {
     const queue = new Queue(2);
     expect([queue.ask().target, queue.ask().target]).toEqual([A, B]);
@@ -117,7 +117,7 @@ describe("the queue", () => {
 
   test.each([
     ["lets addresses take turns", "c", "aabb", "abab"],
-    ["lets one with more than its share come last", "aaaa", "aaabb", "bbaaa"],
+    ["lets an address with more than its share come last", "aaaa", "aaabb", "bbaaa"],
   ])("%s", async (_, first, names, expected) => {
     const queue = new Queue(1, { maxRequests: first.length });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
@@ -135,7 +135,7 @@ describe("the queue", () => {
     expect(queue.waiting).toEqual([0, 0]);
   });
 
-  test("an address cannot fill the queue: its newest request makes room", async () => {
+  test("cannot be filled by one address, whose newest request is refused to make room for another address", async () => {
     const queue = new Queue(1, { maxQueue: 2 });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
     askFrom("a");
@@ -152,7 +152,7 @@ describe("the queue", () => {
     expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
-  test("a request whose client has disconnected takes no place", async () => {
+  test("gives no place to a request whose client has disconnected", async () => {
     const queue = new Queue(1, { maxQueue: 1 });
     queue.ask();
     const left = queue.ask("/", [], { isAborted: true });
@@ -176,7 +176,7 @@ describe("the queue", () => {
     expect(repeated.target).toBe(B);
   });
 
-  test("a request waits at most queueTimeout", async () => {
+  test("holds a request for queueTimeout at most", async () => {
     const queue = new Queue(1, { queueTimeout: 20 });
     queue.ask();
     const late = queue.ask();
@@ -264,7 +264,7 @@ describe("a sticky request", () => {
   });
 });
 
-test("over HTTP: waiting requests are answered in turn, those that find no room get 503 with Retry-After", async () => {
+test("over HTTP, waiting requests are answered in turn, and those that find no room get 503 with Retry-After", async () => {
   await using upstreams = await startUpstreams(2);
   const target = balance(upstreams.urls, { maxRequests: 1, maxQueue: 1, queueTimeout: 60_000 });
   const proxy = createProxy({ target });

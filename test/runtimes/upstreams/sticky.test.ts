@@ -184,7 +184,7 @@ describe("a client", () => {
     expect(await ask(sendBack(again.cookies))).toMatchObject({ index: "0" });
   });
 
-  test("waits for its own upstream while that is full, and gets another one if too many wait", async () => {
+  test("waits for its own upstream while that is full, and gets another one if too many requests wait", async () => {
     await start(2, { maxRequests: 1, maxQueue: 1, policy: sticky({ next: "first" }) });
     const held: (() => void)[] = [];
     const [own] = servers as [Server, Server];

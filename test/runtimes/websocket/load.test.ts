@@ -196,7 +196,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
 
   // workerd does not report its heap. Its resident memory grows by 7 KiB for each WebSocket, also without a proxy.
   test.runIf(isLarge && !(name in REPORTING))(
-    `${TURNS} WebSockets that are opened and closed leave no descriptor`,
+    `${TURNS} WebSockets that are opened and closed leave no file descriptor open`,
     async () => {
       await turn(port, 2000);
       const [memory, descriptors] = [host.rss(), descriptorsOf(host.pid)];

@@ -106,7 +106,7 @@ interface Seen {
 }
 
 describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])(
-  "by /%s",
+  "a Worker or an app as the target, at the path /%s",
   (way) => {
     test("the request arrives with the target's authority", async () => {
       const answer = await get(`/${way}/echo?a%2Fb`, [["X-Own", "1"]]);
@@ -181,13 +181,16 @@ test.each(
     [way, "hang"],
     [way, "stream"],
   ]),
-)("a client that disconnects aborts the request by /%s: %s", async (way, path) => {
-  const client = await send("GET", `/${way}/${path}`);
-  if (path === "stream") await client.readHead();
-  await untilText(`/${way}/aborted`, "false");
-  client.leave("RST");
-  await untilText(`/${way}/aborted`, "true");
-});
+)(
+  "a client that disconnects aborts the request to the target at the path /%s: %s",
+  async (way, path) => {
+    const client = await send("GET", `/${way}/${path}`);
+    if (path === "stream") await client.readHead();
+    await untilText(`/${way}/aborted`, "false");
+    client.leave("RST");
+    await untilText(`/${way}/aborted`, "true");
+  },
+);
 
 test("idleTimeout applies to an encoded body of another Worker", async () => {
   const client = await send("GET", "/impatient/stalled", [["Accept-Encoding", "gzip"]]);
@@ -196,13 +199,13 @@ test("idleTimeout applies to an encoded body of another Worker", async () => {
   expect(answer.body.length).toBe(20);
 });
 
-test("all cases pass with an app in the Worker's own isolate", async () => {
+test("all cases of apps in the same process pass with an app in the Worker's own isolate", async () => {
   const answer = await get("/cases");
   const none = Object.fromEntries(Object.keys(cases).map((name) => [name, null]));
   expect(JSON.parse(answer.text)).toEqual(none);
 });
 
-test("a stub in an object with a `url` gets requests for that URL", async () => {
+test("a stub of a Durable Object, in an object with a `url`, gets requests for that URL", async () => {
   const { url, fields } = JSON.parse((await get("/named/echo")).text) as Seen;
   expect([url, fields["host"]]).toEqual(["https://shop.example/base/echo", "shop.example"]);
 });
@@ -224,21 +227,27 @@ test("a followed redirect is sent to the same target", async () => {
   expect(url).toBe("http://app.invalid/echo?followed");
 });
 
-describe.each(["assetsFirst", "serviceFirst"])("assets as a target: %s", (way) => {
-  test.each([
-    ["page.txt", 200, "an asset"],
-    ["echo", 200, "app.invalid"],
-    ["nothing", 404, ""],
-  ])("%s", async (path, status, text) => {
-    const answer = await get(`/${way}/${path}`);
-    expect(answer.status).toBe(status);
-    expect(answer.text).toContain(text);
-  });
+describe.each(["assetsFirst", "serviceFirst"])(
+  "the assets of a Worker as the target: %s",
+  (way) => {
+    test.each([
+      ["page.txt", 200, "an asset"],
+      ["echo", 200, "app.invalid"],
+      ["nothing", 404, ""],
+    ])(
+      "the path %s gets the response of the assets, or of the Worker behind them",
+      async (path, status, text) => {
+        const answer = await get(`/${way}/${path}`);
+        expect(answer.status).toBe(status);
+        expect(answer.text).toContain(text);
+      },
+    );
 
-  test("validators pass in both directions", async () => {
-    const etag = (await get(`/${way}/page.txt`)).get("etag") ?? "";
-    expect(etag).toMatch(/^(?:W\/)?".+"$/);
-    const answer = await get(`/${way}/page.txt`, [["If-None-Match", etag]]);
-    expect([answer.status, answer.text]).toEqual([304, ""]);
-  });
-});
+    test("ETag and If-None-Match pass", async () => {
+      const etag = (await get(`/${way}/page.txt`)).get("etag") ?? "";
+      expect(etag).toMatch(/^(?:W\/)?".+"$/);
+      const answer = await get(`/${way}/page.txt`, [["If-None-Match", etag]]);
+      expect([answer.status, answer.text]).toEqual([304, ""]);
+    });
+  },
+);

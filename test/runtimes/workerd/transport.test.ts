@@ -107,11 +107,14 @@ test("the client's address comes from the connection and not from header fields"
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
 });
 
-test.each(["global", "service"])("`fetch` may be %s", async (way) => {
-  const client = await send(request("GET", `/${way}`));
-  expect((await client.read()).status).toBe(200);
-  expect(upstream.calls.map((call) => call.target)).toEqual([`/${way}`]);
-});
+test.each(["global", "service"])(
+  "the option `fetch` can be that of the Worker's environment: %s",
+  async (way) => {
+    const client = await send(request("GET", `/${way}`));
+    expect((await client.read()).status).toBe(200);
+    expect(upstream.calls.map((call) => call.target)).toEqual([`/${way}`]);
+  },
+);
 
 test("a service's `fetch` without its service rejects with a TypeError that names the fix", async () => {
   const client = await send(request("GET", "/unbound"));
@@ -144,7 +147,7 @@ test.each(["sized", "unsized", "bytes", "expected"])(
   },
 );
 
-test("a small upload of a client is sent without a reader of its stream", async () => {
+test("a client's small upload is sent without a JavaScript reader of its stream", async () => {
   const client = await send(request("POST", "/readers", [], "a body"));
   expect((await client.read()).text).toBe("200 0");
   expect(upstream.calls[0]?.text).toBe("a body");
@@ -264,7 +267,7 @@ describe("options that Workers do not support are refused at creation", () => {
     [{ pool: { maxSockets: 4 } }, /`maxSockets`.*no connections of their own/],
     [{ target: "unix:/run/app.sock" }, /unix/],
     [{ target: { url: "https://127.0.0.1:4000", tls: { ca: "pem" } } }, /tls/i],
-  ])("%j", (options, message) => {
+  ])("the options %j", (options, message) => {
     expect(() => createProxy({ target, ...options })).toThrow(TypeError);
     expect(() => createProxy({ target, ...options })).toThrow(message);
   });

@@ -104,7 +104,7 @@ const uploads: [framing: string, field: [string, string], part: string | Uint8Ar
 ];
 
 test.each(uploads.flatMap((upload) => [["RST", ...upload] as const, ["FIN", ...upload] as const]))(
-  "%s during an upload %s",
+  "a client that disconnects by %s during an upload %s leaves no uncaught exception",
   async (how, _framing, field, part) => {
     upstream.script = () => {};
     const client = await connect(port);

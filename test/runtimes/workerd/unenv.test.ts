@@ -137,7 +137,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-test("the check finds a polyfill of a module and of a global", async () => {
+test("the check for unenv's polyfills finds one of a module and one of a global", async () => {
   const { polyfills } = await bundle(
     'import { join } from "node:path"; console.log(join("a"), Buffer.from("a"));',
     ["workerd"],
@@ -145,7 +145,7 @@ test("the check finds a polyfill of a module and of a global", async () => {
   expect(polyfills.join()).toMatch(/unenv.*path.*unenv.*buffer|unenv.*buffer.*unenv.*path/);
 });
 
-describe.each(Object.keys(workers))("%s", (name) => {
+describe.each(Object.keys(workers))("the Worker %s", (name) => {
   const ask = async (path: string, init?: RequestInit): Promise<Response> =>
     fetch(new URL(path, await miniflare.unsafeGetDirectURL(name)), init);
 

@@ -30,7 +30,7 @@ function breakOffLater(): void {
   };
 }
 
-test("a response that does not show its coding is reset", async () => {
+test("a truncated response is reset if Node does not show its transfer coding", async () => {
   breakOffLater();
   const port = await serve(({ nodeHandler }, req, res) =>
     nodeHandler(req, hide(res, "chunkedEncoding", "useChunkedEncodingByDefault")),
@@ -62,7 +62,7 @@ const renamed = (req: IncomingMessage): IncomingMessage => hideOnSocket(req, "_h
 test.each([
   ["on this Node", (req: IncomingMessage) => req],
   ["on a Node that does not show the current response", renamed],
-])("a stream that fails does not look complete %s", async (_, change) => {
+])("a response whose stream fails does not look complete %s", async (_, change) => {
   const client = await apps.connect(await serveOrderly(change));
   client.send(request("GET", "/broken"));
   const answer = await client.read().catch(() => undefined);

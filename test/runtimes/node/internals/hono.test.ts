@@ -46,7 +46,7 @@ const changes: Record<string, (web: Request) => Request> = {
   },
 };
 
-describe.each(Object.entries(changes))("%s", (_, change) => {
+describe.each(Object.entries(changes))("a request of @hono/node-server: %s", (_, change) => {
   test("is forwarded unchanged", async () => {
     const proxy = create();
     const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(change(web)) });
@@ -122,7 +122,7 @@ const uses: Record<string, [reads: boolean, use: (response: Response) => Respons
   ],
 };
 
-test.each(Object.entries(uses))("%s arrives", async (name, [reads, use]) => {
+test.each(Object.entries(uses))("%s arrives completely", async (name, [reads, use]) => {
   const proxy = create();
   const port = await apps.serve("hono", { fetch: async (web) => use(await proxy.fetch(web)) });
   const client = await apps.connect(port);
@@ -135,7 +135,7 @@ test.each(Object.entries(uses))("%s arrives", async (name, [reads, use]) => {
   expect(getReader.mock.calls.length > 0).toBe(reads);
 });
 
-test("pipelined responses that write themselves have their own bodies", async () => {
+test("two pipelined responses each have their own body", async () => {
   const proxy = create();
   const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
   const client = await apps.connect(port);
@@ -162,7 +162,7 @@ test("a client that disconnects during a body cancels it", async () => {
   await within(closed.promise, "the end of the upstream request");
 });
 
-test("repeated header fields become the values of a name, in the case of its first field", async () => {
+test("repeated header fields become a list of values under one name, in the case of its first field", async () => {
   await apps.serve("hono", () => new Response()); // replaces the global `Response`
   const list = ["Set-Cookie", "a=1", "X-A", "1", "set-cookie", "b=2", "x-a", "2", "X-A", "3"];
   expect(Object.assign({}, toFields(list, true))).toEqual({
@@ -224,12 +224,15 @@ describe("a class of responses that", () => {
     ["__proto__", "p"],
   ];
 
-  test.each(Object.entries(classes))("%s has each field", async (_, [Class, keepsLines]) => {
-    globalThis.Response = Class;
-    expect(toFields(fields.flat(), true) instanceof Headers).toBe(!keepsLines);
-    upstream.script = (call) => call.reply(200, fields, "");
-    const { headers } = await create().fetch(new Request("http://proxy.test/"));
-    expect(headers.getSetCookie()).toEqual(["a=1", "b=2"]);
-    expect([headers.get("x-a"), headers.get("__proto__")]).toEqual(["1, 2", "p"]);
-  });
+  test.each(Object.entries(classes))(
+    "%s makes a response with each header field",
+    async (_, [Class, keepsLines]) => {
+      globalThis.Response = Class;
+      expect(toFields(fields.flat(), true) instanceof Headers).toBe(!keepsLines);
+      upstream.script = (call) => call.reply(200, fields, "");
+      const { headers } = await create().fetch(new Request("http://proxy.test/"));
+      expect(headers.getSetCookie()).toEqual(["a=1", "b=2"]);
+      expect([headers.get("x-a"), headers.get("__proto__")]).toEqual(["1, 2", "p"]);
+    },
+  );
 });

@@ -48,7 +48,7 @@ async function ask(interim: string): Promise<unknown[]> {
   });
 }
 
-test("a Node without `writeInformation` sends only what writeEarlyHints and writeProcessing can send", async () => {
+test("without `writeInformation`, Node sends only what writeEarlyHints and writeProcessing can send", async () => {
   delete prototype.writeInformation;
   // Newer versions of Node implement the older methods by the newer one.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (
@@ -84,18 +84,21 @@ test("a Link that Node refuses leaves the response intact", async () => {
   expect(await ask(BAD)).toEqual([]);
 });
 
-test.runIf(original !== undefined)("this Node writes each field, and any status", async () => {
-  expect(await ask(HINT)).toEqual([
-    [
-      103,
-      "link: </a>; rel=preload",
-      "link: </b>; rel=preload",
-      "x-c: 1",
-      "set-cookie: d=1",
-      "x-c: 2",
-      "set-cookie: d=2",
-    ],
-  ]);
-  expect(await ask(OTHERS)).toEqual([[102], [110]]);
-  expect(await ask(BARE)).toEqual([[103, "x-c: 1"]]);
-});
+test.runIf(original !== undefined)(
+  "`writeInformation` of this Node writes each field, and any status",
+  async () => {
+    expect(await ask(HINT)).toEqual([
+      [
+        103,
+        "link: </a>; rel=preload",
+        "link: </b>; rel=preload",
+        "x-c: 1",
+        "set-cookie: d=1",
+        "x-c: 2",
+        "set-cookie: d=2",
+      ],
+    ]);
+    expect(await ask(OTHERS)).toEqual([[102], [110]]);
+    expect(await ask(BARE)).toEqual([[103, "x-c: 1"]]);
+  },
+);

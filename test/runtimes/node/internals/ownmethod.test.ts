@@ -56,7 +56,7 @@ const wrappers: Record<string, (method: Method) => unknown> = {
   "another name": () => undefined,
 };
 
-describe.each(methods)("%s", (name, prototype) => {
+describe.each(methods)("the method `%s`", (name, prototype) => {
   const method = Reflect.get(prototype, name) as Method;
 
   test("is Node's own", () => {

@@ -51,7 +51,7 @@ function gets(count: number): Buffer[] {
   return Array.from({ length: count }, (_each, at) => request("GET", `/${at}`, [padding]));
 }
 
-describe("without the parser's members", () => {
+describe("pipelined requests if Node hides a member of the parser", () => {
   /** Serves each connection's requests with a socket that lacks a member of its parser. */
   function hideFrom(name: string, handler: RequestListener): RequestListener {
     const hidden = new WeakMap<Socket, Socket>();
@@ -66,7 +66,7 @@ describe("without the parser's members", () => {
   }
 
   test.each(["parser", "onIncoming", "execute", "resume", "getCurrentBuffer"])(
-    "requests wait in the app if this member is missing: %s",
+    "wait in the app, and are sent in order, if this member is missing: %s",
     async (name) => {
       let started = 0;
       const proxy = create();
@@ -99,7 +99,7 @@ describe("without the parser's members", () => {
   });
 });
 
-describe("bodies, whatever the chunks in which they arrive", () => {
+describe("the bodies of pipelined requests", () => {
   const bodies = Array.from({ length: 40 }, (_each, at) =>
     Buffer.alloc((at * at * at * 7) % 150_000, `${at},`),
   );
@@ -120,34 +120,40 @@ describe("bodies, whatever the chunks in which they arrive", () => {
     ["in chunks of 7,001 bytes", false, 7_001],
     ["at once over TLS", true, Infinity],
     ["in chunks of 7,001 bytes over TLS", true, 7_001],
-  ])("%s", async (_title, isSecure, size) => {
-    const { nodeHandler } = create();
-    const server = isSecure ? createSecureServer(await makeCertificate(), nodeHandler) : undefined;
-    const { port } = await start(nodeHandler, server);
-    upstream.script = async (call) => {
-      await call.done;
-      call.reply(200, [], call.body);
-    };
-    const client = isSecure
-      ? new Client(connectSecure({ port, host: "127.0.0.1", rejectUnauthorized: false }))
-      : await apps.connect(port);
-    void (async () => {
-      for (let at = 0; at < bytes.length; at += size) {
-        if (!client.socket.write(bytes.subarray(at, at + size))) await once(client.socket, "drain");
-        await new Promise(setImmediate);
+  ])(
+    "arrive unchanged, each with its request, when they are sent %s",
+    async (_title, isSecure, size) => {
+      const { nodeHandler } = create();
+      const server = isSecure
+        ? createSecureServer(await makeCertificate(), nodeHandler)
+        : undefined;
+      const { port } = await start(nodeHandler, server);
+      upstream.script = async (call) => {
+        await call.done;
+        call.reply(200, [], call.body);
+      };
+      const client = isSecure
+        ? new Client(connectSecure({ port, host: "127.0.0.1", rejectUnauthorized: false }))
+        : await apps.connect(port);
+      void (async () => {
+        for (let at = 0; at < bytes.length; at += size) {
+          if (!client.socket.write(bytes.subarray(at, at + size)))
+            await once(client.socket, "drain");
+          await new Promise(setImmediate);
+        }
+      })();
+      for (const [at, body] of bodies.entries()) {
+        const sent = at % 4 === 0 ? Buffer.alloc(0) : body;
+        const { sha256, length } = await client.read();
+        expect(length, `body ${at}`).toBe(sent.length);
+        expect(sha256).toBe(createHash("sha256").update(sent).digest("hex"));
       }
-    })();
-    for (const [at, body] of bodies.entries()) {
-      const sent = at % 4 === 0 ? Buffer.alloc(0) : body;
-      const { sha256, length } = await client.read();
-      expect(length, `body ${at}`).toBe(sent.length);
-      expect(sha256).toBe(createHash("sha256").update(sent).digest("hex"));
-    }
-    client.leave("FIN");
-  });
+      client.leave("FIN");
+    },
+  );
 });
 
-test("the bytes that wait are bounded, even if other code resumes the socket, and all requests are served", async () => {
+test("few bytes of pipelined requests wait, even if other code resumes the socket, and all requests are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -167,7 +173,7 @@ test("the bytes that wait are bounded, even if other code resumes the socket, an
   for (let at = 0; at < 2_000; at++) expect((await client.read()).text).toBe(`/${at}`);
 });
 
-test("thousands of packets of one byte take little memory, and are served", async () => {
+test("pipelined requests in thousands of packets of one byte take little memory, and are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -182,7 +188,7 @@ test("thousands of packets of one byte take little memory, and are served", asyn
   for (let at = 0; at < 4; at++) expect((await client.read()).text).toBe(`/${at}`);
 });
 
-describe("a connection that is not read", () => {
+describe("a connection whose pipelined requests wait unread", () => {
   /** Starts a server that answers in turn, where the first response ends with `finish`. */
   async function hang(): Promise<{ port: number; first: Promise<ServerResponse> }> {
     const first = Promise.withResolvers<ServerResponse>();
@@ -196,7 +202,7 @@ describe("a connection that is not read", () => {
     return { port, first: first.promise };
   }
 
-  test("is closed if nothing is written either", async () => {
+  test("is closed if no response makes progress", async () => {
     const { port } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(400));
@@ -219,7 +225,7 @@ describe("a connection that is not read", () => {
     for (let at = 1; at < 400; at++) expect((await client.read()).text).toBe(`/${at}`);
   });
 
-  test("stays open if few bytes wait, because it is still read", async () => {
+  test("stays open while a few requests wait, because it is still read", async () => {
     const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(20));

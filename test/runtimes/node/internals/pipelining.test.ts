@@ -10,27 +10,30 @@ import { request } from "../../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-describe("without the name of the current response", () => {
-  test.each([undefined, {}, "response"])("but with %j", async (current) => {
-    const proxy = createProxy({ target: upstream.url });
-    const port = await apps.serve("node", (req, res) => {
-      const other = hideOnSocket(req, "_httpMessage");
-      Object.assign(other.socket, { _httpMessage: current });
-      proxy.nodeHandler(other, res);
-    });
-    const methods = ["PUT", "GET", "DELETE", "GET"];
-    upstream.script = async (call) => {
-      // Without the property the proxy does not know the order, so it sends all requests immediately.
-      await until(() => upstream.calls.length === methods.length, "all at the upstream at once");
-      call.reply(200, [], call.target);
-    };
-    const client = await apps.connect(port);
-    client.send(...methods.map((method, at) => request(method, `/${at}`)));
-    for (const at of methods.keys()) {
-      expect(await client.read()).toMatchObject({ status: 200, text: `/${at}` });
-    }
-    await proxy.close();
-  });
+describe("pipelined requests on a connection that does not show its current response", () => {
+  test.each([undefined, {}, "response"])(
+    "are sent immediately and answered in order: with %j in its place",
+    async (current) => {
+      const proxy = createProxy({ target: upstream.url });
+      const port = await apps.serve("node", (req, res) => {
+        const other = hideOnSocket(req, "_httpMessage");
+        Object.assign(other.socket, { _httpMessage: current });
+        proxy.nodeHandler(other, res);
+      });
+      const methods = ["PUT", "GET", "DELETE", "GET"];
+      upstream.script = async (call) => {
+        // Without the property the proxy does not know the order, so it sends all requests immediately.
+        await until(() => upstream.calls.length === methods.length, "all at the upstream at once");
+        call.reply(200, [], call.target);
+      };
+      const client = await apps.connect(port);
+      client.send(...methods.map((method, at) => request(method, `/${at}`)));
+      for (const at of methods.keys()) {
+        expect(await client.read()).toMatchObject({ status: 200, text: `/${at}` });
+      }
+      await proxy.close();
+    },
+  );
 });
 
 test("this Node shows the current response, and none between requests", async () => {

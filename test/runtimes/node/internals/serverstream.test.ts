@@ -30,13 +30,13 @@ function serve(
   });
 }
 
-test("a body is sent whole", async () => {
+test("a body that the server limits is sent whole", async () => {
   const port = await serve({});
   expect((await apps.ask(port, request("POST", "/", [], BODY))).status).toBe(200);
   expect(apps.only().length).toBe(BODY.length);
 });
 
-test("a body that is not sent leaves the connection to the next request", async () => {
+test("a body that is not sent does not block the next request on its connection", async () => {
   const port = await serve({
     onRequest: ({ method }) => (method === "POST" ? new Response("mine") : undefined),
   });

@@ -50,14 +50,14 @@ const upload = Buffer.concat([
   inChunks,
 ]);
 
-describe("the pair of a request", () => {
+describe("the property of srvx's request with Node's request and response", () => {
   /** Renames the property with the body limit. */
   const rename = ({ node }: Runtime): object => ({
     name: "node",
     node: { req: node?.req, res: node?.res, bodyLimit: node?.maxRequestBodySize },
   });
 
-  test("a limit under another name still holds", async () => {
+  test("if it has the body limit under another name, the limit still holds", async () => {
     const proxy = create();
     const port = await apps.serve("srvx", {
       maxRequestBodySize: 1000,
@@ -75,28 +75,31 @@ describe("the pair of a request", () => {
     "without a pair": () => ({ name: "node" }),
   };
 
-  test.each(Object.keys(changes))("a request %s is forwarded unchanged", async (name) => {
-    const proxy = create();
-    const change = changes[name] as (runtime: Runtime) => object;
-    const port = await apps.serve("srvx", { fetch: (web) => proxy.fetch(show(web, change)) });
-    const client = await apps.connect(port);
-    upstream.script = async (call) => {
-      await call.done;
-      call.reply(200, [["X-Got", `${call.method} ${call.target} ${call.get("x-name")}`]], "got");
-    };
-    for (let round = 0; round < 2; round++) {
-      client.send(request("GET", "/a?b=%2F", [["X-Name", "n"]]));
-      const got = await client.read();
-      expect([got.status, got.get("x-got"), got.text]).toEqual([200, "GET /a?b=%2F n", "got"]);
-      client.send(upload);
-      expect((await client.read()).status).toBe(200);
-    }
-    const uploads = upstream.calls.filter(({ method }) => method === "POST");
-    expect(uploads.map((call) => call.length)).toEqual([BODY.length, BODY.length]);
-  });
+  test.each(Object.keys(changes))(
+    "if it is %s, the request is forwarded unchanged",
+    async (name) => {
+      const proxy = create();
+      const change = changes[name] as (runtime: Runtime) => object;
+      const port = await apps.serve("srvx", { fetch: (web) => proxy.fetch(show(web, change)) });
+      const client = await apps.connect(port);
+      upstream.script = async (call) => {
+        await call.done;
+        call.reply(200, [["X-Got", `${call.method} ${call.target} ${call.get("x-name")}`]], "got");
+      };
+      for (let round = 0; round < 2; round++) {
+        client.send(request("GET", "/a?b=%2F", [["X-Name", "n"]]));
+        const got = await client.read();
+        expect([got.status, got.get("x-got"), got.text]).toEqual([200, "GET /a?b=%2F n", "got"]);
+        client.send(upload);
+        expect((await client.read()).status).toBe(200);
+      }
+      const uploads = upstream.calls.filter(({ method }) => method === "POST");
+      expect(uploads.map((call) => call.length)).toEqual([BODY.length, BODY.length]);
+    },
+  );
 });
 
-describe("a response", () => {
+describe("a response of the proxy", () => {
   const reply = (size: number): void => {
     upstream.script = (call) =>
       call.reply(

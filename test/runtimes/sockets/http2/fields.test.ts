@@ -170,7 +170,7 @@ test("fields as an object keep repeated fields, and names that objects have", ()
   ]);
 });
 
-test("fields that Node does not send twice are joined", () => {
+test("repeated fields that Node does not send twice are joined to one", () => {
   const tried: unknown[] = [];
   const sent = sendFields(["etag", "a", "etag", "b"], (fields) => {
     tried.push(fields);

@@ -55,7 +55,7 @@ const indexed = Buffer.concat([
 ]);
 const bomb = Buffer.alloc(12_000, 0xbe);
 
-describe.each(runtimes)("%s", (runtime) => {
+describe.each(runtimes)("on %s", (runtime) => {
   let front: Front;
   let upstream: RawUpstream;
   let url: string;
@@ -352,7 +352,7 @@ describe.each(runtimes)("%s", (runtime) => {
     ],
     ["SETTINGS of a wrong length", () => frame(SETTINGS, 0, 0, Buffer.alloc(5))],
     ["text of HTTP/1.1", () => Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")],
-  ])("%s", async (_, bytes) => {
+  ])("an upstream that sends %s: its request fails, and others are answered", async (_, bytes) => {
     await start((connection, id) => connection.send(bytes(id)));
     expectRefusal(await askBoth());
   });
@@ -360,7 +360,7 @@ describe.each(runtimes)("%s", (runtime) => {
   test.each([
     ["DATA on a stream that does not exist", frame(DATA, 0, 99, Buffer.from("x"))],
     ["a response on another stream", responseHead(99, true)],
-  ])("%s", async (_, bytes) => {
+  ])("an upstream that sends %s: its request fails, and others are answered", async (_, bytes) => {
     advisory("CVE-2026-48931", "GHSA-35p6-xmwp-9g52");
     await start((connection) => connection.send(bytes));
     await warmUp();
@@ -375,7 +375,7 @@ describe.each(runtimes)("%s", (runtime) => {
     ["a second status", field(":status", "200")],
     ["a Content-Length above the length of its body", field("content-length", "5")],
     ["a Content-Length of too many digits", field("content-length", "0000000000000000")],
-  ])("RFC 9113 §8.2: a response with %s", async (_, bytes) => {
+  ])("RFC 9113 §8.2: a response with %s is refused", async (_, bytes) => {
     rfc("9113-8.1.1-malformed");
     await start((connection, id) => connection.send(responseHead(id, true, bytes)));
     expectRefusal(await askBoth());

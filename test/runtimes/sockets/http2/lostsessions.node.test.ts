@@ -68,7 +68,7 @@ afterEach(() => {
   for (const socket of accepted.splice(0)) socket.destroy();
 });
 
-describe.each(Object.entries(handlers))("%s", (_, makeHandler) => {
+describe.each(Object.entries(handlers))("in %s", (_, makeHandler) => {
   test("requests end within a second after the client has reset the connection", async () => {
     server = createSecureServer(certificate, makeHandler() as never);
     server.on("connection", (socket: Socket) => accepted.push(socket));
@@ -84,7 +84,7 @@ describe.each(Object.entries(handlers))("%s", (_, makeHandler) => {
   });
 });
 
-test("a session whose client only reads slowly is left alone", async () => {
+test("a session whose client only reads slowly is not ended", async () => {
   server = createSecureServer(certificate, handlers["node:http2"]() as never);
   server.on("connection", (socket: Socket) => accepted.push(socket));
   const client = await askAndStall(await apps.listen(server));
@@ -95,7 +95,7 @@ test("a session whose client only reads slowly is left alone", async () => {
   await until(() => upstream.openLinks === 0, "the end");
 });
 
-test("a session that does not show its layers is not watched", () => {
+test("a session whose sockets Node does not show is not watched", () => {
   const session = {
     destroyed: false,
     socket: { _handle: {}, _parent: {} },

@@ -34,7 +34,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
 
-describe.each(runtimes)("%s", (runtime) => {
+describe.each(runtimes)("on %s", (runtime) => {
   let front: Front;
   beforeAll(async () => {
     front = await start();

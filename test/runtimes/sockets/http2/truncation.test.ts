@@ -32,7 +32,7 @@ const ends: Record<string, (connection: RawConnection, id: number) => void> = {
   "the connection's reset": ({ socket }) => socket.resetAndDestroy(),
 };
 
-describe.each(runtimes)("%s", (runtime) => {
+describe.each(runtimes)("on %s", (runtime) => {
   let front: Front;
   let upstream: RawUpstream;
   let url: string;
@@ -60,22 +60,28 @@ describe.each(runtimes)("%s", (runtime) => {
     }
   }
 
-  test.each(Object.entries(ends))("a response that %s cuts off", async (_, end) => {
-    await start((connection, id) => {
-      connection.send(half(id));
-      end(connection, id);
-    });
-    for (let i = 0; i < 5; i++) expect(await read()).toBe(undefined);
-  });
+  test.each(Object.entries(ends))(
+    "a response that %s cuts off never looks complete",
+    async (_, end) => {
+      await start((connection, id) => {
+        connection.send(half(id));
+        end(connection, id);
+      });
+      for (let i = 0; i < 5; i++) expect(await read()).toBe(undefined);
+    },
+  );
 
-  test.each(Object.entries(ends))("a response that %s cuts off later", async (_, end) => {
-    await start((connection, id) => connection.send(half(id)));
-    const client = await front.connect();
-    client.send(askFor(url));
-    const head = await client.readHead();
-    end(upstream.connections[0] as RawConnection, 1);
-    expect(await client.readBody(head)).toMatchObject({ text: "half", cut: true });
-  });
+  test.each(Object.entries(ends))(
+    "a response that %s cuts off after the client has its head never looks complete",
+    async (_, end) => {
+      await start((connection, id) => connection.send(half(id)));
+      const client = await front.connect();
+      client.send(askFor(url));
+      const head = await client.readHead();
+      end(upstream.connections[0] as RawConnection, 1);
+      expect(await client.readBody(head)).toMatchObject({ text: "half", cut: true });
+    },
+  );
 
   test("a response that is shorter or longer than its Content-Length never looks complete", async () => {
     rfc("9113-8.1.1-length", "9113-8.1.1-malformed");

@@ -87,7 +87,7 @@ describe("the version of HTTP", () => {
     expect(proxy.stats()).toMatchObject({ created: connections, closed: connections });
   });
 
-  test("the target's own `http2` wins over the pool's", async () => {
+  test("the option `http2` of a target takes precedence over that of the pool", async () => {
     const server = createSecureServer({ ...certificate, allowHTTP1: true }, versions as never);
     const url = `https://${await open(server)}`;
     expect(await (await proxyTo({ url, http2: false }, { tls }).fetch(get())).text()).toBe("1.1");
@@ -288,7 +288,7 @@ describe("messages", () => {
     }
   });
 
-  test("obs-text passes byte for byte", async () => {
+  test("bytes above 0x7f in field values (obs-text) pass unchanged", async () => {
     const [url, seen] = await echo((stream) => {
       stream.respond({ ":status": 200, "x-text": "\u00e9" });
       stream.end();
@@ -704,7 +704,7 @@ describe("requests that the upstream has not processed", () => {
     },
   );
 
-  test("with `retry: false`, each is sent once", async () => {
+  test("with `retry: false`, each request is sent once", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7)));
     const response = await proxyTo(url, {}, { retry: false }).fetch(get());
