@@ -105,7 +105,7 @@ async function expectService(): Promise<void> {
   session.destroy();
 }
 
-test("CVE-2026-33555: a request that ends with its header section but has a Content-Length is reset, and nothing is sent", async () => {
+test("CVE-2026-33555: a request that ends with its header section but has a Content-Length is reset, and not forwarded", async () => {
   paths = [];
   const connection = await open();
   connection.send(requestHead(1, "POST", END_STREAM, field("content-length", "10")));

@@ -25,7 +25,7 @@ const ERRORS: readonly (readonly [code: ProxyErrorCode, init?: ProxyErrorInit])[
   ["http_request_error", { status: 431 }],
 ];
 
-test("each limit that a fix names is a flag", () => {
+test("each limit in the command's advice about a failure is a flag of the command", () => {
   const known = new Set(flags.map(({ name }) => `--${name}`));
   const fixes = ERRORS.map(([code, init]) => diagnoseFailure(new ProxyError(code, init)).fix ?? "");
   const named = fixes.flatMap((fix) => fix.match(/--[\w-]+/g) ?? []);
@@ -36,12 +36,12 @@ test("each limit that a fix names is a flag", () => {
   expect(fixes).toContain("see its log; the limits are --idle-timeout and --socket-timeout");
 });
 
-test("bytes that are not HTTP get no advice about limits", () => {
+test("a failure because of bytes that are not HTTP gets no advice about limits", () => {
   const message = "the bytes are not valid HTTP";
   expect(diagnoseFailure(new ProxyError("http_request_error", { message })).fix).toBeUndefined();
 });
 
-test("a slow client is told apart from a server's own 408", () => {
+test("the 408 for a slow client is distinguished from a server's own 408", () => {
   const of408 = (message: string): ProxyError =>
     new ProxyError("http_request_error", { status: 408, message });
   expect(isClientSlow(of408("too slow (minRate)"))).toBe(true);

@@ -27,7 +27,7 @@ describe("the limit of connections for each address", () => {
   });
 });
 
-test("a stop ignores an HTTP/2 session that is destroyed while its socket is open", async () => {
+test("the stop of a server ignores an HTTP/2 session that is destroyed while its socket is open", async () => {
   const server = createSecureServer(await makeCertificate());
   const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
   const connections = new ClientConnections(server, unlimited, () => {});

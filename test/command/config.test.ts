@@ -55,7 +55,7 @@ describe("a valid config file", () => {
   });
 });
 
-describe("a file that cannot be read", () => {
+describe("the message about a config file that cannot be read has the reason", () => {
   const read = async (path: string): Promise<readonly string[]> => {
     try {
       await readConfig(path);
@@ -65,7 +65,7 @@ describe("a file that cannot be read", () => {
     }
   };
 
-  test("in UTF-16, with a byte order mark and without", async () => {
+  test("if it is in UTF-16, with a byte order mark or without", async () => {
     const text = JSON.stringify({ target });
     const littleEndian = Buffer.from(`\uFEFF${text}`, "utf16le");
     const bigEndian = Buffer.from(littleEndian).swap16();
@@ -81,7 +81,7 @@ describe("a file that cannot be read", () => {
     }
   });
 
-  test("a link that leads nowhere, and a folder", async () => {
+  test("if it is a symbolic link that leads nowhere, or a folder", async () => {
     const path = join(folder, "dangling.mjs");
     symlinkSync("nowhere.mjs", path);
     expect(await read(path)).toEqual([
@@ -93,7 +93,7 @@ describe("a file that cannot be read", () => {
     ]);
   });
 
-  test("a module that Node takes for CommonJS", async () => {
+  test("if it is a module that Node takes for CommonJS", async () => {
     mkdirSync(join(folder, "commonjs"));
     write("commonjs/package.json", '{ "type": "commonjs" }');
     const good = `export default { target: "${target}" };`;
@@ -246,7 +246,7 @@ export default {
     ]);
   });
 
-  test("with names of other tools gets the names to write instead", () => {
+  test("with names of other tools causes messages with the names to write instead", () => {
     const faults = checkConfig({
       "/api": target,
       proxy_pass: target,
@@ -273,7 +273,7 @@ export default {
     ]);
   });
 
-  test("with a list of targets gets the wrong one", () => {
+  test("with a wrong target in a list causes a message with this target", () => {
     const faults = checkConfig({ target: [target, "localhost:5000"] });
     expect(faults.map(({ text }) => text)).toEqual([
       'target: "localhost:5000": write "http://localhost:5000"',

@@ -29,17 +29,17 @@ test.each([
   ["10S", undefined],
   ["1h30m", undefined],
   ["10sec", undefined],
-])("%j are %j milliseconds", (text, milliseconds) => {
+])("the duration %j has %j milliseconds", (text, milliseconds) => {
   expect(parseDuration(text)).toBe(milliseconds);
 });
 
-describe("flags", () => {
+describe("flags with a duration", () => {
   const timed = flags.filter(({ value }) => value === "<time>");
 
-  test("are found", () => expect(timed.length).toBeGreaterThan(15));
+  test("are found among all flags", () => expect(timed.length).toBeGreaterThan(15));
 
   test.each(timed.map((flag) => [flag.name, flag] as const))(
-    "--%s takes a duration",
+    "--%s takes a duration such as 10s",
     (name, { scope, option }) => {
       const { given, problems } = parse([target, `--${name}`, "10s"]);
       expect(problems).toEqual([]);
@@ -107,7 +107,7 @@ function findPaths(given: object, value: unknown, prefix = ""): string[] {
   });
 }
 
-describe("a config file", () => {
+describe("a config file with durations", () => {
   let folder = "";
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -125,7 +125,7 @@ describe("a config file", () => {
     expect(findPaths(everywhere, "1s").toSorted()).toEqual(known);
   });
 
-  test("has milliseconds in place of all durations", async () => {
+  test("is read with milliseconds in place of all durations", async () => {
     const routes = [{ match: "/api", target, ...everywhere, server: undefined }];
     const path = join(folder, "fetchway.config.json");
     writeFileSync(path, JSON.stringify({ ...everywhere, target, routes }));
@@ -139,7 +139,7 @@ describe("a config file", () => {
     expect(findPaths(read, "1s")).toEqual([]);
   });
 
-  test("keeps everything else, also objects that are more than their members", () => {
+  test("keeps all other values, also instances of classes", () => {
     class App {
       fetch(): Response {
         return new Response();

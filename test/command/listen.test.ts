@@ -72,7 +72,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     }
   });
 
-  test("a response that breaks off is one line of the log, without a stack trace", async () => {
+  test("a response that breaks off causes one line of the log, without a stack trace", async () => {
     upstream.handler = (_, res) => {
       res.writeHead(200, { "content-length": "10" });
       res.write("part", () => setTimeout(() => res.destroy(), 20));

@@ -152,7 +152,7 @@ describe("a line of the log in the pretty form", () => {
 });
 
 describe("a line of the log in Apache's forms", () => {
-  test('common is %h %l %u %t "%r" %>s %b', () => {
+  test('has %h %l %u %t "%r" %>s %b in the form `common`', () => {
     expect(renderCommon(endOf())).toBe(
       '192.0.2.7 - - [10/Oct/2026:11:25:36 -0230] "GET /a?b=c HTTP/1.1" 200 2326',
     );
@@ -201,7 +201,7 @@ describe("a line of the log in Apache's forms", () => {
 });
 
 describe("a line of the log in the JSON form", () => {
-  test("has these keys in this order", () => {
+  test("has the keys of a request in a fixed order", () => {
     expect(renderJsonLine(endOf())).toBe(
       '{"time":"2026-10-10T13:55:36.250Z","level":"info","client":"192.0.2.7","method":"GET","host":"proxy.test",' +
         '"path":"/a?b=c","status":200,"upstream":"http://127.0.0.1:4000","ms":3.25,"queueMs":0.5,' +
@@ -278,7 +278,7 @@ describe("no text of a client reaches a terminal unescaped", () => {
   });
 });
 
-describe("failures", () => {
+describe("failures in the log", () => {
   function start(form: LogForm): [RequestLog, SlowOutput, SlowOutput] {
     const [stdout, stderr] = [new SlowOutput(), new SlowOutput()];
     return [new RequestLog(form, stdout as never, stderr as never), stdout, stderr];

@@ -151,7 +151,7 @@ describe("a feature that needs further permissions:", () => {
       ...target.split(" "),
     ];
 
-  test("a config file, on Deno", async () => {
+  test("a config file, on Deno: without the permission to read it, the error names the flag", async () => {
     const path = join(folder, "fetchway.config.json");
     writeFileSync(path, JSON.stringify({ target: upstream.url }));
     const config = `--config ${path}`;
@@ -163,16 +163,19 @@ describe("a feature that needs further permissions:", () => {
     await expectForwards(await start(deno, denoWith(flags, config)));
   });
 
-  test.skipIf(!hasPermissions)("a config file, on Node", async () => {
-    const config = join(folder, "bad.config.mjs");
-    writeFileSync(config, "export default {\n  target: 1 2,\n};");
-    const words = await start(lines[0] as string, (all) => [
-      ...all.slice(0, -1),
-      "--config",
-      config,
-    ]);
-    await expectRefusal(words, /bad\.config\.mjs: Unexpected number/);
-  });
+  test.skipIf(!hasPermissions)(
+    "a config file, on Node: a syntax error in it is reported with its file",
+    async () => {
+      const config = join(folder, "bad.config.mjs");
+      writeFileSync(config, "export default {\n  target: 1 2,\n};");
+      const words = await start(lines[0] as string, (all) => [
+        ...all.slice(0, -1),
+        "--config",
+        config,
+      ]);
+      await expectRefusal(words, /bad\.config\.mjs: Unexpected number/);
+    },
+  );
 
   test.each(["unset", "set"])(
     "an upstream with TLS, on Deno, with NODE_EXTRA_CA_CERTS %s",

@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-test("a new connection sends a signal, and connections before the arrival of that signal send none", () => {
+test("a new connection makes the process signal itself, and others before the signal arrives cause no further one", () => {
   for (let n = 0; n < 3; n++) server.emit("connection");
   expect(signals.sent).toBe(1);
   signals.arrive(1);
@@ -57,7 +57,7 @@ test("a closed server has no listener for the signal", () => {
   expect(signals.listenerCount("SIGURG")).toBe(0);
 });
 
-test("SIGURG arrives in this process", async () => {
+test("the signal that a new connection causes, SIGURG, arrives in this process", async () => {
   const arrived = new Promise((resolve) => process.once("SIGURG", resolve));
   const real = new EventEmitter();
   endPollingFor(real);

@@ -127,7 +127,7 @@ describe.each([
     },
   );
 
-  test(`${RELOADS} changes lose no request, no download and no WebSocket`, async () => {
+  test(`${RELOADS} changes of the config file lose no request, no download and no WebSocket`, async () => {
     const [program, origin] = await start();
     await using _ = program;
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

@@ -181,7 +181,7 @@ test("a route's cookie gets its own name and secret only if the config sets none
   expect(own?.options.balance?.cookie).toEqual({ name: "route", secret: "flag" });
 });
 
-test("a secret that cannot be read, or is short, is refused, and not shown", async () => {
+test("a file of --sticky-secret that cannot be read, or has a short secret, is refused, and the secret is not shown", async () => {
   const short = join(folder, "short");
   writeFileSync(short, "hunter2");
   const refused = [

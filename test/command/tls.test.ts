@@ -298,14 +298,14 @@ describe("a wrong certificate file is refused with a message that names it and t
   });
 });
 
-describe("a config file", () => {
+describe("a config file with TLS options", () => {
   const secret = save("config.key", own.key);
   const config = (server: object): string => {
     const path = save("paths.json", JSON.stringify({ target: upstream.url, server }));
     return `--config ${path} --port 0`;
   };
 
-  test("names files by paths that count from its own folder", async () => {
+  test("has paths that are relative to its own folder", async () => {
     save("relative.crt", own.cert);
     save("relative.key", own.key);
     const server = { cert: "relative.crt", key: "./relative.key" };
@@ -320,18 +320,21 @@ describe("a config file", () => {
     ],
     [{ key: secret }, "server.key needs server.cert: the file of its certificate"],
     [{ ca: "none.pem" }, `server.ca "${folder}/none.pem" cannot be read: there is no such file`],
-  ])("with a mistake is named, not a flag: %j", async (server, message) => {
-    expect(await command(config(server)).refusal()).toBe(`fetchway: ${message}\n`);
-  });
+  ])(
+    "with a mistake causes a message with the name of the option, not of a flag: %j",
+    async (server, message) => {
+      expect(await command(config(server)).refusal()).toBe(`fetchway: ${message}\n`);
+    },
+  );
 
-  test("with a flag in place of its option gets the message of the flag", async () => {
+  test("whose option a flag replaces causes a message with the name of the flag", async () => {
     const line = `${config({ cert: "none.pem", key: secret })} --cert none.pem`;
     expect(await command(line).refusal()).toBe(
       'fetchway: --cert "none.pem" cannot be read: there is no such file\n',
     );
   });
 
-  test("that accepts any certificate is named in the warning", async () => {
+  test("that accepts any certificate causes a warning with the name of the option", async () => {
     const proxy = command(config({ insecure: true }));
     await proxy.origin();
     expect(proxy.stderr).toMatch(/^fetchway: server\.insecure accepts any certificate/);

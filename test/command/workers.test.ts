@@ -693,7 +693,7 @@ test.each([
   },
 );
 
-test("HTTPS and HTTP/2 work, another worker resumes a session, and SIGHUP loads a new certificate", async () => {
+test("HTTPS and HTTP/2 work with workers, another worker resumes a TLS session, and SIGHUP loads a new certificate", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const write = async (): Promise<string> => {
     const { cert, key } = await makeCertificate();

@@ -101,7 +101,7 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("keeps its connection to the upstream", async () => {
+  test("sends its requests on one connection to the upstream", async () => {
     await withApp(rules(), async (origin) => {
       for (const path of ["/api/a", "/api/b", "/one/files/c"]) await targetOf(origin + path);
       expect(upstream.links).toHaveLength(1);

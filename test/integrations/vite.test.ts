@@ -311,7 +311,7 @@ describe("mistakes are refused when the plugin is created", () => {
       undefined,
       'viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',
     ],
-  ])("%s", (_, routes, message) => {
+  ])("with %s", (_, routes, message) => {
     expect(() => viteProxy(routes as ViteRoutes)).toThrow(new TypeError(`fetchway: ${message}`));
   });
 

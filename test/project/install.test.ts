@@ -343,7 +343,7 @@ describe("the installed package", () => {
       return startProgram(tool, args, env, app);
     }
 
-    test.each(lines)("that forwards when it is started by: %s", async (line) => {
+    test.each(lines)("and forwards when it is started by: %s", async (line) => {
       await using program = await start(line, upstream.url);
       const [, port] = await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/);
       const answer = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
@@ -360,7 +360,7 @@ describe("the installed package", () => {
     });
   });
 
-  test("@arethetypeswrong/cli finds nothing wrong", async () => {
+  test("has types in which @arethetypeswrong/cli finds nothing wrong", async () => {
     const tool = join(root, "node_modules/.bin/attw");
     const tarball = `${manifest.name}-${manifest.version}.tgz`;
     // The program fails for each problem that its profile does not ignore.

@@ -103,7 +103,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     ],
     ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
     ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
-  ])("%s makes the start fail with one clear line", async (_what, env, line) => {
+  ])("%s makes the start of the entry fail with one clear line", async (_what, env, line) => {
     await using program = start("runtimes/server.ts", env);
     await program.ended();
     expect(program.code()).toBe(2);

@@ -81,22 +81,25 @@ test.each([
   ["node", ["test/runtimes/_errors.program.ts"]],
   ["bun", ["test/runtimes/_errors.program.ts"]],
   ["deno", ["run", "-A", "test/runtimes/_errors.program.ts"]],
-])("%s's real failures are explained, and only there named with an address", async (tool, args) => {
-  await using program = startProgram(tool, args);
-  await program.ended();
-  type Failures = Record<string, { explained: string; hooked?: string; shown: string }>;
-  const failures = JSON.parse(program.output()) as Failures;
-  expect(Object.keys(failures)).toEqual(Object.keys(EXPECTED));
-  const wanted = { ...EXPECTED, ...(tool === "deno" && DENO) };
-  for (const [name, expected] of Object.entries(wanted)) {
-    const { explained, hooked = explained, shown } = failures[name] as Failures[string];
-    if (name !== "the second upstream refused as well") expect(hooked).toBe(explained);
-    if (typeof expected === "string") expect(explained).toBe(expected);
-    else expect(explained).toMatch(expected);
-    if (!name.endsWith("cut")) expect(shown, name).toContain(/^\w+/.exec(explained)?.[0]);
-    expect(shown, name).not.toMatch(/127\.0\.0\.1|::1|localhost|\.invalid|\.sock|:[A-Z]+\b/);
-  }
-});
+])(
+  "on %s, `explainError` explains each kind of real failure, and no other text contains an address",
+  async (tool, args) => {
+    await using program = startProgram(tool, args);
+    await program.ended();
+    type Failures = Record<string, { explained: string; hooked?: string; shown: string }>;
+    const failures = JSON.parse(program.output()) as Failures;
+    expect(Object.keys(failures)).toEqual(Object.keys(EXPECTED));
+    const wanted = { ...EXPECTED, ...(tool === "deno" && DENO) };
+    for (const [name, expected] of Object.entries(wanted)) {
+      const { explained, hooked = explained, shown } = failures[name] as Failures[string];
+      if (name !== "the second upstream refused as well") expect(hooked).toBe(explained);
+      if (typeof expected === "string") expect(explained).toBe(expected);
+      else expect(explained).toMatch(expected);
+      if (!name.endsWith("cut")) expect(shown, name).toContain(/^\w+/.exec(explained)?.[0]);
+      expect(shown, name).not.toMatch(/127\.0\.0\.1|::1|localhost|\.invalid|\.sock|:[A-Z]+\b/);
+    }
+  },
+);
 
 /** Returns the URL of a port on which nothing listens. `fetch` refuses the lowest ports. */
 async function findDead(): Promise<string> {

@@ -31,11 +31,14 @@ const TOOLS: [tool: string, args: string[]][] = [
   ["deno", ["run", "--no-prompt", "--allow-net", "--allow-env=NODE_ENV"]],
 ];
 
-test.each(TOOLS)("%s prints the first failure of a kind at an upstream", async (tool, args) => {
-  expectLines(await run(tool, args, undefined));
-});
+test.each(TOOLS)(
+  "on %s, an app without a hook for failures gets a line about the first failure of a kind at an upstream",
+  async (tool, args) => {
+    expectLines(await run(tool, args, undefined));
+  },
+);
 
-test.each(TOOLS)("%s prints nothing in production", async (tool, args) => {
+test.each(TOOLS)("on %s, an app in production gets no line about failures", async (tool, args) => {
   expect(await run(tool, args, "production")).toEqual(["quiet"]);
 });
 

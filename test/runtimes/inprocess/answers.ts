@@ -82,7 +82,7 @@ export const answers: Record<string, Case> = {
     );
   },
 
-  async "statuses that `retry` names are retried with the body"(create) {
+  async "a request is sent to the app again, with its body, if `retry` names the status"(create) {
     const bodies: string[] = [];
     const target: FetchTarget = {
       async fetch(request) {

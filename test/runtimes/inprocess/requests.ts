@@ -93,7 +93,7 @@ export const requests: Record<string, Case> = {
     assertEqual([headers["x-hook"], headers["content-length"], body], ["1", "11", "/a replaced"]);
   },
 
-  async "a method arrives unchanged, or gets 501"(create) {
+  async "an app gets the method of the request unchanged, or the client gets 501"(create) {
     for (const method of ["DELETE", "OPTIONS", "PATCH", "BREW", "patch", "TRACE"]) {
       let request: Request;
       try {
@@ -124,7 +124,9 @@ export const requests: Record<string, Case> = {
     await ask(proxy, read("/"));
   },
 
-  async "another Host, and options and features of connections, are refused"(create) {
+  async "an app as the target with another Host, or with an option of connections, is refused with a TypeError"(
+    create,
+  ) {
     const target = hono;
     for (const more of [{ host: "shop.example" }, { changeOrigin: false }]) {
       assertMisuse(() => create({ target, ...more }), /set Host|the host of its `url`/);

@@ -39,7 +39,7 @@ describe("attach", () => {
 describe("nodeHandler", () => {
   const use = proxy.nodeHandler as (...passed: unknown[]) => never;
 
-  test("in a handler of Hono names proxy.fetch and c.req.raw", async () => {
+  test("with the context of Hono throws an error that names proxy.fetch and c.req.raw", async () => {
     const app = new Hono().all("/", use);
     let thrown: unknown;
     app.onError((error, c) => {
@@ -50,7 +50,7 @@ describe("nodeHandler", () => {
     expect(String(thrown)).toMatch(/for a web Request, call proxy\.fetch: pass c\.req\.raw$/);
   });
 
-  test("in a handler of h3 names proxy.fetch and event.req", async () => {
+  test("with the event of h3 throws an error that names proxy.fetch and event.req", async () => {
     let thrown: unknown;
     const app = new H3({ silent: true, onError: ({ cause }) => void (thrown = cause) }).all(
       "/",
@@ -73,7 +73,7 @@ describe("nodeHandler", () => {
       /in Fastify, call reply\.hijack\(\), and pass request\.raw and reply\.raw$/,
     ],
     ["nothing", [], /takes messages of node:http$/],
-  ])("refuses %s", (_, passed, message) => {
+  ])("refuses %s with the fix", (_, passed, message) => {
     expect(() => use(...passed)).toThrow(TypeError);
     expect(() => use(...passed)).toThrow(message);
   });

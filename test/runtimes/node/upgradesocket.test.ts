@@ -384,7 +384,7 @@ test.each([
   else keeper.expectUnchanged();
 });
 
-describe("limits", () => {
+describe("limits of tunnels", () => {
   test("tunnelTimeout closes a tunnel that is silent in both directions, and no other", async () => {
     const sockets = switching();
     const { proxy, port } = await serve({ tunnelTimeout: 800 });
@@ -429,7 +429,7 @@ describe("limits", () => {
   });
 });
 
-describe("responses other than 101", () => {
+describe("responses to a handshake other than 101", () => {
   test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
     const size = 8 * 1024 * 1024;
     upstream.script = (call) => {

@@ -274,7 +274,7 @@ describe("localhost", () => {
     expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
   });
 
-  test.each(["localhost.test", "mylocalhost"])("is not %s", async (name) => {
+  test.each(["localhost.test", "mylocalhost"])("is not a name such as %s", async (name) => {
     record(name, ["127.0.0.1"]);
     expect(await names().resolve(name)).toMatchObject({ isOrder: false });
     expect(server.asked).toEqual([name]);

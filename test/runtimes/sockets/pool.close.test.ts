@@ -96,7 +96,7 @@ describe("destroy()", () => {
     server.close();
   });
 
-  test("a request to a new origin fails, too", async () => {
+  test("a later request to a new origin fails as well", async () => {
     const proxy = pooled({}, "http://127.0.0.1:1");
     proxy.destroy();
     expect(await ask(proxy)).toBe(CLOSED);

@@ -167,7 +167,7 @@ describe("an address that fails", () => {
     expect(answers.filter((answer) => answer === `200 ${A}`).length).toBeGreaterThanOrEqual(195);
   });
 
-  test("like all others becomes connection_refused", async () => {
+  test("becomes connection_refused if all other addresses fail as well", async () => {
     record([C, "127.0.0.4"]);
     expect(await ask(start())).toBe("502 Bad Gateway: connection_refused\n");
   });
@@ -281,7 +281,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     for (let i = 0; i < 20; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
   });
 
-  test("and no longer when the pool is not used", async () => {
+  test("and no longer after the last use of the pool", async () => {
     record([A], 1);
     const proxy = start({ freeSocketTimeout: 100 });
     expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);
@@ -304,7 +304,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
   });
 });
 
-describe("names", () => {
+describe("host names of upstreams", () => {
   test("that do not exist become dns_error", async () => {
     expect(await ask(start())).toBe("502 Bad Gateway: dns_error\n");
   });

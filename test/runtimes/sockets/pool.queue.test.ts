@@ -58,7 +58,7 @@ describe("maxQueued", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/1", "/2", "/3"]);
   });
 
-  test("0: no request waits", async () => {
+  test("a limit of 0 lets no request wait", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 0 });
     const first = ask(proxy);

@@ -94,61 +94,64 @@ function toMany(pool: PoolOptions): (origin: number) => Promise<string> {
   return (origin) => ask(proxy, `/${origin}`);
 }
 
-describe.runIf(process.platform === "linux")("over all origins", () => {
-  const left = (): string[] =>
-    Array.from(sockets, (socket) => socket.localAddress ?? "").toSorted();
+describe.runIf(process.platform === "linux")(
+  "maxTotalFreeSockets, the limit over all origins",
+  () => {
+    const left = (): string[] =>
+      Array.from(sockets, (socket) => socket.localAddress ?? "").toSorted();
 
-  test("the most recently used idle connections are kept up to the limit", async () => {
-    const askAt = toMany({ maxTotalFreeSockets: 4 });
-    for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
-    await until(() => sockets.size === 4, "4 connections left", 2000);
-    const last = [17, 18, 19, 20].map((origin) => `127.0.0.${origin}`);
-    expect(left()).toEqual(last);
-    for (const origin of [17, 18, 19, 20]) await askAt(origin);
-    expect(opened).toBe(20);
-    // After this request to 17, 18 has been idle longest.
-    await askAt(17);
-    await askAt(1);
-    await until(() => sockets.size === 4, "4 connections left", 2000);
-    expect(left()).toEqual(["127.0.0.1", "127.0.0.17", "127.0.0.19", "127.0.0.20"]);
-    expect(opened).toBe(21);
-  });
-
-  test("connections in use are not counted and not closed", async () => {
-    const askAt = toMany({ maxTotalFreeSockets: 2 });
-    for (let round = 0; round < 5; round++) {
-      const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));
-      expect(answers).toEqual(Array(30).fill("200 ok"));
-      await until(() => sockets.size === 2, "2 connections left", 2000);
-    }
-  });
-
-  test("0 keeps no connection", async () => {
-    const askAt = toMany({ maxTotalFreeSockets: 0 });
-    for (let count = 1; count <= 3; count++) {
+    test("the most recently used idle connections are kept up to the limit", async () => {
+      const askAt = toMany({ maxTotalFreeSockets: 4 });
+      for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
+      await until(() => sockets.size === 4, "4 connections left", 2000);
+      const last = [17, 18, 19, 20].map((origin) => `127.0.0.${origin}`);
+      expect(left()).toEqual(last);
+      for (const origin of [17, 18, 19, 20]) await askAt(origin);
+      expect(opened).toBe(20);
+      // After this request to 17, 18 has been idle longest.
+      await askAt(17);
       await askAt(1);
-      await until(() => sockets.size === 0, "no connection left", 2000);
-      expect(opened).toBe(count);
-    }
-  });
+      await until(() => sockets.size === 4, "4 connections left", 2000);
+      expect(left()).toEqual(["127.0.0.1", "127.0.0.17", "127.0.0.19", "127.0.0.20"]);
+      expect(opened).toBe(21);
+    });
 
-  test("Infinity keeps all connections", async () => {
-    const askAt = toMany({ maxTotalFreeSockets: Infinity });
-    for (let origin = 1; origin <= 50; origin++) await askAt(origin);
-    expect(sockets.size).toBe(50);
-  });
+    test("connections in use are not counted and not closed", async () => {
+      const askAt = toMany({ maxTotalFreeSockets: 2 });
+      for (let round = 0; round < 5; round++) {
+        const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));
+        expect(answers).toEqual(Array(30).fill("200 ok"));
+        await until(() => sockets.size === 2, "2 connections left", 2000);
+      }
+    });
 
-  test("stats() counts the closed connections", async () => {
-    const { port } = server.address() as AddressInfo;
-    const transport = createTransport({ maxTotalFreeSockets: 1, freeSocketTimeout: 60_000 });
-    const target = ({ url }: Request): string =>
-      `http://127.0.0.${new URL(url).pathname.slice(1)}:${port}`;
-    const proxy = createProxy({ target, transport });
-    for (let origin = 1; origin <= 5; origin++) await ask(proxy, `/${origin}`);
-    await until(() => statsOf(proxy).closed === 4, "4 connections closed");
-    const free = Object.values(statsOf(proxy).origins).map((each) => each.free);
-    expect([statsOf(proxy).created, free.reduce((a, b) => a + b)]).toEqual([5, 1]);
-    await transport.close?.();
-    expect(statsOf(proxy).closed).toBe(5);
-  });
-});
+    test("a limit of 0 keeps no connection", async () => {
+      const askAt = toMany({ maxTotalFreeSockets: 0 });
+      for (let count = 1; count <= 3; count++) {
+        await askAt(1);
+        await until(() => sockets.size === 0, "no connection left", 2000);
+        expect(opened).toBe(count);
+      }
+    });
+
+    test("a limit of Infinity keeps all connections", async () => {
+      const askAt = toMany({ maxTotalFreeSockets: Infinity });
+      for (let origin = 1; origin <= 50; origin++) await askAt(origin);
+      expect(sockets.size).toBe(50);
+    });
+
+    test("stats() counts the closed connections", async () => {
+      const { port } = server.address() as AddressInfo;
+      const transport = createTransport({ maxTotalFreeSockets: 1, freeSocketTimeout: 60_000 });
+      const target = ({ url }: Request): string =>
+        `http://127.0.0.${new URL(url).pathname.slice(1)}:${port}`;
+      const proxy = createProxy({ target, transport });
+      for (let origin = 1; origin <= 5; origin++) await ask(proxy, `/${origin}`);
+      await until(() => statsOf(proxy).closed === 4, "4 connections closed");
+      const free = Object.values(statsOf(proxy).origins).map((each) => each.free);
+      expect([statsOf(proxy).created, free.reduce((a, b) => a + b)]).toEqual([5, 1]);
+      await transport.close?.();
+      expect(statsOf(proxy).closed).toBe(5);
+    });
+  },
+);

@@ -123,7 +123,7 @@ test("a short time limit leaves half of its time to the second address", () => {
 });
 
 describe("if all addresses fail", () => {
-  test("the error of a single one is passed on", () => {
+  test("the error of a name's only address is passed on", () => {
     const attempts = begin("a");
     attempts.refuse("a");
     expect(attempts.error).toMatchObject({ code: "ECONNREFUSED", address: "a" });

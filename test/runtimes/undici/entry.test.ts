@@ -96,7 +96,7 @@ describe("the options of a pool of undici", () => {
     expect(create).toThrow(fix);
   });
 
-  test("each option is either refused or accepted", () => {
+  test("each pool option is either refused or accepted", () => {
     const names = [...Object.keys(refused), ...Object.keys(taken)];
     expect(names.toSorted()).toEqual(Object.keys(poolSchema).toSorted());
     expect(() => createTransport(taken)).not.toThrow();

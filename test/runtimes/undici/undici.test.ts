@@ -140,7 +140,7 @@ describe("a given dispatcher", () => {
 const elsewhere: Interceptor = (next) => (request, scope) =>
   next({ ...request, upstream: parseTarget("http://127.0.0.1:1") }, scope);
 
-describe("errors", () => {
+describe("errors of undici", () => {
   test("a refused connection becomes 502, and onError gets undici's error", async () => {
     const seen: ProxyError[] = [];
     const proxy = createProxy({

@@ -368,7 +368,7 @@ describe("the cookie", () => {
     expect(kept[0]).not.toContain("Set-Cookie");
   });
 
-  test("is removed and set even if the request is prepared in steps, and may wait", async () => {
+  test("is removed from requests and set on responses with `pathRewrite` as well", async () => {
     await start(2, {}, { pathRewrite: { "^/x": "" } });
     const { cookies, index } = await ask("a=1", "/x/y");
     expect(cookies).toEqual([expect.stringMatching(COOKIE)]);

@@ -133,35 +133,38 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
   );
 });
 
-describe("the runtime's own WebSocket", () => {
+describe("the runtime's own WebSocket client", () => {
   const client = fileURLToPath(new URL("_client.ts", import.meta.url));
 
-  test.each(["bun", "deno"] as const)("of %s gets its messages and close code", async (name) => {
-    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-    await once(server, "listening");
-    server.on("connection", (socket) => {
-      socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
-      socket.on("close", (code, reason) => (closed = [code, reason.toString()]));
-    });
-    let closed: [number, string] | undefined;
-    const { port } = server.address() as { port: number };
-    const host = await startHost(name, `http://127.0.0.1:${port}`);
-    try {
-      const url = `ws://127.0.0.1:${host.port("default")}/`;
-      const args = name === "deno" ? ["run", "-A", client, url] : [client, url];
-      await using program = startProgram(name, args);
-      await program.ended();
-      expect(program.output().trim().split("\n")).toEqual([
-        'open "b"',
-        'message "h\u00e9llo"',
-        "message 0,128,255",
-        'close 4001 "bye"',
-      ]);
-      await until(() => closed !== undefined, "the close at the upstream");
-      expect(closed).toEqual([4001, "bye"]);
-    } finally {
-      await host.stop();
-      server.close();
-    }
-  });
+  test.each(["bun", "deno"] as const)(
+    "gets its messages and its close code through a proxy on %s",
+    async (name) => {
+      const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+      await once(server, "listening");
+      server.on("connection", (socket) => {
+        socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+        socket.on("close", (code, reason) => (closed = [code, reason.toString()]));
+      });
+      let closed: [number, string] | undefined;
+      const { port } = server.address() as { port: number };
+      const host = await startHost(name, `http://127.0.0.1:${port}`);
+      try {
+        const url = `ws://127.0.0.1:${host.port("default")}/`;
+        const args = name === "deno" ? ["run", "-A", client, url] : [client, url];
+        await using program = startProgram(name, args);
+        await program.ended();
+        expect(program.output().trim().split("\n")).toEqual([
+          'open "b"',
+          'message "h\u00e9llo"',
+          "message 0,128,255",
+          'close 4001 "bye"',
+        ]);
+        await until(() => closed !== undefined, "the close at the upstream");
+        expect(closed).toEqual([4001, "bye"]);
+      } finally {
+        await host.stop();
+        server.close();
+      }
+    },
+  );
 });

@@ -175,7 +175,7 @@ describe("handlers of the app or of a framework, on Bun", () => {
   });
 
   test.each(["composed", "called"])(
-    "%s: sockets of the proxy and of the app are carried",
+    "%s: WebSockets of the proxy and of the app are carried",
     async (handlers) => {
       const sockets = echoMessages(upstream);
       await using program = await startWith(handlers);

@@ -210,7 +210,7 @@ test("a stub of a Durable Object, in an object with a `url`, gets requests for t
   expect([url, fields["host"]]).toEqual(["https://shop.example/base/echo", "shop.example"]);
 });
 
-test("a method passed without its object throws a TypeError that names the fix", async () => {
+test("a binding's method `fetch`, passed as the target without its object, throws a TypeError that names the fix", async () => {
   expect((await get("/unbound/echo")).text).toMatch(
     /^TypeError: fetchway: bad option `target`: .+ `\{ url, fetch: \(request\) => env\.SERVICE\.fetch\(request\) \}`/,
   );

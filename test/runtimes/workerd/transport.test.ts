@@ -108,7 +108,7 @@ test("the client's address comes from the connection and not from header fields"
 });
 
 test.each(["global", "service"])(
-  "the option `fetch` can be that of the Worker's environment: %s",
+  "the option `fetch` can be the global function, or that of a service binding: %s",
   async (way) => {
     const client = await send(request("GET", `/${way}`));
     expect((await client.read()).status).toBe(200);
@@ -136,7 +136,7 @@ test.each(["plain", "fields", "clone", "init"])(
 );
 
 test.each(["sized", "unsized", "bytes", "expected"])(
-  "a failing %s body of a script never looks complete",
+  "a request body that the Worker's script makes (%s) never looks complete if it fails",
   async (way) => {
     upstream.script = () => {};
     const client = await send(request("GET", `/${way}`));
@@ -174,7 +174,7 @@ test.each(["FIN", "RST"] as const)(
   },
 );
 
-test("a large upload out of a script's pipe aborts the exchange when it fails", async () => {
+test("a large upload from a pipe of the Worker's script aborts the exchange if it fails", async () => {
   upstream.script = () => {};
   const client = await send(request("GET", "/pipe"));
   const answer = await client.read();

@@ -49,7 +49,7 @@ test.each(["plain", "init", "clone", "twice"])(
   },
 );
 
-describe("a body", () => {
+describe("a response body", () => {
   const half = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10000\r\n\r\nhalf";
 
   test("is read no faster than the client reads", async () => {

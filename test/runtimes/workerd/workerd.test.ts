@@ -95,7 +95,7 @@ test("explainError names the upstream, and nothing is printed without it", async
   expect(program.output()).not.toContain("fetchway: connection_");
 });
 
-test("several upstreams work without checks and lookups, which are refused by name", async () => {
+test("several upstreams work, and the options `check` and `resolve` are refused by errors that name them", async () => {
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
     const urls = ["http://127.0.0.1:1", "http://127.0.0.1:4000"];

@@ -178,7 +178,7 @@ test("repeated header fields become a list of values under one name, in the case
   expect(Object.keys(toFields(many, true))).toHaveLength(100);
 });
 
-test("header fields become a record, unless a name occurs twice", () => {
+test("header fields become a plain object, unless a name occurs twice", () => {
   expect(toRecord(["A", "1", "B", "2"])).toEqual({ A: "1", B: "2" });
   expect(toRecord(["A", "1", "a", "2"])).toBeUndefined();
   expect(toRecord(["__proto__", "1"])).toBeUndefined();

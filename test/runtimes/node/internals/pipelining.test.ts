@@ -36,7 +36,7 @@ describe("pipelined requests on a connection that does not show its current resp
   );
 });
 
-test("this Node shows the current response, and none between requests", async () => {
+test("this version of Node shows the current response of a connection, and none between requests", async () => {
   const shown: unknown[] = [];
   const port = await apps.serve("node", (req, res) => {
     const { socket } = req;

@@ -36,7 +36,7 @@ test("the second connection to an upstream resumes the session of the first", as
   await proxy.close();
 });
 
-test("for an agent that caches no sessions, there is no session option", () => {
+test("an agent that caches no TLS sessions gets no option with a session", () => {
   expect(sessionOptions(new Agent(), "key")).toEqual({ _agentKey: "key" });
   expect(sessionOptions({}, "key")).toEqual({});
 });

@@ -136,7 +136,7 @@ describe("with `shouldUpgradeCallback`", () => {
     };
   };
 
-  test("the default function counts only the other listeners", () => {
+  test("Node's default function decides only by the listeners of other code", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;
@@ -151,7 +151,7 @@ describe("with `shouldUpgradeCallback`", () => {
     expect(server.shouldUpgradeCallback({})).toBe(true);
   });
 
-  test("a function that the app has set is called", () => {
+  test("a function that the app has set still decides about other requests", () => {
     const server = choosing(({ url }) => url === "/app");
     chooseUpgrades(
       server,

@@ -33,7 +33,7 @@ async function listen(change: (req: IncomingMessage) => IncomingMessage): Promis
   return said;
 }
 
-test("this Node has every method, and its messages are unwrapped", async () => {
+test("on this version of Node, sockets, requests and responses count as unwrapped", async () => {
   const said: boolean[] = [];
   const port = await apps.serve("node", (req, res) => {
     said.push(isUnwrappedSocket(req.socket), isUnwrappedResponse(res));
@@ -53,11 +53,11 @@ test("a method that Node has renamed counts as wrapped", () => {
   expect(areUnwrapped(new Readable(), captureMethods(undefined, ["push"]))).toBe(false);
 });
 
-test("chunks of a parser that Node has renamed count as seen", async () => {
+test("chunks of a parser that Node has renamed count as seen by other code", async () => {
   expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
 });
 
-test("a handle that is not native, or that Node has renamed, counts as seen", async () => {
+test("a socket's handle that is not native, or that Node has renamed, counts as wrapped", async () => {
   const seen: boolean[] = [];
   const port = await apps.serve("node", (req, res) => {
     const { _handle: handle } = req.socket as unknown as {

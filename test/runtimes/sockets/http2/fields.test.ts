@@ -142,7 +142,7 @@ test("RFC 9113 §8.1: toRegularFields refuses pseudo-header fields, which traile
   );
 });
 
-test("fields as an object keep repeated fields, and names that objects have", () => {
+test("an object of fields keeps repeated fields, and names such as __proto__", () => {
   const list = [
     "set-cookie",
     "a",

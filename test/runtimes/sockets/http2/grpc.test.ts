@@ -99,7 +99,7 @@ beforeAll(async () => {
   [direct, seenDirectly] = await run(await startGrpc());
 });
 
-test("direct calls give the expected results", () => {
+test("gRPC calls without a proxy give the expected results", () => {
   expect(direct).toMatchObject({
     unary: { messages: ["re:hello"], status: { code: 0, details: "OK" } },
     empty: { messages: ["re:"] },
