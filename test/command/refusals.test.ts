@@ -166,7 +166,7 @@ function readCases(text: string): [line: string, ...answers: string[]][] {
 }
 
 describe("a bad argument is refused with a message that names it and the fix", () => {
-  test.each(readCases(refusals))("in the line: fetchway%s", (line, ...answers) => {
+  test.each(readCases(refusals))("the line: fetchway%s", (line, ...answers) => {
     expect(checkLine(parse(splitWords(line))).problems).toEqual(answers);
   });
 
@@ -177,7 +177,7 @@ there is no --timout: use --timeout
 ${startRefusals.trim()}
 `;
   test.each(readCases(processes))(
-    "and the process ends with exit code 2: fetchway%s",
+    "the process prints the messages and ends with exit code 2: fetchway%s",
     async (line, ...answers) => {
       const expected = answers.map((answer) => `fetchway: ${answer}\n`);
       expect((await command(line).refusal()).split(/(?<=\n)/).toSorted()).toEqual(
@@ -187,7 +187,7 @@ ${startRefusals.trim()}
   );
 
   test.each(["20.20.2", "22.0.0", "22.3.0"])(
-    "and so is Node %s, which is too old",
+    "the command refuses to run on Node %s, which is too old",
     async (version) => {
       const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
       const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
@@ -197,7 +197,7 @@ ${startRefusals.trim()}
     },
   );
 
-  test("and so is a port that is in use", async () => {
+  test("a port that is in use is refused with the fix", async () => {
     const { port } = new URL(upstream.url);
     expect(await command(`${upstream.url} --port ${port}`).refusal()).toBe(
       `fetchway: port ${port} is in use: use --port with another, or 0 for a free one\n`,

@@ -320,7 +320,7 @@ test("a slow response and a WebSocket survive replacements, and the end of the c
   sockets.close();
 });
 
-test("the requests that are cut at the deadline are added up, and change the exit code", async () => {
+test("the requests that all workers cut at the deadline are added up, and change the exit code", async () => {
   let running = 0;
   upstream.handler = (_, res) => res.write(`${++running}`);
   const { proxy, origin } = await startWorkers(`${upstream.url} --log off --stop-timeout 300`);

@@ -28,7 +28,7 @@ test("each advisory that a test names is in the list", () => {
   expect([...tested].filter((id) => !ids.has(id))).toEqual([]);
 });
 
-test("advisories are found in the titles of tests, and in markers", () => {
+test("advisories are found in the titles of tests, and in calls of `advisory`", () => {
   const unit = `describe("a", () => {
   test("CVE-2026-1, CVE-2026-1234: b", () => {
     advisory("GHSA-79qm-7rj5-m7r9");

@@ -6,7 +6,7 @@ import { requirements } from "../conformance/requirements.ts";
 
 const markers = findMarkers();
 
-test("docs/conformance.md is up to date with the requirements, the markers and the gaps", () => {
+test("docs/conformance.md is up to date with the requirements, the calls of `rfc` and the gaps", () => {
   const isCurrent = readFileSync(LEDGER, "utf8") === makeLedger(markers);
   expect(isCurrent, "docs/conformance.md is out of date; run: npm run conformance").toBe(true);
 });

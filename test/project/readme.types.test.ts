@@ -117,7 +117,7 @@ describe.each(Object.keys(resolutions))("with %s", (name) => {
     expect(check(name, typescript, { "_names.ts": NAMES })).toBe("");
   });
 
-  test("the blocks of README are valid in the package that README's first lines make", () => {
+  test("the code blocks of README are valid in a package that is made by README's first commands", () => {
     const pasted = typescript.filter(({ place }) => place.startsWith("README.md: "));
     expect(pasted.length).toBeGreaterThan(5);
     const install = blocks.find(({ place }) => place === "README.md: Fetchway")?.code ?? "";

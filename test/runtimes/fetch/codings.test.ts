@@ -117,7 +117,7 @@ describe("an app in the same process", () => {
     expect(await summarize(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("keeps an encoded body and its fields as the target", async () => {
+  test("has its encoded body and the fields of that body passed on unchanged", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     const proxy = createProxy({ target: app });
     expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);

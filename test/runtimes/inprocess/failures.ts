@@ -112,7 +112,7 @@ export const failures: Record<string, Case> = {
     await until(() => cancelled && signal?.aborted === true, "the cancellation");
   },
 
-  async "a late response is cancelled"(create) {
+  async "a response that the app returns after the deadline is cancelled"(create) {
     let cancelled = false;
     const gate = Promise.withResolvers<void>();
     const target = answering(async () => {

@@ -60,7 +60,7 @@ async function read(
 
 const framings = ["sized", "chunks"];
 
-describe.each(framings)("%s bodies", (framing) => {
+describe.each(framings)("response bodies (%s)", (framing) => {
   test("of many concurrent exchanges do not mix", async () => {
     for (let round = 0; round < 3; round++) {
       const all = Array.from({ length: 32 }, async (_, i) => {

@@ -180,7 +180,7 @@ test("a body that is read as text is refused instead of sent incompletely", asyn
 
 // Fastify's `inject` requires an ES module, which Node allows from 22.12 on.
 test.skipIf(!process.features.require_module)(
-  "the payload that a test injects is not modified",
+  "the payload that `inject` of Fastify sends to the proxy is not modified",
   async () => {
     const app = Fastify({ bodyLimit: BODY.length });
     app.addContentTypeParser("*", (_request, _payload, done) => done(null));

@@ -152,7 +152,7 @@ describe("the cache of lookups", () => {
       expect(await connect(resolver)).toEqual(["127.0.0.2"]);
     });
 
-    test("is kept for 30 s at most by a lookup that fails, whatever its TTL", async () => {
+    test("is used for 30 s at most after a lookup has failed, even if its TTL was longer", async () => {
       record("a.test", ["127.0.0.1"], 3_600);
       const resolver = names();
       await connect(resolver);

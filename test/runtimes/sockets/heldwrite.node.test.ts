@@ -69,7 +69,7 @@ async function upload(
 const closed = ({ raw }: Started): Promise<unknown> =>
   new Promise((resolve) => raw.once("close", resolve));
 
-test("an answer that waits when a write fails is read, and then the connection fails", async () => {
+test("a response that waits to be read when a write fails is read, and then the connection fails", async () => {
   const usable: boolean[] = [];
   const results: unknown[] = [];
   const started = await upload("too large", ({ raw, socket }) => {
@@ -86,7 +86,7 @@ test("an answer that waits when a write fails is read, and then the connection f
   started.stop();
 });
 
-test("an answer behind TLS that waits when a write fails is read", async () => {
+test("a response over TLS that waits to be read when a write fails is read", async () => {
   const started = await upload(
     "too large",
     ({ socket }) => void socket.write(Buffer.alloc(100)),
@@ -98,7 +98,7 @@ test("an answer behind TLS that waits when a write fails is read", async () => {
   started.stop();
 });
 
-test("without an answer, a write error is passed on when reading ends, and not only after a timeout", async () => {
+test("without a waiting response, a write error is passed on when reading ends, and not only after a timeout", async () => {
   const started = await upload("", ({ socket }) => {
     // From here on, no timer fires.
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
@@ -176,7 +176,7 @@ test("write errors are held back only on a connection that still reads", () => {
   expect(isWorthHolding(raw, failure("EPIPE"))).toBe(false);
 });
 
-test("a connection on which an early answer arrived after a failed write is not reused", async () => {
+test("a connection on which an early response arrived after a failed write is not reused", async () => {
   const upstream = new Upstream();
   await upstream.listen();
   const proxy = createProxy({ target: upstream.url });

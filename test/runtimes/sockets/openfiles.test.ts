@@ -68,7 +68,7 @@ describe("the error of a machine that has no descriptor or port left for a conne
     },
   );
 
-  test("of the errors of several addresses, a refusal by an upstream is reported", () => {
+  test("is not reported if another address of the upstream has refused the connection", () => {
     // A machine without IPv6 has no local address for a connection to ::1.
     const errors = [{ code: "EADDRNOTAVAIL" }, { code: "ECONNREFUSED" }];
     const thrown = { code: "EADDRNOTAVAIL", errors };

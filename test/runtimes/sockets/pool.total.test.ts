@@ -14,7 +14,7 @@ function idle(name: string, closed: string[]): IdleItem {
 }
 
 describe("the list of idle connections", () => {
-  test("closes the connection that has been idle longest", () => {
+  test("closes the connection that has been idle longest when it has more than its limit", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [

@@ -114,7 +114,7 @@ describe("a given dispatcher", () => {
     expect(agent.listenerCount("connect")).toBe(1);
   });
 
-  test("without counters per origin has no stats", () => {
+  test("that has no counters per origin makes a transport without `stats`", () => {
     const pool = new Pool(upstream.url);
     closing.push(() => pool.destroy());
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
