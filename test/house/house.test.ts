@@ -72,7 +72,7 @@ test("no two exports share a name unless each belongs to a different runtime", (
   ).toEqual({});
 });
 
-test("no type, class or constant has the name of another file's export", () => {
+test("no type, class or constant has the name of an export of another file", () => {
   const exported = new Set(definitions.filter((each) => each.isExported).map(({ name }) => name));
   // A local function may share its name, as it is read with its file. So may a variable in lower case.
   const named = definitions.filter(

@@ -36,7 +36,7 @@ export const bodies = {
     }
   },
 
-  async "the client gets the end of a response whose byte stream a hook closes late"(
+  async "the client gets the end of a response that a hook makes of a byte stream, also if the stream ends late"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");

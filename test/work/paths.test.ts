@@ -206,7 +206,7 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
   await fc.assert(property, { numRuns: 60, endOnFailure: true });
 }
 
-test("all ways over HTTP/1 and HTTP/2 give the same bytes, also with constructed Requests and changed headers", async () => {
+test("all ways through the proxy give the same bytes, over HTTP/1 and HTTP/2, also with constructed Requests", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
 }, 60_000);
 

@@ -128,7 +128,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("each redirected request may be retried", async () => {
+  test("each request that follows a redirect may be retried", async () => {
     const transport = answering(stale, to("/next"), stale, { status: 201 });
     expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);
     expect(transport.hops.map(({ path, newConnection = false }) => [path, newConnection])).toEqual([

@@ -48,7 +48,7 @@ test("the connector gets the pool's options with defaults", () => {
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a waiting request adds the listener to its client immediately, and not later as other requests do", async () => {
+test("a request that waits for a connection listens to its client immediately, and one on an idle connection later", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {

@@ -45,7 +45,7 @@ test("each interim response is passed on before the head of the final one", () =
   expect(heads).toEqual([100, [], 103, ["Link", "a", "Link", "b"], 200]);
 });
 
-test("interim responses are counted per request", () => {
+test("the limit of interim responses applies to each request separately", () => {
   const heads: number[] = [];
   const parser = new ResponseParser(
     {

@@ -186,7 +186,7 @@ describe("backpressure", () => {
     ["a short chunk", 1, undefined],
     ["a long chunk", 20_000, undefined],
     ["a chunk of a known length", 20_000, 40_000],
-  ])("%s: reports backpressure until the connection drains", async (_, size, length) => {
+  ])("%s: the writer reports backpressure until the connection drains", async (_, size, length) => {
     const { connection, writer } = open(length);
     connection.hasRoom = false;
     expect(writer.write(new Uint8Array(size))).toBe(false);
@@ -198,7 +198,7 @@ describe("backpressure", () => {
     await vi.waitFor(() => expect(onDrain).toHaveBeenCalledOnce());
   });
 
-  test("each chunk restarts the deadline", () => {
+  test("each written chunk restarts the deadline of the exchange", () => {
     const { writer, touch } = open();
     writer.write(bytes("a"));
     writer.write(bytes("b"));

@@ -41,7 +41,7 @@ test.each([
   expect(read(over)).toBeUndefined();
 });
 
-test("the connection option is not required if the server itself hands the upgrade over", () => {
+test("an upgrade that the server itself hands over does not need the connection option", () => {
   expect(read({ upgrade: "websocket" })).toBe("websocket");
   expect(read({ upgrade: "websocket", headers: connection("x, Upgrade") })).toBe("websocket");
 });
@@ -62,7 +62,7 @@ test.each(["Content-Length", "transfer-encoding"])("an upgrade with %s gets 400"
   );
 });
 
-test("a length of 0, which Java's WebSocket client sends, counts as no body", () => {
+test("an upgrade with exactly Content-Length: 0, which Java's WebSocket client sends, counts as one without a body", () => {
   const headers = [...connection("Upgrade"), "Content-Length", "0"];
   expect(read({ headers, upgrade: "websocket" })).toBe("websocket");
   for (const length of ["00", "0, 0", " 0"]) {

@@ -140,7 +140,7 @@ describe("an upstream", () => {
     expect(pick(target)).toBe("http://a.test");
   });
 
-  test("that is half-open gets exactly one request, whose result closes or opens the circuit", () => {
+  test("that is half-open gets exactly one request, whose result ends or extends the ejection", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -396,11 +396,14 @@ describe("options", () => {
       "option `retryBudget`: ratio: use a number from 0",
     ],
   ];
-  test.each(wrong)("%j with %j is refused", (targets, options, message) => {
-    const call = (): unknown => balance(targets as string[], options as BalanceOptions);
-    expect(call).toThrow(TypeError);
-    expect(call).toThrow(message);
-  });
+  test.each(wrong)(
+    "the targets %j with the options %j are refused",
+    (targets, options, message) => {
+      const call = (): unknown => balance(targets as string[], options as BalanceOptions);
+      expect(call).toThrow(TypeError);
+      expect(call).toThrow(message);
+    },
+  );
 
   test("with valid values are accepted", () => {
     const options: BalanceOptions = {

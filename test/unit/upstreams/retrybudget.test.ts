@@ -43,7 +43,7 @@ test("the credit from a steady rate of requests decays as well, with a time cons
   expect(drain(budget)).toBe(632);
 });
 
-test("the reserve of unused seconds does not accumulate", () => {
+test("the retries that `perSecond` allows do not accumulate over seconds without retries", () => {
   const { clock, budget } = setUp({ perSecond: 10 });
   expect(drain(budget)).toBe(10);
   clock.now += 500;

@@ -141,7 +141,7 @@ describe("many upstreams", () => {
   });
 });
 
-test("requests are shared exactly by the weights, and evenly over time", () => {
+test("round_robin shares requests exactly by the weights", () => {
   const world = new World(3, { policy: "round_robin" });
   const [a, b] = [...world.upstreams.keys()] as [string, string];
   world.balancer.setWeight(a, 5);
@@ -193,7 +193,7 @@ test.each([
   },
 );
 
-test("if two of three upstreams fail, one of them is ejected, and the last upstream never is", () => {
+test("if all three upstreams fail, only one of them is ejected, and no request is refused", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(100, 1);
@@ -204,7 +204,7 @@ test("if two of three upstreams fail, one of them is ejected, and the last upstr
   expect(world.balancer.states().filter(({ state }) => state === "ejected")).toHaveLength(1);
 });
 
-test("an ejection takes longer each time, and one request tries the upstream after it", () => {
+test("each ejection of an upstream takes longer, and after it, one request tries the upstream", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(29_000, 1);
@@ -279,7 +279,7 @@ test("upstreams with a success rate far below the others' are ejected", () => {
   expect(world.balancer.states().filter(({ state }) => state !== "up")).toHaveLength(1);
 });
 
-test("retries are limited to a fifth of the requests, and ten a second", () => {
+test("retries are limited to a fifth of the requests, plus ten a second", () => {
   const world = new World(2, {});
   const request: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "" };
   let allowed = 0;
