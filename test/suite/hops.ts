@@ -97,7 +97,9 @@ export const hops = {
     expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },
 
-  async "a field named on a second Connection line is not forwarded"(t: Tools): Promise<void> {
+  async "a request field that a second Connection line names is not forwarded"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.6.1-connection");
     await t.ask(
       request("GET", "/", [

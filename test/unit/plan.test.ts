@@ -243,7 +243,7 @@ describe("rewriting the path", () => {
     expect(plan({ stripPrefix: "/" }).rewrite).toBeUndefined();
   });
 
-  test("the rules of a map are applied in order, each to the result of the previous one", async () => {
+  test("the rules of a map in pathRewrite are applied in order, each to the result of the previous one", async () => {
     const pathRewrite = { "^/old/": "/new/", "^/new/(\\d+)": "/item/$1", "\\?.*": "" };
     expect(await rewrite({ pathRewrite }, "/old/7/x?y")).toBe("/item/7/x");
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");

@@ -192,7 +192,7 @@ export const losses: readonly Loss[] = [
     NODE_AND_BUN,
     [
       "a gzip request body passes unchanged",
-      "methods with a body forward it",
+      "a request body is forwarded for each method that commonly has one",
       "an upload with Content-Length is forwarded chunk by chunk with the same Content-Length",
     ],
   ],

@@ -58,7 +58,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("from a form's POST to the same URL with GET are not a loop", async () => {
+  test("that turn a form's POST into a GET of the same URL are not taken for a loop", async () => {
     const transport = answering(to("/form", 303));
     const form = { method: "POST", path: "/form" };
     expect((await run(form, { transport, options })).status).toBe(200);
@@ -103,7 +103,7 @@ describe("redirects", () => {
     expect(seen).toEqual(["http://b.test/1", "http://b.test/secret"]);
   });
 
-  test("an exception of redirectTargets is passed to onError, and nothing is left running", async () => {
+  test("an exception of redirectTargets is passed to onError, and the response of the redirect is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = answering({ ...to("/next"), body: streamOf(["moved"], cancelled) });
     const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));

@@ -83,7 +83,7 @@ describe("the method and the body of a request that follows a redirect", () => {
   });
 });
 
-describe("the new URL", () => {
+describe("the URL of a redirect", () => {
   test.each([
     ["/b?c", "/b?c"],
     ["b", "/dir/b"],
@@ -168,7 +168,7 @@ describe("redirectTargets", () => {
   });
 });
 
-describe("credentials", () => {
+describe("credentials in a request that follows a redirect", () => {
   const headers = ["Authorization", "a", "COOKIE", "b", "Proxy_Authorization", "c", "X-Key", "d"];
   const private_: Given<UpstreamRequest> = {
     headers: [...headers, "X-B", "e"],

@@ -136,7 +136,7 @@ describe("a further attempt", () => {
   });
 });
 
-describe("a body", () => {
+describe("a request body", () => {
   const put = (body: Given<Incoming>["body"] = null): Given<Incoming> => ({
     method: "PUT",
     headers: ["Host", "a", "Transfer-Encoding", "chunked"],

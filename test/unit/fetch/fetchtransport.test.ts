@@ -19,7 +19,7 @@ import {
   textOf,
 } from "../../helpers/fakes.ts";
 
-describe("the request", () => {
+describe("the request to `fetch`", () => {
   test("is sent with the members of the upstream request, and redirects are not followed", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
     const headers = ["X-A", "1", "x-a", "2", "accept-encoding", "br"];
@@ -40,7 +40,7 @@ describe("the request", () => {
     ["bytes", bytes("abc")],
     ["a stream", streamOf(["a", "bc"])],
     ["a body that is kept", new ReplayBody(new StreamBody(streamOf(["abc"])), 10, undefined)],
-  ])("sends %s", async (_, body) => {
+  ])("is sent with the body: %s", async (_, body) => {
     const fetch: FetchLike = async (url, init) => {
       expect(init).toMatchObject({ duplex: "half" });
       return new Response(await new Request(url, init).text());
@@ -49,7 +49,7 @@ describe("the request", () => {
   });
 
   test.each(["GET", "HEAD"])(
-    "with %s and a body is refused, because no fetch sends it",
+    "with the method %s and a body is refused, because no fetch sends it",
     async (method) => {
       const fetch = vi.fn<FetchLike>(() => new Response());
       const sent = send(fetch, { method, body: bytes("abc") });
@@ -97,7 +97,7 @@ function fetched(body: string, headers: Record<string, string>): Response {
 const pairs = (list: string[]): [string, string][] =>
   Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i] ?? "", list[2 * i + 1] ?? ""]);
 
-describe("the response", () => {
+describe("the response of `fetch`", () => {
   test("is returned unchanged", async () => {
     const answer = new Response("abc", {
       status: 302,

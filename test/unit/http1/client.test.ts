@@ -89,7 +89,7 @@ test("the pools of unused origins are removed within two minutes", async () => {
   }
 });
 
-describe("destinations", () => {
+describe("the destinations of targets", () => {
   test("are passed to the connector", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
@@ -135,7 +135,7 @@ test("after close() no connection is opened", async () => {
   expect(bench.connector.attempts).toHaveLength(1);
 });
 
-describe("the codec", () => {
+describe("the codec of the HTTP/1.1 client", () => {
   test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
     const used = { decode: 0, encode: 0, allocate: 0, copy: 0 };
     const counting: Codec = {

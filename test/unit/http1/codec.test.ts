@@ -22,7 +22,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     ["an Uint8Array", ALL],
     ["a Buffer", Buffer.from(ALL)],
     ["a Buffer within other memory", Buffer.from([0, ...ALL, 0]).subarray(1, 257)],
-  ])("decodes all and a part of %s", (__, bytes) => {
+  ])("decodes the whole and a part of %s", (__, bytes) => {
     expect(codec.decode(bytes, 0, 256)).toBe(TEXT);
     expect(codec.decode(bytes, 0x41, 0x44)).toBe("ABC");
     expect(codec.decode(bytes, 9, 9)).toBe("");

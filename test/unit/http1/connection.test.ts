@@ -5,7 +5,7 @@ import { settled } from "./_sockets.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
 
-describe("backpressure", () => {
+describe("backpressure of a connection", () => {
   test("a writer continues when the socket drains", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
@@ -140,7 +140,7 @@ describe("the end of the connection", () => {
   );
 });
 
-describe("silence", () => {
+describe("silence on a connection", () => {
   test("is measured by a timer of the socket only if there is a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);

@@ -11,7 +11,7 @@ import { FakeSocket, settled } from "./_sockets.ts";
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 
-describe("connections", () => {
+describe("the connections of a pool", () => {
   test("a request is written after the connection is established, in one write", async () => {
     const bench = new PoolBench();
     const sent = bench.send({ method: "POST", body: bytes("hello") });

@@ -18,7 +18,7 @@ function fieldsOf(text: string): string[] | undefined {
   return whole(text).heads[0]?.headers;
 }
 
-describe("a head", () => {
+describe("a response head", () => {
   test.each(["SSH-2.0", "H\0", "HTTP/2"])("is refused at the first wrong byte: %j", (text) => {
     // No bytes follow: a server of another protocol may wait for the client's bytes.
     for (let cut = 1; cut <= text.length; cut++) {
@@ -119,7 +119,7 @@ describe("a head", () => {
   });
 });
 
-describe("framing", () => {
+describe("the framing of a response", () => {
   test.each([
     ["a length", `${sized}hello`, "hello"],
     ["a length of 0", `${ok}Content-Length: 0\r\n\r\n`, ""],

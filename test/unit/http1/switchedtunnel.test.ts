@@ -189,7 +189,7 @@ describe("the tunnel", () => {
     expect(socket.isPaused).toBe(false);
   });
 
-  test("each direction ends separately", async () => {
+  test("each direction of the tunnel ends separately", async () => {
     const { bench, socket, tunnel, log } = await open();
     socket.allowHalfOpen = true;
     tunnel.attach(log);

@@ -53,7 +53,7 @@ function open(length?: number, memory: ChunkMemory = {}): Open {
   return { connection, writer, touch, fail };
 }
 
-describe("framing", () => {
+describe("the framing of a request", () => {
   test("of a body of unknown length is chunked, with head and first chunk in one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
@@ -118,7 +118,7 @@ describe("framing", () => {
 });
 
 describe("a flush", () => {
-  test("sends the head alone, and only once", () => {
+  test("sends the request head before any part of the body, and only once", () => {
     const { connection, writer } = open(1);
     writer.flush();
     writer.flush();
@@ -173,7 +173,7 @@ describe("a body that does not end as announced", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("that fails after its last byte is complete", () => {
+  test("that fails after the last announced byte counts as complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));

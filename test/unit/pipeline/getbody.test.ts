@@ -51,7 +51,7 @@ describe("the body of a GET or HEAD", () => {
   );
 
   test.each(["GET", "HEAD", "DELETE"])(
-    "of %s is sent once, unless nothing of it was sent",
+    "of %s is not sent a second time, unless nothing of it was sent before",
     async (method) => {
       rfc("9110-9.3.1-content");
       for (const body of [bytes("x"), streamOf(["x"])]) {

@@ -133,7 +133,7 @@ describe("the target's base path", () => {
   });
 });
 
-describe("stripPrefix", () => {
+describe("the option stripPrefix", () => {
   test.each([
     ["/a?b", "/api/a?b"],
     [TARGET, "/api/"],

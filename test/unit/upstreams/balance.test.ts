@@ -310,7 +310,7 @@ describe("consistent hashing", () => {
   });
 });
 
-describe("options", () => {
+describe("the options of balance", () => {
   const wrong: [unknown, unknown, string][] = [
     ["http://a.test", {}, "option `balance`: give it an array"],
     [[], {}, "option `balance`: give it at least one"],

@@ -150,7 +150,7 @@ test("round_robin shares requests exactly by the weights", () => {
   expect(world.counts()).toEqual([500, 200, 100]);
 });
 
-test("least_conn and peak_ewma follow weights", () => {
+test("least_conn and peak_ewma give an upstream with a higher weight more requests", () => {
   for (const policy of ["least_conn", "peak_ewma"] as const) {
     const world = new World(3, { policy });
     world.balancer.setWeight([...world.upstreams.keys()][0] as string, 2);
@@ -161,7 +161,7 @@ test("least_conn and peak_ewma follow weights", () => {
   }
 });
 
-test("peak_ewma avoids a slow upstream", () => {
+test("peak_ewma sends a slow upstream less than 1 % of the requests", () => {
   const world = new World(10, { policy: "peak_ewma" });
   world.run(1_000, 2);
   world.at(0).latency = 1_000;
@@ -235,7 +235,7 @@ test("an upstream that has returned gets its share gradually", () => {
 });
 
 describe("consistent hashing", () => {
-  test("a key stays with its upstream, and few keys move when one is removed", async () => {
+  test("a key stays with its upstream, and few keys move when an upstream is removed", async () => {
     const world = new World(100, { policy: consistentHash(byUri) });
     const keys = Array.from({ length: 5_000 }, (_, i) => `/key/${i}`);
     const place = (): (TargetAddress | undefined)[] =>

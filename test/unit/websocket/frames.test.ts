@@ -93,7 +93,7 @@ async function readByWs(chunks: Uint8Array[], maxPayload: number): Promise<Event
 
 const FIN = 0x80;
 
-describe("reading", () => {
+describe("reading WebSocket frames", () => {
   test("the examples of RFC 6455 §5.7 are read", () => {
     expect(read([Uint8Array.from([0x81, 5, 0x48, 0x65, 0x6c, 0x6c, 0x6f])])).toEqual([
       ["message", "Hello"],
@@ -252,7 +252,7 @@ describe("reading", () => {
   });
 });
 
-describe("violations", () => {
+describe("violations of the WebSocket protocol", () => {
   const cases: [string, Uint8Array[], number][] = [
     ["a reserved bit", [frame(FIN | 0x40 | Opcode.text, "a")], CloseCode.protocolError],
     ["a reserved opcode for data", [frame(FIN | 3, "")], CloseCode.protocolError],
@@ -302,7 +302,7 @@ describe("violations", () => {
     },
   );
 
-  test("the codes that may be sent are those of RFC 6455 §7.4", () => {
+  test("the close codes that may be sent are those of RFC 6455 §7.4", () => {
     rfc("6455-7.4.1-reserved-codes");
     const sendable = Array.from({ length: 6000 }, (_, code) => code).filter(isCloseCode);
     expect(sendable.slice(0, 12)).toEqual([
@@ -313,7 +313,7 @@ describe("violations", () => {
   });
 });
 
-describe("writing", () => {
+describe("writing WebSocket frames", () => {
   function unmask(bytes: Uint8Array): { first: number; payload: number[] } {
     const short = (bytes[1] as number) & 0x7f;
     expect((bytes[1] as number) & 0x80).toBe(0x80);

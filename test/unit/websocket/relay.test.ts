@@ -107,7 +107,7 @@ function close(): void {
   tunnel.handler?.onClose();
 }
 
-describe("messages", () => {
+describe("messages of a relayed WebSocket", () => {
   test("texts and bytes pass in both directions", () => {
     relay.onClientMessage("hello");
     relay.onClientMessage(Uint8Array.of(1, 2));
@@ -133,7 +133,7 @@ describe("when the proxy is closed", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an error with the same code, but with `retryAfter`, terminates the connection of the client", () => {
+  test("an error with the code of the close, but with `retryAfter`, terminates the client's connection instead", () => {
     tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
     expect(client.calls).toEqual(["terminate"]);
   });
