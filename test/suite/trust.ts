@@ -137,7 +137,7 @@ export const trust = {
     }
   },
 
-  async "`via` adds this proxy to Via, and a request that already passed it is answered with 502"(
+  async "`via` adds this proxy to Via, and a request that has already passed this proxy is answered with 502"(
     t: Tools,
   ): Promise<void> {
     rfc(

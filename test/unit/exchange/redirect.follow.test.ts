@@ -65,7 +65,7 @@ describe("redirects", () => {
     expect(transport.hops.map(({ method }) => method)).toEqual(["POST", "GET"]);
   });
 
-  test("to another origin lose what `headers` and onRequest set, and the client's credentials", async () => {
+  test("to another origin lose the fields that `headers` and onRequest set, and the client's credentials", async () => {
     const transport = answering(to("http://b.test/"), to(`${TARGET}/back`));
     const headers = ["Host", "a", "Cookie", "c=1", "X-Client", "1", "X-Both", "client"];
     await run(

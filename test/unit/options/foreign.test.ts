@@ -116,7 +116,7 @@ test("the error for `ws`, http-proxy's option for WebSockets, names `upgrades` a
   );
 });
 
-test("the errors for agents and dispatchers name the options of connections", async () => {
+test("the errors for the options `agent` and `dispatcher` say how to configure connections", async () => {
   for (const name of ["agent", "httpAgent", "httpsAgent"]) {
     expect(await toProxy({ [name]: {} })).toContain(
       "connections are reused by default; to configure them, write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",

@@ -28,7 +28,7 @@ const failing = (error: Error): FakeTransport =>
     throw error;
   });
 
-describe("the response", () => {
+describe("the response of the proxy", () => {
   test("has status and body of the upstream's response, and its fields without those of the connection", async () => {
     const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
     const response = await answerTo({
@@ -161,7 +161,7 @@ describe("onResponse", () => {
   });
 });
 
-describe("failures", () => {
+describe("failures of an exchange", () => {
   test("become responses that name the error type", async () => {
     const transport = failing(new ProxyError("connection_refused", { message: "10.0.0.1" }));
     const response = await run({}, { transport });

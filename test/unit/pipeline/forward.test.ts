@@ -151,7 +151,7 @@ describe("the request that is sent", () => {
   });
 });
 
-describe("the body", () => {
+describe("the body of a request", () => {
   test.each([
     [["Content-Length", "3"], 3],
     [["Transfer-Encoding", "chunked"], undefined],
@@ -193,7 +193,7 @@ describe("the body", () => {
   });
 });
 
-describe("the path", () => {
+describe("the path of a request", () => {
   test.each<[ProxyOptions, string, string]>([
     [{}, TARGET, "*"],
     [{}, `${TARGET}/base`, "/../a"],

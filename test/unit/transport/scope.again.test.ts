@@ -53,7 +53,7 @@ describe("the scope of a further attempt", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has the same client and the same signal", () => {
+  test("has the client and the signal of the scope before it", () => {
     const controller = new AbortController();
     const { client, scope } = startScope(1_000, 500, controller.signal);
     scope.end();

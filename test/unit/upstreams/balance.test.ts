@@ -129,7 +129,7 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
-  test("that is half-open gets another probe if the client of the first one has disconnected", () => {
+  test("that is half-open gets a second probe if the client of the first probe has disconnected", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -420,7 +420,7 @@ describe("the options of balance", () => {
     expect(balance(["http://a.test"], { outliers: false }).states()).toHaveLength(1);
   });
 
-  test("a policy that returns another object is refused", () => {
+  test("a policy that picks an object which is not one of the upstreams is refused", () => {
     const target = balance(["http://a.test"], { policy: { pick: () => undefined as never } });
     expect(() => pick(target)).toThrow("option `policy`: its method pick must return one");
     expect(target.active).toBe(0);

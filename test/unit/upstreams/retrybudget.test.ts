@@ -26,7 +26,7 @@ test.each([
   [10_000, 36],
   [20_000, 13],
   [60_000, 0],
-])("after a quiet time of %i ms, %i of 100 retries are left", (quiet, left) => {
+])("after %i ms without requests, the budget still allows %i of 100 retries", (quiet, left) => {
   const { clock, budget } = setUp();
   depositMany(budget, 501);
   clock.now += quiet;

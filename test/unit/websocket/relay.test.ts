@@ -214,8 +214,8 @@ test("a message of the client that is too large closes both sides", () => {
   close();
 });
 
-describe("closing", () => {
-  test("the client's code and reason reach the upstream, and its answer ends the relay", () => {
+describe("closing a relayed WebSocket", () => {
+  test("the client's close code and reason reach the upstream, and the upstream's answer ends the relay", () => {
     relay.onClientClose(4001, "bye");
     expect(tunnel.calls).toEqual(["close", 4001, "bye", "resume"]);
     tunnel.handler?.onData(frame(8, [0x0f, 0xa1]));
@@ -226,7 +226,7 @@ describe("closing", () => {
     expect(client.calls).toEqual([]);
   });
 
-  test("the upstream's code and reason reach the client, and are answered", () => {
+  test("the upstream's close code and reason reach the client, and the upstream gets an answer", () => {
     rfc("6455-5.5.1-close-answered");
     tunnel.handler?.onData(frame(8, [0x03, 0xe9, 0x62]));
     expect(client.calls).toEqual(["close", 1001, "b"]);
