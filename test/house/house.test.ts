@@ -1,4 +1,4 @@
-/** Tests that the names of files and functions follow the rules of CONTRIBUTING.md. */
+/** Tests of the names of files and exports, of the lists in CONTRIBUTING.md, and of code that must work on Windows. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Advisories about paths and targets: the upstream that gets a request, and whether each check sees the same path. */
+/** Advisories about paths and targets: the upstream that gets a request, and whether every check sees the path that is forwarded. */
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { request } from "../helpers/wire.ts";

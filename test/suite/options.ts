@@ -1,4 +1,4 @@
-/** Tests of hooks and limits. */
+/** Hooks that change requests and responses, and the option `bodyLimit`. */
 import { expect } from "vitest";
 import { mebibyte, pour } from "../helpers/large.ts";
 import type { Tools } from "./_suite.ts";

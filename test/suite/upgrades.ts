@@ -1,4 +1,4 @@
-/** WebSockets and other upgrades, by the rules of any request (RFC 9110 §7.8, RFC 6455). */
+/** WebSockets and other upgrades, by the same rules as any request (RFC 9110 §7.8, RFC 6455). */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { expect } from "vitest";

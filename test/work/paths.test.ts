@@ -214,6 +214,6 @@ test("a srvx without some of its undocumented properties gives the same bytes as
   await expectSame(await start(changedWays, askHttp1));
 }, 60_000);
 
-test("all servers that replace the global `Response` give the same bytes", async () => {
+test("all servers in a process whose global `Response` was replaced give the same bytes", async () => {
   await expectSame(await start(replacingWays, askHttp1));
 }, 60_000);

@@ -1,4 +1,4 @@
-/** Interim responses in the core: the client and the hook that get them, and exceptions of the hook. */
+/** Interim responses in the core: they reach the client and the hook onInformational, which may throw. */
 import { expect, test, vi } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import { cleanInterimHeaders } from "../../../src/fields/hopbyhop.ts";

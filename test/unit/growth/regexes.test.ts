@@ -1,4 +1,4 @@
-/** Each regular expression of the sources takes linear time: see responses.test.ts. */
+/** Each regular expression of the sources takes linear time; responses.test.ts says why. */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { transform } from "esbuild";

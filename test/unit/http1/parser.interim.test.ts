@@ -1,4 +1,4 @@
-/** Interim responses are passed on, and limited in number and length. */
+/** The parser passes on interim responses, and limits their number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../../../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";

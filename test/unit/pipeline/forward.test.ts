@@ -34,7 +34,7 @@ const FORWARDED = [
   ["X-Forwarded-Port", "80"],
 ].flat();
 
-test("the steps run in their documented order", async () => {
+test("the steps of an exchange run in their documented order", async () => {
   const steps: string[] = [];
   const step = (name: string): undefined => void steps.push(name);
   const transport = new FakeTransport(() => {

@@ -1,4 +1,4 @@
-/** How upgrades pass through the core. */
+/** Upgrades, such as WebSockets, in the core: their fields, the 101, the hooks, and which are refused. */
 import { describe, expect, test, vi } from "vitest";
 import type { Respond } from "../../../src/pipeline/exchange.ts";
 import { forward } from "../../../src/pipeline/pipeline.ts";

@@ -1,4 +1,4 @@
-/** The states of balanced upstreams, and the options. */
+/** The states of the upstreams of `balance`, consistent hashing, and the options of `balance`. */
 import { describe, expect, test } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import type { TargetAddress } from "../../../src/target/target.ts";
