@@ -99,7 +99,7 @@ const onDeno: Gap[] = (
       LATER,
     ],
     [
-      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe one is sent after the unsafe one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe request is sent after the response to that request",
       LATER,
     ],
     ["a request without Host is refused", "HTTP/1.1 requests without Host are accepted"],
@@ -324,11 +324,11 @@ const onBun: Gap[] = (
       BUN_PIPELINE,
     ],
     [
-      "RFC 9112 §9.3.2: a pipelined request that follows an unsafe one is sent after the unsafe one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows an unsafe request is sent after the response to that request",
       BUN_PIPELINE,
     ],
     [
-      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe one is sent after the unsafe one's response",
+      "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe request is sent after the response to that request",
       BUN_PIPELINE,
     ],
     [

@@ -43,7 +43,7 @@ class Bench {
   }
 }
 
-test("the connector gets the pool's options with defaults", () => {
+test("the connector gets the options of the pool, completed with their defaults", () => {
   const { options } = new Bench({ connectTimeout: 123 });
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
@@ -90,7 +90,7 @@ test("the pools of unused origins are removed within two minutes", async () => {
 });
 
 describe("the destinations of targets", () => {
-  test("are passed to the connector", async () => {
+  test("are passed to the connector, which opens the connections", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",

@@ -157,7 +157,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["first", " second", "third"]);
   });
 
-  test("bytes are sent to the upstream unchanged, and a full connection reports when it has room", async () => {
+  test("bytes are sent to the upstream unchanged, and the handler learns when a full connection has room again", async () => {
     rfc("6455-5.4-intermediary-fragments");
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);

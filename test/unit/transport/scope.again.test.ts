@@ -101,7 +101,7 @@ test("`orAbort` of a scope settles with its promise, or rejects if the exchange 
   await expect(scope.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
 });
 
-describe("a scope that has followers", () => {
+describe("a scope whose `again()` has created followers", () => {
   const reason = new ProxyError("http_request_error", { status: 413 });
 
   test("aborts the last follower when it is aborted", () => {
