@@ -1,4 +1,4 @@
-/** A server of `node:http` with the entry for Node. Bun and Deno run it as well, because they also have these servers. */
+/** A server of `node:http` with the entry for Node. Bun and Deno run it as well, because they implement `node:http`. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import process from "node:process";

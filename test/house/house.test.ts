@@ -1,4 +1,4 @@
-/** Tests that the names of files and functions follow the rules of CONTRIBUTING.md. */
+/** Tests of the names of files and exports, of the lists in CONTRIBUTING.md, and of code that must work on Windows. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -72,7 +72,7 @@ test("no two exports share a name unless each belongs to a different runtime", (
   ).toEqual({});
 });
 
-test("no type, class or constant has the name of another file's export", () => {
+test("no type, class or constant has the name of an export of another file", () => {
   const exported = new Set(definitions.filter((each) => each.isExported).map(({ name }) => name));
   // A local function may share its name, as it is read with its file. So may a variable in lower case.
   const named = definitions.filter(

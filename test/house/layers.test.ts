@@ -13,7 +13,7 @@ test("no file imports a higher layer", () => {
   expect(findUpward(imports)).toEqual([]);
 });
 
-test("the check finds circles, and imports of a higher layer", () => {
+test("the check of layers finds circles, and imports of a higher layer", () => {
   const wrong: Imports = new Map([
     ["src/fields/headers.ts", ["src/body/bytes.ts"]],
     ["src/body/bytes.ts", ["src/fields/headers.ts"]],
@@ -27,7 +27,7 @@ test("the check finds circles, and imports of a higher layer", () => {
   ]);
 });
 
-test("the check reads every form of import", () => {
+test("the check of layers reads every form of import", () => {
   const found = imports.get("runtimes/node.ts");
   expect(found).toContain("src/index.ts");
   expect(imports.get("runtimes/sockets/sockettransport.ts")).toContain(

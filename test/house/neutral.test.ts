@@ -64,7 +64,7 @@ async function bundle(code: string, conditions: string[] = []): Promise<Bundle> 
 const everythingOf = (path: string): string =>
   `import * as all from "${path}"; globalThis.all = all;`;
 
-test("the check finds imports and globals of runtimes", async () => {
+test("the check of a bundle finds imports and globals of runtimes", async () => {
   const seen = await bundle(`
     import "node:fs"; import "tls"; import "undici";
     console.log(process.env, typeof Buffer, ((global) => global)(1), globalThis.setImmediate);
@@ -76,7 +76,7 @@ test("the check finds imports and globals of runtimes", async () => {
   expect(seen.packages.filter((name) => BUILTINS.has(name))).toEqual(["node:fs", "tls"]);
 });
 
-describe("neutral", () => {
+describe("code that names no runtime", () => {
   test.each(["./src/index.ts", "./src/proxy.ts"])(
     "%s imports no package and uses no global of Node",
     async (path) => {
@@ -114,24 +114,27 @@ describe("neutral", () => {
   });
 });
 
-describe("conditions", () => {
-  test.each(Object.entries(entries))("%s selects %s", async (condition, path) => {
-    const conditions = condition === "default" ? [] : [condition];
-    const { files } = await bundle(everythingOf("#fetchway"), conditions);
-    const taken = Object.values(entries).filter((entry) => files.includes(entry.slice(2)));
-    expect(taken).toEqual([path]);
-  });
+describe("export conditions", () => {
+  test.each(Object.entries(entries))(
+    "the condition %s selects the entry %s",
+    async (condition, path) => {
+      const conditions = condition === "default" ? [] : [condition];
+      const { files } = await bundle(everythingOf("#fetchway"), conditions);
+      const taken = Object.values(entries).filter((entry) => files.includes(entry.slice(2)));
+      expect(taken).toEqual([path]);
+    },
+  );
 
-  test("a runtime that resembles Node does not get Node's entry", () => {
+  test("the condition `node` comes after those of Workers, Deno and Bun, which resemble Node", () => {
     expect(Object.keys(entries)).toEqual(["workerd", "deno", "bun", "node", "default"]);
   });
 });
 
-test("the undici integration needs no other package", async () => {
+test("the entry fetchway/undici imports no package but undici", async () => {
   const { packages } = await bundle('import "./runtimes/undici.ts"');
   expect(packages.filter((name) => !BUILTINS.has(name))).toEqual(["undici"]);
 });
 
-test("the Node entry needs no package", async () => {
+test("the Node entry imports no package", async () => {
   expect((await bundle('import "./runtimes/node.ts"')).packages).toEqual([]);
 });

@@ -259,7 +259,7 @@ export function addTests(name: HostName): void {
     });
   }
 
-  test("after all tests the process is alive and has printed nothing", async () => {
+  test("after all tests, the process of the host is alive and has printed nothing", async () => {
     await run(async (t) => {
       expect((await t.ask("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")).status).toBe(200);
     });

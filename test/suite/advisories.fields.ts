@@ -127,7 +127,7 @@ export const advisedFields = {
     expect(users).toEqual([["alice"], [], [], []]);
   },
 
-  async "CVE-2026-47674: trusted ranges contain every spelling of an IPv6 address, or none"(
+  async "CVE-2026-47674: a trusted range contains an IPv6 address in each of its spellings, or in none"(
     t: Tools,
   ): Promise<void> {
     for (const [sent, kept] of [

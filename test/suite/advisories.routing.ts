@@ -1,4 +1,4 @@
-/** Advisories about paths and targets: the upstream that gets a request, and whether each check sees the same path. */
+/** Advisories about paths and targets: the upstream that gets a request, and whether every check sees the path that is forwarded. */
 import { expect } from "vitest";
 import type { Tools } from "./_suite.ts";
 import { request } from "../helpers/wire.ts";
@@ -98,7 +98,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path"(
+  async "CVE-2026-29087: a check in front of the proxy sees the same path as the upstream"(
     t: Tools,
   ): Promise<void> {
     for (const path of [

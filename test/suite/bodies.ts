@@ -28,7 +28,9 @@ async function sendInSteps(
 }
 
 export const bodies = {
-  async "methods with a body forward it"(t: Tools): Promise<void> {
+  async "a request body is forwarded for each method that commonly has one"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-6.3-length-known");
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]) {
       await expectMethod(t, method, "a body");
@@ -36,14 +38,14 @@ export const bodies = {
     }
   },
 
-  async "the client gets the end of a response whose byte stream a hook closes late"(
+  async "the client gets the end of a response that a hook makes of a byte stream, also if the stream ends late"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");
     expect(answer).toMatchObject({ status: 200, text: "streamed by a hook" });
   },
 
-  async "QUERY forwards its body"(t: Tools): Promise<void> {
+  async "a QUERY request is forwarded with its body"(t: Tools): Promise<void> {
     await expectMethod(t, "QUERY", "a body");
   },
 
@@ -92,7 +94,7 @@ export const bodies = {
     expect(t.upstream.calls[0]).toMatchObject({ length: 0, state: "complete" });
   },
 
-  async "DELETE forwards its chunked body"(t: Tools): Promise<void> {
+  async "a DELETE request is forwarded with its chunked body"(t: Tools): Promise<void> {
     const client = await t.connect();
     client.send(
       request("DELETE", "/", [["Transfer-Encoding", "chunked"]]),

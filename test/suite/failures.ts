@@ -219,7 +219,9 @@ export const failures = {
     );
   },
 
-  async "bytes after a response are not taken for the next response"(t: Tools): Promise<void> {
+  async "bytes that the upstream sends after a response are not taken for the response to the next request"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-6.3-surplus", "9112-9.2-unrequested");
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>

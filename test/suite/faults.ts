@@ -34,9 +34,16 @@ async function expectFault(t: Tools, fault: Fault): Promise<void> {
   if (!fault.kept) await until(closed, "the broken connection closed", 1500);
 }
 
+/** Describes the response that the client must get. */
+function describeResponse({ status, code, text, cut }: Fault): string {
+  if (code) return `the gateway error ${status}`;
+  if (cut) return `a ${status} that breaks off`;
+  return text ? `a complete ${status}` : `a ${status} without a body`;
+}
+
 export const faulty: Record<`fault: ${string}`, (t: Tools) => Promise<void>> = Object.fromEntries(
   Object.entries(faults).map(([name, fault]) => [
-    `fault: the upstream ${name}`,
+    `fault: the upstream ${name}, and the client gets ${describeResponse(fault)}`,
     (t: Tools) => expectFault(t, fault),
   ]),
 );

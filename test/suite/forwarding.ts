@@ -91,7 +91,9 @@ export const forwarding = {
     expect(forwardingFields(t.upstream.calls[0]?.headers ?? [])).toEqual(own);
   },
 
-  async "xfwd: false adds no forwarding fields and removes the client's"(t: Tools): Promise<void> {
+  async "xfwd: false adds no forwarding fields, and removes those of the client"(
+    t: Tools,
+  ): Promise<void> {
     await t.ask(request("GET", "/", forged), "plain");
     expect(forwardingFields(t.upstream.calls[0]?.headers ?? [])).toEqual([]);
   },

@@ -166,7 +166,7 @@ export const framing = {
     }
   },
 
-  async "RFC 9112 §6.3: a request with another transfer coding is refused, or forwarded with new framing"(
+  async "RFC 9112 §6.3: a request whose Transfer-Encoding is not just chunked is refused, or forwarded with new framing"(
     t: Tools,
   ): Promise<void> {
     for (const [name, headers, body] of ambiguous) {

@@ -196,7 +196,9 @@ export const headers = {
     expect((await t.ask(request("GET", "/"))).all("__proto__")).toEqual(["p"]);
   },
 
-  async "the proxy neither adds nor overwrites other request fields"(t: Tools): Promise<void> {
+  async "the proxy neither adds nor overwrites request fields that do not concern it"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-2.2-role", "9110-7.7-fields");
     const sent: Header[] = [
       ["If-None-Match", '"x"'],

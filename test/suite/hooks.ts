@@ -127,7 +127,7 @@ export const hooks = {
     await expectReports(t, 3);
   },
 
-  async "an exception of onError reaches the framework too"(t: Tools): Promise<void> {
+  async "an exception of onError reaches the framework"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reset();
     for (const way of waysOf("onError")) {
       const path = `/onError/${way}`;
@@ -147,7 +147,9 @@ export const hooks = {
     await expectReports(t, 2);
   },
 
-  async "hooks run for every kind of request"(t: Tools): Promise<void> {
+  async "hooks run also for requests that the Request constructor refuses"(
+    t: Tools,
+  ): Promise<void> {
     // The Request constructor refuses some requests that servers accept. Hooks must still run for them.
     for (const bytes of [
       request("TRACE", "/"),

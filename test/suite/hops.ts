@@ -57,7 +57,9 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
+  async "the proxy decrements Max-Forwards of OPTIONS, and answers the request itself at 0"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.6.2-update", "9110-7.6.2-zero");
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
@@ -68,7 +70,9 @@ export const hops = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "the proxy answers TRACE at Max-Forwards 0, without credentials"(t: Tools): Promise<void> {
+  async "the proxy answers TRACE at Max-Forwards 0 with the request, without its credentials"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.6.2-zero", "9110-9.3.8-reflect", "9110-9.3.8-sensitive");
     const answer = await t.ask(
       request("TRACE", "/x?y", [
@@ -87,13 +91,15 @@ export const hops = {
     expect(t.upstream.calls).toEqual([]);
   },
 
-  async "TRACE decrements Max-Forwards"(t: Tools): Promise<void> {
+  async "the proxy decrements Max-Forwards of TRACE"(t: Tools): Promise<void> {
     const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]), "tracing");
     expect(answer).toMatchObject({ status: 200 });
     expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },
 
-  async "a field named on a second Connection line is not forwarded"(t: Tools): Promise<void> {
+  async "a request field that a second Connection line names is not forwarded"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.6.1-connection");
     await t.ask(
       request("GET", "/", [

@@ -119,7 +119,7 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
 }
 
 export const hostile = {
-  async "corpus: requests with ambiguous lengths, transfer codings and chunks"(
+  async "corpus: no request with an ambiguous length, transfer coding or chunk smuggles another request"(
     t: Tools,
   ): Promise<void> {
     rfc(
@@ -132,14 +132,16 @@ export const hostile = {
     await tryAll(t, framings);
   },
 
-  async "corpus: requests with malformed, unusual, huge or many header fields"(
+  async "corpus: no request with malformed, unusual, huge or many header fields smuggles another request"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-2.3-defensive", "9110-9.3.6-port", "9112-2.2-leading-space");
     await tryAll(t, heads);
   },
 
-  async "corpus: ambiguous responses"(t: Tools): Promise<void> {
+  async "corpus: an ambiguous response is refused, or read in one of the allowed ways"(
+    t: Tools,
+  ): Promise<void> {
     rfc(
       "9110-5.6.3-bad-space",
       "9112-5.1-space-response",

@@ -73,7 +73,7 @@ export const interim = {
     expect(await answering).toMatchObject({ status: 200, text: "final" });
   },
 
-  async "an interim response has no hop-by-hop fields, and none that are named in Connection"(
+  async "an interim response reaches the client without hop-by-hop fields and those named in Connection"(
     t: Tools,
   ): Promise<void> {
     const answer = await askInSteps(t, [
@@ -156,7 +156,7 @@ export const interim = {
     expect(await answering).toMatchObject({ status: 200, text: "thanks" });
   },
 
-  async "an upstream that refuses an expectation with 413 is never sent the body"(
+  async "an upstream that refuses Expect: 100-continue with 413 never gets the body"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(413, [], "too large");
@@ -168,7 +168,7 @@ export const interim = {
     expect(t.upstream.calls.map(({ length }) => length)).toEqual([0]);
   },
 
-  async "onInformational sees the interim responses of its request, with cleaned fields"(
+  async "onInformational sees the interim responses of its request, without their connection fields"(
     t: Tools,
   ): Promise<void> {
     const answer = await askInSteps(

@@ -90,7 +90,7 @@ export const lenience = {
     }
   },
 
-  async "CONNECT is answered with 405"(t: Tools): Promise<void> {
+  async "a CONNECT request is answered with 405"(t: Tools): Promise<void> {
     const client = await t.connect();
     client.send("CONNECT evil.test:80 HTTP/1.1\r\nHost: evil.test:80\r\n\r\n");
     const response = await client.read();
@@ -99,7 +99,7 @@ export const lenience = {
     expect(t.upstream.calls).toEqual([]);
   },
 
-  async "a connection is kept after a body with Content-Length that arrived after its head"(
+  async "a connection is kept after a request whose body with Content-Length arrived after its head"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();

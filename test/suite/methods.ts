@@ -39,7 +39,9 @@ export const methods = {
     expect(seen(t)).toEqual(["OPTIONS /base?k=v "]);
   },
 
-  async "OPTIONS * is not rewritten, and passes hooks"(t: Tools): Promise<void> {
+  async "the path of OPTIONS * is not rewritten, and hooks see the request"(
+    t: Tools,
+  ): Promise<void> {
     expect((await t.ask(request("OPTIONS", "*"), "hooked")).status).toBe(200);
     expect(seen(t)).toEqual(["OPTIONS * "]);
     expect(t.upstream.calls[0]?.get("x-hooked")).toBe("request");
@@ -62,7 +64,7 @@ export const methods = {
     expect(seen(t)).toEqual(["OPTIONS /* ", "GET /*?x "]);
   },
 
-  async "TRACE is answered with 405, also at Max-Forwards 0"(t: Tools): Promise<void> {
+  async "by default, TRACE is answered with 405, also at Max-Forwards 0"(t: Tools): Promise<void> {
     for (const fields of [[], [["Max-Forwards", "0"]]] as Header[][]) {
       const answer = await t.ask(request("TRACE", "/", fields));
       expect(answer.status).toBe(405);

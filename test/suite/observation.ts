@@ -46,7 +46,9 @@ export const observation = {
     expect(plain.all("server-timing")).toEqual(["db;dur=5"]);
   },
 
-  async "mirror sends a copy of a request, with its body"(t: Tools): Promise<void> {
+  async "the option mirror sends a copy of a request with its body to the target of the option"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await t.ask(
       request("POST", "/a%2Fb?c", [["X-Id", "7"]], "the body"),
       "mirrored",

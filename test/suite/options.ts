@@ -1,4 +1,4 @@
-/** Tests of hooks and limits. */
+/** Hooks that change requests and responses, and the option `bodyLimit`. */
 import { expect } from "vitest";
 import { mebibyte, pour } from "../helpers/large.ts";
 import type { Tools } from "./_suite.ts";
@@ -26,7 +26,7 @@ export const options = {
     expect(answer).toMatchObject({ status: 503, text: "sorry: connection_terminated" });
   },
 
-  async "bodyLimit: a body of exactly that size passes, with Content-Length or chunked"(
+  async "bodyLimit: a body of exactly the limit passes, with Content-Length or chunked"(
     t: Tools,
   ): Promise<void> {
     const body = "x".repeat(1000);
@@ -36,7 +36,7 @@ export const options = {
     expect(await client.read()).toMatchObject({ status: 200, text: body });
   },
 
-  async "bodyLimit: a larger Content-Length is answered with 413, and nothing is sent upstream"(
+  async "bodyLimit: a request with a Content-Length over the limit is answered with 413, and not sent"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
@@ -142,7 +142,7 @@ export const options = {
     }
   },
 
-  async "after the proxy's own error response the client's connection is still usable"(
+  async "the client's connection is still usable after an error response of the proxy itself"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect("refused");

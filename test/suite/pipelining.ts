@@ -39,7 +39,7 @@ async function expectInTurn(t: Tools, bytes: Buffer, setup: SetupName): Promise<
 }
 
 export const pipelining = {
-  async "RFC 9112 §9.3.2: a pipelined request that follows an unsafe one is sent after the unsafe one's response"(
+  async "RFC 9112 §9.3.2: a pipelined request that follows an unsafe request is sent after the response to that request"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.3.2-safe");
@@ -52,7 +52,7 @@ export const pipelining = {
     await expectInTurn(t, Buffer.concat(bytes), "default");
   },
 
-  async "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe one is sent after the unsafe one's response"(
+  async "RFC 9112 §9.3.2: a pipelined request that follows a large unsafe request is sent after the response to that request"(
     t: Tools,
   ): Promise<void> {
     await expectInTurn(t, request("POST", "/first", [shop], "x".repeat(300_000)), "default");

@@ -38,7 +38,9 @@ function expectNoSecrets(names: string[]): void {
 }
 
 export const redirects = {
-  async "redirects are followed by the rules of the Fetch standard"(t: Tools): Promise<void> {
+  async "redirects are followed with the method and the body that the Fetch standard requires"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-15.4-modifications");
     for (const [status, method, expected] of [
       [301, "POST", "GET"],

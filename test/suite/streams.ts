@@ -179,7 +179,9 @@ export const streams = {
     expect(await t.ask(request("GET", "/"))).toMatchObject({ text, cut: false });
   },
 
-  async "a head that arrives byte by byte is parsed on both sides"(t: Tools): Promise<void> {
+  async "a request head and a response head that arrive byte by byte are parsed"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-5.3-whole-head");
     t.upstream.script = async (call) => {
       await call.done;

@@ -42,7 +42,7 @@ export const timeouts = {
     expect((await t.ask(request("GET", "/"), "timeouts")).status).toBe(504);
   },
 
-  async "a body with Content-Length that stalls longer than idleTimeout fails"(
+  async "a response body with Content-Length that stalls longer than idleTimeout fails"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
@@ -52,14 +52,16 @@ export const timeouts = {
     await within(call.link.closed, "the upstream's connection closed");
   },
 
-  async "a chunked body that stalls longer than idleTimeout fails"(t: Tools): Promise<void> {
+  async "a chunked response body that stalls longer than idleTimeout fails"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     const answer = await t.ask(request("GET", "/"), "timeouts");
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
   },
 
-  async "a gzip body that stalls longer than idleTimeout fails"(t: Tools): Promise<void> {
+  async "a gzip response body that stalls longer than idleTimeout fails"(t: Tools): Promise<void> {
     const coded = gzipSync("a body that compresses well; ".repeat(100));
     for (const field of [`Content-Length: ${coded.length}`, "Transfer-Encoding: chunked"]) {
       t.upstream.script = (call) => {
@@ -75,7 +77,9 @@ export const timeouts = {
     }
   },
 
-  async "a body under idleTimeout keeps its length and its bytes"(t: Tools): Promise<void> {
+  async "a response body with an idleTimeout set keeps its length and its bytes"(
+    t: Tools,
+  ): Promise<void> {
     const text = "a body that compresses well; ".repeat(10_000);
     for (const [coding, body] of [
       ["gzip", gzipSync(text)],
@@ -97,7 +101,7 @@ export const timeouts = {
     }
   },
 
-  async "neither `timeout` nor idleTimeout stops a body that keeps arriving"(
+  async "neither `timeout` nor idleTimeout stops a response body that keeps arriving"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = async (call) => {
@@ -112,7 +116,7 @@ export const timeouts = {
     expect(answer).toMatchObject({ status: 200, text: "0123456789", cut: false });
   },
 
-  async "an upload that keeps arriving is not stopped"(t: Tools): Promise<void> {
+  async "`timeout` does not stop a chunked upload that keeps arriving"(t: Tools): Promise<void> {
     const client = await t.connect("timeouts");
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
     for (let count = 0; count < 10; count++) {
@@ -123,13 +127,13 @@ export const timeouts = {
     expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
   },
 
-  async "a small upload with Content-Length that keeps arriving is not stopped"(
+  async "`timeout` does not stop a small upload with Content-Length that keeps arriving"(
     t: Tools,
   ): Promise<void> {
     await expectNotCut(t, 1);
   },
 
-  async "a large upload with Content-Length that keeps arriving is not stopped"(
+  async "`timeout` does not stop a large upload with Content-Length that keeps arriving"(
     t: Tools,
   ): Promise<void> {
     await expectNotCut(t, 10_000);
@@ -149,7 +153,9 @@ export const timeouts = {
     expect(call.state).toBe("cut");
   },
 
-  async "server-sent events last longer than idleTimeout"(t: Tools): Promise<void> {
+  async "a stream of server-sent events may be silent for longer than idleTimeout"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n");
       call.write("Transfer-Encoding: chunked\r\n\r\n", chunk("data: 1\n\n"));

@@ -208,7 +208,7 @@ export const trailers = {
     expect(options).toContain("te");
   },
 
-  async "TE is not forwarded without trailers, nor for an HTTP/1.0 client"(
+  async "TE is not forwarded if it does not contain trailers, or if the client uses HTTP/1.0"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/", [["TE", "deflate, x-trailers, trailers-x"]]));

@@ -82,7 +82,9 @@ export const truncation = {
     expect(isReset).toBe(false);
   },
 
-  async "a truncated pipelined response closes the client's connection"(t: Tools): Promise<void> {
+  async "a truncated response to a pipelined request closes the client's connection"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-9.3.2-inbound-failure");
     let open: (() => void) | undefined;
     t.upstream.script = async (call) => {

@@ -102,7 +102,7 @@ export const trust = {
     expect(t.upstream.calls).toHaveLength(2);
   },
 
-  async "a trusted chain in Forwarded is read like X-Forwarded-For, and a malformed one is removed as a whole"(
+  async "a trusted chain in Forwarded is read like X-Forwarded-For, and a malformed Forwarded is removed as a whole"(
     t: Tools,
   ): Promise<void> {
     rfc("7239-6-port");
@@ -137,7 +137,7 @@ export const trust = {
     }
   },
 
-  async "`via` adds this proxy to Via, and a request that already passed it is answered with 502"(
+  async "`via` adds this proxy to Via, and a request that has already passed this proxy is answered with 502"(
     t: Tools,
   ): Promise<void> {
     rfc(

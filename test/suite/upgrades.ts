@@ -1,4 +1,4 @@
-/** WebSockets and other upgrades, by the rules of any request (RFC 9110 §7.8, RFC 6455). */
+/** WebSockets and other upgrades, by the same rules as any request (RFC 9110 §7.8, RFC 6455). */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { expect } from "vitest";
@@ -284,7 +284,9 @@ export const upgrades = {
     await within(t.upstream.links[0]?.closed as Promise<void>, "the connection's end");
   },
 
-  async "a WebSocket handshake is forwarded by the rules of any request"(t: Tools): Promise<void> {
+  async "the fields of a WebSocket handshake are forwarded by the rules for any request"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.8-nominated");
     echoing(t);
     const headers = {
@@ -344,7 +346,7 @@ export const upgrades = {
     socket.on("error", () => {}).close();
   },
 
-  async "the response to a refused WebSocket handshake is relayed like any other"(
+  async "the response with which an upstream refuses a WebSocket handshake reaches the client"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-4.1-not-101");
@@ -510,7 +512,7 @@ export const upgrades = {
     }
   },
 
-  async "a 101 to another protocol becomes 502"(t: Tools): Promise<void> {
+  async "a 101 that names another protocol or none becomes 502"(t: Tools): Promise<void> {
     rfc("6455-4.1-checked");
     for (const fields of [[["Upgrade", "tcp"]], []] as Header[][]) {
       t.upstream.script = (call) => {

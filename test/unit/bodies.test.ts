@@ -61,7 +61,7 @@ describe("narrowAcceptEncoding", () => {
 });
 
 describe("transformText", () => {
-  test("decodes every coding that DecompressionStream knows, and several of them in a row", async () => {
+  test("decodes a body with any content coding of DecompressionStream, or with several codings", async () => {
     const plain = Buffer.from("grüße");
     const bodies: Record<string, Buffer> = {
       gzip: gzipSync(plain),
@@ -90,7 +90,7 @@ describe("transformText", () => {
     }
   });
 
-  test("refuses bodies that it cannot read, or passes them on with their fields", async () => {
+  test('refuses an unreadable body, or with `unreadable: "pass"` passes it on with unchanged fields', async () => {
     const plain = ["Content-Type", "text/plain", "ETag", '"a"'];
     const cases: [headers: string[], body: Uint8Array][] = [
       [[...plain, "Content-Encoding", "x-rot13"], bytes("nop")],
@@ -110,14 +110,14 @@ describe("transformText", () => {
     }
   });
 
-  test("reads the charset of Content-Type, and responds in UTF-8", async () => {
+  test("decodes the text with the charset of Content-Type, and sends it as UTF-8", async () => {
     const headers = ["Content-Type", 'text/html; charset="ISO-8859-1"; x=y'];
     const changed = await pass(transformText(upper), { headers, body: Uint8Array.of(0xe4) });
     expect(await textOf(changed)).toBe("Ä");
     expect(changed.headers).toContain("text/html; charset=utf-8; x=y");
   });
 
-  test("a body longer than maxBytes, encoded or decoded, is refused or passed on", async () => {
+  test('a body longer than `maxBytes`, encoded or decoded, is refused, or with `tooLarge: "pass"` passed on unchanged', async () => {
     const gzip = ["Content-Type", "text/plain", "Content-Encoding", "gzip"];
     const bomb = new Uint8Array(gzipSync(Buffer.alloc(10_000_000)));
     const cases: [
@@ -142,7 +142,7 @@ describe("transformText", () => {
     expect(await textOf(await pass(exact, { body: bytes("x".repeat(100)) }))).toHaveLength(100);
   });
 
-  test("CVE-2026-22036: more than 5 content codings are refused, or passed on with the body", async () => {
+  test('CVE-2026-22036: a body with more than 5 content codings is refused, or with `unreadable: "pass"` passed on unchanged', async () => {
     let body = new Uint8Array(Buffer.from("text"));
     for (let coding = 0; coding < 5; coding++) body = new Uint8Array(gzipSync(body));
     const coded = (count: number): string[] => [
@@ -164,7 +164,7 @@ describe("transformText", () => {
     }
   });
 
-  test("CVE-2026-22036: `maxBytes` limits what each content coding yields", async () => {
+  test("CVE-2026-22036: `maxBytes` limits the bytes that the decoding of each content coding yields", async () => {
     // With a file name in its gzip header, the result of the first decoding is longer than that of the second.
     const inner = gzipSync("text");
     inner[3] = 8;
@@ -178,7 +178,7 @@ describe("transformText", () => {
     await expect(limited).rejects.toMatchObject(refused);
   });
 
-  test("a truncated body is refused with 502, and a body over maxBytes is cancelled", async () => {
+  test("a body that the upstream breaks off is refused, and the rest of a body over `maxBytes` is cancelled", async () => {
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(bytes("half"));
@@ -198,7 +198,7 @@ describe("transformText", () => {
     await vi.waitFor(() => expect(cancel).toHaveBeenCalledOnce());
   });
 
-  test("HEAD gets the fields that a GET would get, without a length", async () => {
+  test("the response to HEAD has the fields of the transformed response to GET, without Content-Length", async () => {
     const headers = ["Content-Type", "text/html", "Content-Length", "9", "ETag", '"a"'];
     const head = await pass(transformText(upper), { headers }, { method: "HEAD" });
     expect(head.headers).toEqual(["Content-Type", "text/html", "ETag", 'W/"a"']);
@@ -207,7 +207,7 @@ describe("transformText", () => {
     expect(other.headers).toEqual(image);
   });
 
-  test("the response is unchanged if the function returns undefined", async () => {
+  test("the response is unchanged if the app's function returns undefined", async () => {
     const headers = ["Content-Type", "text/html", "Content-Encoding", "gzip", "ETag", '"a"'];
     const body = new Uint8Array(gzipSync("a"));
     const passed = await pass(
@@ -218,7 +218,7 @@ describe("transformText", () => {
     expect(passed.body?.whole()).toEqual(body);
   });
 
-  test("the function gets the status, the path and the fields, and the call rejects with its exception", async () => {
+  test("the app's function gets the status, the path and the fields, and its exception rejects the call", async () => {
     const seen = vi.fn<ChangeBody<string>>((text, response, request) => {
       if (request.path === "/fail") throw new Error("the app's");
       return `${text} ${response.status} ${request.method} ${request.path} ${request.headers.get("x-a")}`;
@@ -242,7 +242,7 @@ describe("transformText", () => {
     expect(next.mock.calls).toEqual([[upgrade, expect.anything()]]);
   });
 
-  test("only media types that `types` lists are transformed, and `ranges: true` forwards Range", async () => {
+  test("only responses with a media type in `types` are transformed, and `ranges: true` forwards the field Range", async () => {
     const html = transformText(upper, { types: ["text/HTML", "application/*.v1+json"] });
     const body = (): Uint8Array => bytes("a");
     const typed = async (type: string): Promise<string> =>
@@ -260,7 +260,7 @@ describe("transformText", () => {
     );
   });
 
-  test("a followed redirect to another origin keeps the narrowed Accept-Encoding", async () => {
+  test("a request that follows a redirect to another origin keeps the narrowed Accept-Encoding", async () => {
     const transport = answering(to("http://other.test/"), { status: 200 });
     const interceptors = { request: [transformText(upper)] };
     const options = { followRedirects: true, redirectTargets: "any" as const, interceptors };
@@ -290,14 +290,14 @@ describe("transformText", () => {
 describe("transformJson", () => {
   const headers = ["Content-Type", "application/problem+json"];
 
-  test("changes the parsed value", async () => {
+  test("gives the parsed JSON to the app's function, and sends the value that it returns", async () => {
     const hide = transformJson<{ a: number; b?: number }>(({ a }) => ({ a }));
     const changed = await pass(hide, { headers, body: bytes('\ufeff{"a":1,"b":2}') });
     expect(await textOf(changed)).toBe('{"a":1}');
     expect(changed.headers).toEqual([...headers, "Content-Length", "7"]);
   });
 
-  test("a body that is not JSON is refused or passed on, and bodies of other types are not read", async () => {
+  test("a body that is not valid JSON is refused or passed on, and a body of another media type is not read", async () => {
     const init = (): Given<UpstreamResponse> => ({ headers, body: bytes("{") });
     const change = (): number => 1;
     await expect(pass(transformJson(change), init())).rejects.toMatchObject(refused);
@@ -306,7 +306,7 @@ describe("transformJson", () => {
     expect(await textOf(await pass(transformJson(change), { body: bytes("{") }))).toBe("{");
   });
 
-  test("the response is unchanged if the function returns undefined", async () => {
+  test("the response is unchanged if the app's function returns undefined", async () => {
     const unchanged = await pass(
       transformJson(() => undefined),
       { headers, body: bytes(" 1 ") },

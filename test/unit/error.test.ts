@@ -30,7 +30,7 @@ describe("ProxyError", () => {
     expect("cause" in error).toBe(false);
   });
 
-  test("keeps its status, message and cause", () => {
+  test("keeps the status, message and cause that it is given", () => {
     const cause = new Error("connect ECONNREFUSED 10.0.0.1:80");
     const error = new ProxyError("http_request_error", { status: 413, message: "big", cause });
     expect(error).toMatchObject({ status: 413, message: "big", cause });
@@ -69,7 +69,7 @@ describe("toErrorResponse", () => {
     cause: new Error("10.0.0.1"),
   });
 
-  test("names the error type and nothing else", () => {
+  test("names the type of the error, but neither its message nor its cause", () => {
     const reply = toErrorResponse(secret, "GET");
     const text = "Bad Gateway: connection_refused\n";
     expect(reply).toEqual({
@@ -85,14 +85,14 @@ describe("toErrorResponse", () => {
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
   });
 
-  test("names the proxy by its pseudonym, in quotes if the pseudonym is not a token", () => {
+  test("names the proxy in Proxy-Status by its pseudonym, in quotes if the pseudonym is not a token", () => {
     const named = (name: string): string | undefined =>
       toErrorResponse(secret, "GET", name).headers[5];
     expect(named("edge")).toBe("edge; error=connection_refused");
     expect(named("1.edge")).toBe('"1.edge"; error=connection_refused');
   });
 
-  test("names the supported versions with 505", () => {
+  test("names the supported HTTP versions in the body of a 505", () => {
     rfc("9110-15.6.6-505");
     const error = new ProxyError("http_request_error", { status: 505 });
     const { body } = toErrorResponse(error, "GET");
@@ -112,7 +112,7 @@ describe("toErrorResponse", () => {
     expect(headers).toEqual(toErrorResponse(secret, "GET").headers);
   });
 
-  test("has the reason phrase of a client that is too slow", () => {
+  test("has the reason phrase Request Timeout for status 408", () => {
     const error = new ProxyError("http_request_error", { status: 408 });
     expect(toErrorResponse(error, "GET").statusText).toBe("Request Timeout");
   });

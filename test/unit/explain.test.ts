@@ -20,7 +20,7 @@ function linesOf(rows: Explanation["fields"]): string[] {
   );
 }
 
-test("each step and each field has a reason, and the fields are in the order on the wire", async () => {
+test("`explain` gives a reason for each step and each field, and the fields in the order on the wire", async () => {
   const { request, response, error, path, fields, dropped } = await explain(
     {
       target: `${TARGET}/v1?key=1`,
@@ -43,19 +43,19 @@ test("each step and each field has a reason, and the fields are in the order on 
   expect(linesOf(dropped)).toEqual(["cookie: a=b | filterHeaders | dropped"]);
 });
 
-test("with the option `fetch`, framing fields are not explained, because the app's `fetch` writes them", async () => {
+test("with the option `fetch`, `explain` leaves out framing fields, because the app's `fetch` writes them", async () => {
   const fetch = vi.fn<typeof globalThis.fetch>();
   const { fields } = await explain({ fetch });
   expect(fields.map(({ name }) => name.toLowerCase())).not.toContain("connection");
   expect(fetch).not.toHaveBeenCalled();
 });
 
-test("pool options are applied: with `keepAlive: false`, Connection is close", async () => {
+test("`explain` applies the options of the pool: with `keepAlive: false`, Connection is close", async () => {
   const { fields } = await explain({ pool: { keepAlive: false } });
   expect(fields.at(-1)).toMatchObject({ name: "Connection", value: "close" });
 });
 
-test("hooks and interceptors of the request run, but hooks of the response do not", async () => {
+test("`explain` runs the hooks and interceptors of the request, but not the hooks of the response", async () => {
   const order: string[] = [];
   const after = vi.fn();
   const note =
@@ -137,7 +137,7 @@ test("`explain` rejects in the same cases as `fetch`: for misuse, and with the e
   await expect(explain({ onRequest })).rejects.toBe(thrown);
 });
 
-test("an upgrade is explained as if a server had handed it over", async () => {
+test("`explain` explains an upgrade as if a server had handed it over", async () => {
   const request = new Request("http://shop.example/chat", {
     headers: { connection: "Upgrade", upgrade: "websocket" },
   });
@@ -145,7 +145,7 @@ test("an upgrade is explained as if a server had handed it over", async () => {
   expect(linesOf(fields)).toContain("Upgrade: websocket | tunnelled (upgrades, RFC 9110 §7.8)");
 });
 
-test("with several upstreams, one of them is picked, and the request is not counted there", async () => {
+test("`explain` picks one of several upstreams, and does not count the request there", async () => {
   const target = balance([TARGET, "http://127.0.0.1:2"]);
   const proxy = createProxy({ target });
   const { request } = await proxy.explain(new Request("http://shop.example/"));

@@ -9,8 +9,8 @@ import { CAPABLE, fakeRequest, fakeResponse, fakeScope, FakeTransport } from "..
 
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
 
-describe("transport", () => {
-  test("is the runtime's own", () => {
+describe("the transport of a plan", () => {
+  test("is the runtime's own by default", () => {
     const transport = new FakeTransport();
     const transportFor = vi.fn(() => transport);
     expect(compile({ connectTimeout: 5 }, transportFor).transport).toBe(transport);
@@ -67,7 +67,7 @@ describe("a step of sending that no option asks for costs nothing", () => {
     return sends.mock.lastCall?.[0] === request && sends.mock.results[0]?.value === sent;
   }
 
-  test("without options, the transport's own promise is returned", () => {
+  test("without retries, redirects and interceptors, the transport's own promise is returned", () => {
     expect(isDirect({ retry: false })).toBe(true);
     expect(isDirect({ retry: false, interceptors: { request: [], attempt: [] } })).toBe(true);
     expect(isDirect({ retry: false, followRedirects: false, replayLimit: 5 })).toBe(true);
@@ -93,7 +93,7 @@ describe("a step of sending that no option asks for costs nothing", () => {
     { retry: false, followRedirects: true },
     { retry: false, interceptors: { request: [pass] } },
     { retry: false, interceptors: { attempt: [pass] } },
-  ])("%o adds a step", (options) => {
+  ])("the options %o add a step", (options) => {
     expect(isDirect(options)).toBe(false);
   });
 });
@@ -126,20 +126,20 @@ describe("clientAddress", () => {
     );
 
   test.each(["192.0.2.7", "192.0.2.7:80", "2001:db8::1", "[::1]:80", "unknown", "_hidden"])(
-    "may be %s",
+    "may return %s",
     (address) => {
       expect(addressFor(address)).toBe(address);
     },
   );
 
   test.each(["192.0.2.7, 10.0.0.1", "", "a b", 'a"', "a;b", "a\r\nb", null, undefined, 5])(
-    "%j is refused",
+    "gives no address if it returns %j",
     (address) => {
       expect(addressFor(address)).toBeUndefined();
     },
   );
 
-  test("loses the prefix `::ffff:` of an IPv4 address that is written as IPv6", () => {
+  test("gives an IPv4 address that is written as IPv6 without the prefix `::ffff:`", () => {
     expect(addressFor("::ffff:192.0.2.7")).toBe("192.0.2.7");
   });
 
@@ -195,13 +195,16 @@ describe("field names", () => {
     [true, ["Forwarded"], ["X-Forwarded-For", "X-Real-IP"]],
     ["forwarded", ["X-Forwarded-For", "x_forwarded_host"], ["Forwarded", "X-Real-IP"]],
     [false, [], ["Forwarded", "X-Forwarded-For"]],
-  ] as const)("xfwd: %s drops %j even from a trusted peer, not %j", (xfwd, gone, left) => {
-    const { droppedIfTrusted } = plan({ xfwd });
-    for (const name of gone) expect(droppedIfTrusted.has(name)).toBe(true);
-    for (const name of left) expect(droppedIfTrusted.has(name)).toBe(false);
-  });
+  ] as const)(
+    "xfwd: %s drops %j even from a trusted peer's request, but not %j",
+    (xfwd, gone, left) => {
+      const { droppedIfTrusted } = plan({ xfwd });
+      for (const name of gone) expect(droppedIfTrusted.has(name)).toBe(true);
+      for (const name of left) expect(droppedIfTrusted.has(name)).toBe(false);
+    },
+  );
 
-  test("filterHeaders wins over forwardHeaders", () => {
+  test("a field that both filterHeaders and forwardHeaders name is dropped", () => {
     const { kept } = plan(options);
     expect(kept?.has("x-forwarded-for")).toBe(true);
     expect(kept?.has("Proxy-Authorization")).toBe(true);
@@ -231,7 +234,7 @@ describe("rewriting the path", () => {
     ["/apis/a", "/apis/a"],
     ["/a/api/b", "/a/api/b"],
     ["/API/a", "/API/a"],
-  ])("stripPrefix makes %s %s", async (path, stripped) => {
+  ])('stripPrefix: "/api" turns %s into %s', async (path, stripped) => {
     expect(await rewrite({ stripPrefix: "/api" }, path)).toBe(stripped);
     expect(await rewrite({ stripPrefix: "/api/" }, path)).toBe(stripped);
   });
@@ -240,7 +243,7 @@ describe("rewriting the path", () => {
     expect(plan({ stripPrefix: "/" }).rewrite).toBeUndefined();
   });
 
-  test("the rules of a map are applied in order, each to the result of the previous one", async () => {
+  test("the rules of a map in pathRewrite are applied in order, each to the result of the previous one", async () => {
     const pathRewrite = { "^/old/": "/new/", "^/new/(\\d+)": "/item/$1", "\\?.*": "" };
     expect(await rewrite({ pathRewrite }, "/old/7/x?y")).toBe("/item/7/x");
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");
@@ -256,7 +259,7 @@ describe("rewriting the path", () => {
     expect(await rewrite({ stripPrefix: "/api", pathRewrite }, "/api/a")).toBe("/a!a.test");
   });
 
-  test("a function may return a promise", async () => {
+  test("a function in pathRewrite may return a promise", async () => {
     expect(await rewrite({ pathRewrite: async (path) => `${path}/later` }, "/a")).toBe("/a/later");
   });
 });

@@ -153,7 +153,7 @@ describe("a value that is not a Request", () => {
     },
   );
 
-  test("a Request of another class is accepted", async () => {
+  test("an object of another class with the members of a Request is accepted", async () => {
     const { url, method, headers, body, signal } = request();
     const own = { url, method, headers, body, signal, clone: () => own };
     expect((await bindProxyFetch(runtime)(own as unknown as Request, TARGET)).status).toBe(200);
@@ -170,27 +170,27 @@ async function countTurns(promise: Promise<unknown>): Promise<number> {
 }
 
 describe("createProxy", () => {
-  test("its fetch takes no more turns of the microtask queue than proxyFetch", async () => {
+  test("the proxy's `fetch` takes no more turns of the microtask queue than proxyFetch", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     const expected = await countTurns(proxyFetch(request(), TARGET));
     expect(expected).toBeLessThan(1000);
     expect(await countTurns(createProxy({ target: TARGET }).fetch(request()))).toBe(expected);
   });
 
-  test("its fetch rejects for misuse, and does not throw", async () => {
+  test("the proxy's `fetch` rejects for misuse, and does not throw", async () => {
     const proxy = createProxy({ target: TARGET });
     const promise = proxy.fetch({} as Request);
     await expect(promise).rejects.toThrow(/takes the incoming Request first/);
   });
 
-  test("its fetch works without `this`, with the server's context", async () => {
+  test("the proxy's `fetch` works without `this`, and passes on the server's context", async () => {
     const clientAddress = vi.fn(() => undefined);
     const { fetch } = createProxy({ target: TARGET, clientAddress });
     expect((await fetch(request(), { env: 1 })).status).toBe(200);
     expect(clientAddress).toHaveBeenCalledExactlyOnceWith(expect.any(Request), { env: 1 });
   });
 
-  test("has its own connections with the given pool options", () => {
+  test("gives each proxy its own connections, with the given pool options", () => {
     createProxy({ target: TARGET });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { maxSockets: 2 } });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { connectTimeout: 7 } });
@@ -203,7 +203,7 @@ describe("createProxy", () => {
     ]);
   });
 
-  test("closes its own connections, not those of a given transport", async () => {
+  test("the proxy's `close` closes its own connections, not those of a given transport", async () => {
     await createProxy({ target: TARGET }).close();
     expect(made[0]?.transport.closed).toBe(1);
     const transport = new FakeTransport();
@@ -211,7 +211,7 @@ describe("createProxy", () => {
     expect(transport.closed).toBe(0);
   });
 
-  test("returns the counters of its connections if the transport has them", () => {
+  test("the proxy's `stats` returns the counters of its connections if the transport has them", () => {
     const stats = new Counters().stats(() => ({}));
     const transport = Object.assign(new FakeTransport(), { stats: () => stats });
     expect(createProxy({ target: TARGET, transport }).stats()).toBe(stats);

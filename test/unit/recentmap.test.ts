@@ -10,7 +10,7 @@ function use(map: RecentMap<number, string>, key: number): boolean {
   return isKnown;
 }
 
-test("one key more than the guaranteed number evicts no key, in any order", () => {
+test("the use of one key more than the guaranteed number, in any order, evicts no key", () => {
   const map = new RecentMap<number, string>(100);
   for (let key = 0; key < 101; key++) use(map, key);
   for (let round = 0; round < 3; round++) {
@@ -27,7 +27,7 @@ test("a key that is used again and again stays, however many other keys come", (
   }
 });
 
-test("a key is dropped after twice as many others at the latest", () => {
+test("a key is dropped after twice the guaranteed number of other keys at the latest", () => {
   const map = new RecentMap<number, string>(10);
   for (let key = 0; key <= 20; key++) use(map, key);
   expect(map.get(0)).toBeUndefined();

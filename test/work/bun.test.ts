@@ -23,7 +23,7 @@ test.each([
   ["1 KB without a type", 1024, []],
   ["64 KB", 65_536, [["Content-Type", "text/plain"]]],
 ] as [string, number, Header[]][])(
-  "%s: the response head arrives in one chunk",
+  "the head of a response of %s arrives in one chunk",
   async (_, length, more) => {
     const fields: Header[] = Array.from({ length: 6 }, (_each, i) => [`X-${i}`, `${i}`]);
     upstream.script = (call) => call.reply(200, [...fields, ...more], "x".repeat(length));

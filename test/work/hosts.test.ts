@@ -36,12 +36,12 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   const response = host === "hono" ? "built" : "lazy";
   const raw = { headers: "raw", address: "127.0.0.1", response };
 
-  test("a request is read from Node's request object, and the response writes itself to Node's", async () => {
+  test("a request without a body is read from Node's request object, and the response takes the fast path", async () => {
     expect(await worker.path(get)).toEqual({ ...raw, body: "none" });
     expect(await worker.path(getInPieces)).toEqual({ ...raw, body: "none" });
   });
 
-  test("a request body is read from Node's request object", async () => {
+  test("a request with a body is read from Node's request object, and the response takes the fast path", async () => {
     expect(await worker.path(post)).toEqual({ ...raw, body: "raw" });
     expect(await worker.path(postInPieces)).toEqual({ ...raw, body: "raw" });
   });
@@ -60,19 +60,22 @@ const transports: [name: string, module: string][] = [
 ];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
-  test.each(transports)("creates no web API object, with %s", async (_, transport) => {
-    const worker = await startWork(host, "counts", transport);
-    try {
-      for (const ask of [get, post, getInPieces, postInPieces]) {
-        expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
+  test.each(transports)(
+    "the proxying of a request creates no web API object, with %s",
+    async (_, transport) => {
+      const worker = await startWork(host, "counts", transport);
+      try {
+        for (const ask of [get, post, getInPieces, postInPieces]) {
+          expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
+        }
+      } finally {
+        await worker.stop();
       }
-    } finally {
-      await worker.stop();
-    }
-  });
+    },
+  );
 });
 
-test("hono: creates a stream for a body that is large or still arriving, and no other web API object", async () => {
+test("hono: the proxy creates a stream for a response body that is large or still arriving, and no other web API object", async () => {
   const worker = await startWork("hono", "counts");
   try {
     for (const ask of [get, post, postInPieces]) {

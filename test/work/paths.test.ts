@@ -206,14 +206,14 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
   await fc.assert(property, { numRuns: 60, endOnFailure: true });
 }
 
-test("all ways over HTTP/1 and HTTP/2 give the same bytes, also with constructed Requests and changed headers", async () => {
+test("all ways through the proxy give the same bytes, over HTTP/1 and HTTP/2, also with constructed Requests", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
 }, 60_000);
 
-test("servers without the undocumented properties give the same bytes as srvx", async () => {
+test("a srvx without some of its undocumented properties gives the same bytes as srvx itself", async () => {
   await expectSame(await start(changedWays, askHttp1));
 }, 60_000);
 
-test("servers that replace the global `Response` give the same bytes", async () => {
+test("all servers in a process whose global `Response` was replaced give the same bytes", async () => {
   await expectSame(await start(replacingWays, askHttp1));
 }, 60_000);

@@ -1,4 +1,4 @@
-/** Requirements of the RFCs that servers do not meet: a row for each requirement, with the hosts. */
+/** Requirements of the RFCs that servers do not meet: each row has the effect, the hosts and the tests. */
 import type { Gap } from "./gaps.ts";
 import { type HostName, ON_NODE } from "../../hosts/_hosts.ts";
 import type { TestName } from "../_suite.ts";

@@ -24,7 +24,7 @@ export const losses: readonly Loss[] = [
     ALL_UNDICI,
     [
       "an upload's request head is forwarded before its body arrives",
-      "a connection is kept after a body with Content-Length that arrived after its head",
+      "a connection is kept after a request whose body with Content-Length arrived after its head",
     ],
   ],
   [
@@ -40,7 +40,7 @@ export const losses: readonly Loss[] = [
     ALL_UNDICI,
     [
       "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
-      "an upstream that refuses an expectation with 413 is never sent the body",
+      "an upstream that refuses Expect: 100-continue with 413 never gets the body",
     ],
   ],
   [
@@ -48,7 +48,7 @@ export const losses: readonly Loss[] = [
     ALL_UNDICI,
     [
       "OPTIONS * reaches the upstream as OPTIONS *",
-      "OPTIONS * is not rewritten, and passes hooks",
+      "the path of OPTIONS * is not rewritten, and hooks see the request",
       "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
     ],
   ],
@@ -93,7 +93,7 @@ export const losses: readonly Loss[] = [
   [
     "`onInformational` does nothing: fetch hides interim responses",
     FETCH,
-    ["onInformational sees the interim responses of its request, with cleaned fields"],
+    ["onInformational sees the interim responses of its request, without their connection fields"],
   ],
   [
     "clients get no interim responses, such as 103 (Early Hints)",
@@ -101,7 +101,7 @@ export const losses: readonly Loss[] = [
     [
       "interim responses reach the client in order, with repeated fields",
       "an interim response reaches the client before the final one has begun",
-      "an interim response has no hop-by-hop fields, and none that are named in Connection",
+      "an interim response reaches the client without hop-by-hop fields and those named in Connection",
     ],
   ],
   [
@@ -135,10 +135,10 @@ export const losses: readonly Loss[] = [
     FETCH,
     [
       "CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed",
-      "the proxy neither adds nor overwrites other request fields",
+      "the proxy neither adds nor overwrites request fields that do not concern it",
     ],
   ],
-  ["TRACE is answered with 501", FETCH, ["TRACE decrements Max-Forwards"]],
+  ["TRACE is answered with 501", FETCH, ["the proxy decrements Max-Forwards of TRACE"]],
   [
     "repeated header fields are joined into one, and names are in lower case",
     FETCH,
@@ -170,8 +170,8 @@ export const losses: readonly Loss[] = [
       "the response to HEAD of a gzip resource keeps Content-Encoding, Content-Length and ETag",
       "an absent, empty or identity Accept-Encoding is forwarded unchanged",
       "a 206 response of a gzip resource passes unchanged",
-      "a gzip body that stalls longer than idleTimeout fails",
-      "a body under idleTimeout keeps its length and its bytes",
+      "a gzip response body that stalls longer than idleTimeout fails",
+      "a response body with an idleTimeout set keeps its length and its bytes",
     ],
   ],
   [
@@ -192,14 +192,14 @@ export const losses: readonly Loss[] = [
     NODE_AND_BUN,
     [
       "a gzip request body passes unchanged",
-      "methods with a body forward it",
+      "a request body is forwarded for each method that commonly has one",
       "an upload with Content-Length is forwarded chunk by chunk with the same Content-Length",
     ],
   ],
   [
     "`timeout` may end an upload of up to 64 KiB that arrives slowly",
     FETCH,
-    ["a small upload with Content-Length that keeps arriving is not stopped"],
+    ["`timeout` does not stop a small upload with Content-Length that keeps arriving"],
   ],
   [
     "characters that URL parsers escape are escaped",
@@ -212,7 +212,7 @@ export const losses: readonly Loss[] = [
     [
       "path and query pass byte for byte",
       "CVE-2026-33131: the path that the router sees is the path that is forwarded",
-      "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path",
+      "CVE-2026-29087: a check in front of the proxy sees the same path as the upstream",
       "CVE-2026-40912: `stripPrefix` does not remove a prefix that a path has only after decoding",
     ],
   ],
@@ -236,7 +236,11 @@ export const losses: readonly Loss[] = [
     ON_BUN,
     ["a request without a body is forwarded without Content-Length and Transfer-Encoding"],
   ],
-  ["a 407 response becomes 502", ON_NODE, ["every common status passes, with its body"]],
+  [
+    "a 407 response becomes 502",
+    ON_NODE,
+    ["a response with any common status passes with its body"],
+  ],
   [
     "the upstream connection is closed after each HEAD",
     ON_NODE,
@@ -247,9 +251,9 @@ export const losses: readonly Loss[] = [
     FETCH,
     [
       "an upstream response that is not HTTP becomes 502",
-      "fault: the upstream sends garbage",
-      "fault: the upstream sends 100 000 fields",
-      "fault: the upstream sends fields without end",
+      "fault: the upstream sends garbage, and the client gets the gateway error 502",
+      "fault: the upstream sends 100 000 fields, and the client gets the gateway error 502",
+      "fault: the upstream sends fields without end, and the client gets the gateway error 502",
     ],
   ],
   [
@@ -257,7 +261,7 @@ export const losses: readonly Loss[] = [
     NODE_AND_DENO,
     [
       "a response head over the size limit becomes 502",
-      "fault: the upstream sends a field of 1 MiB",
+      "fault: the upstream sends a field of 1 MiB, and the client gets the gateway error 502",
     ],
   ],
   [
@@ -265,7 +269,7 @@ export const losses: readonly Loss[] = [
     ON_BUN,
     [
       "a response head over the size limit becomes 502",
-      "fault: the upstream sends a field of 1 MiB",
+      "fault: the upstream sends a field of 1 MiB, and the client gets the gateway error 502",
     ],
   ],
   [
@@ -273,15 +277,15 @@ export const losses: readonly Loss[] = [
     NODE_AND_DENO,
     [
       "h3 936f14ba: a refused upstream connection becomes a 502 that shows no address",
-      "fault: the upstream refuses the connection",
+      "fault: the upstream refuses the connection, and the client gets the gateway error 502",
     ],
   ],
   [
     "an upstream may send interim responses until `timeout`",
     FETCH,
     [
-      "fault: the upstream sends 1000 interim responses first",
-      "fault: the upstream sends interim responses without end",
+      "fault: the upstream sends 1000 interim responses first, and the client gets the gateway error 502",
+      "fault: the upstream sends interim responses without end, and the client gets the gateway error 502",
     ],
   ],
   [
@@ -289,7 +293,11 @@ export const losses: readonly Loss[] = [
     BUN_AND_DENO,
     ["RFC 9112 §2.2: a response head with a bare LF as a line end becomes 502"],
   ],
-  ["ambiguous responses are accepted", ON_BUN, ["corpus: ambiguous responses"]],
+  [
+    "ambiguous responses are accepted",
+    ON_BUN,
+    ["corpus: an ambiguous response is refused, or read in one of the allowed ways"],
+  ],
   [
     "a response body without a length looks complete when its connection is reset",
     NODE_AND_BUN,

@@ -15,12 +15,12 @@ const TRAILERS = [
 const ASTERISK = [
   "OPTIONS * reaches the upstream as OPTIONS *",
   "OPTIONS * becomes OPTIONS of the target's base path if there is one",
-  "OPTIONS * is not rewritten, and passes hooks",
+  "the path of OPTIONS * is not rewritten, and hooks see the request",
 ] as const;
 
 const EXPECTATIONS = [
   "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
-  "an upstream that refuses an expectation with 413 is never sent the body",
+  "an upstream that refuses Expect: 100-continue with 413 never gets the body",
 ] as const;
 
 const UNSEEN =
@@ -45,7 +45,10 @@ const onSlow: Gap[] = (
       "with trace: true, TRACE reaches the upstream without content and without secrets",
       "TRACE is answered with 501",
     ],
-    ["TRACE is answered with 405, also at Max-Forwards 0", "TRACE is answered with 501"],
+    [
+      "by default, TRACE is answered with 405, also at Max-Forwards 0",
+      "TRACE is answered with 501",
+    ],
     ...TRAILERS.map((title) => [title, "trailer fields are dropped, in both directions"] as const),
     ["repeated request fields stay separate lines", LISTED],
     ["repeated response fields stay separate lines", LISTED],
@@ -57,10 +60,10 @@ const onSlow: Gap[] = (
     ],
     ["a truncated body does not end with a graceful close for an HTTP/1.0 client", UNSEEN],
     [
-      "the proxy answers TRACE at Max-Forwards 0, without credentials",
+      "the proxy answers TRACE at Max-Forwards 0 with the request, without its credentials",
       "TRACE is answered with 501",
     ],
-    ["TRACE decrements Max-Forwards", "TRACE is answered with 501"],
+    ["the proxy decrements Max-Forwards of TRACE", "TRACE is answered with 501"],
     [
       "response headers arrive before the first byte of a chunked body, and chunks one by one",
       STREAMED,
@@ -93,7 +96,7 @@ export const onNode: Gap[] = [
   ...onSlow,
   {
     host: "slow",
-    test: "a truncated pipelined response closes the client's connection",
+    test: "a truncated response to a pipelined request closes the client's connection",
     reason: UNSEEN,
     // The test passes on Node 22.
     sometimes: true,

@@ -4,7 +4,7 @@ import { bytes } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
 describe("BytesBody", () => {
-  test("returns the same bytes each time", () => {
+  test("returns the same bytes with each read", () => {
     const given = bytes("abc");
     const body = new BytesBody(given);
     expect(body).toMatchObject({ length: 3, buffered: 3 });
@@ -28,7 +28,7 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
-  test("gives a sink that owns its chunks a copy, also of a Buffer, although `slice` of a Buffer does not copy", async () => {
+  test("gives a sink with owned chunks a copy, also if the body is a Buffer, whose `slice` copies nothing", async () => {
     const given = Buffer.from("abc");
     const body = new BytesBody(given);
     const sink = new FakeSink("owned");

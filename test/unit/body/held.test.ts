@@ -33,7 +33,7 @@ function recorder(hasRoom: () => boolean = () => true): Sink & { log: string[]; 
   };
 }
 
-test("collects a body up to the limit", async () => {
+test("`collect` of HeldBody returns the bytes of a body up to the limit", async () => {
   const { body } = openBody();
   const collected = new HeldBody(body, 4).collect();
   body.push(bytes("ab"));
@@ -43,7 +43,7 @@ test("collects a body up to the limit", async () => {
   expect(await new HeldBody(new BytesBody(bytes("")), 0).collect()).toEqual(bytes(""));
 });
 
-test("passes on a longer body with its trailer fields, and pauses the upstream until the body is taken", async () => {
+test("HeldBody pipes a body over the limit with its trailer fields, and pauses the upstream until the sink has room", async () => {
   const { body, calls } = openBody();
   const held = new HeldBody(body, 3);
   const collected = held.collect();
@@ -64,7 +64,7 @@ test("passes on a longer body with its trailer fields, and pauses the upstream u
   expect(sink.log.slice(3)).toEqual(["gh", "end X-A,1"]);
 });
 
-test("an end or a failure before the body is taken reaches the sink", async () => {
+test("the end or the failure of a body that HeldBody holds reaches the sink of a later `pipeTo`", async () => {
   for (const isFailure of [false, true]) {
     const { body } = openBody();
     const held = new HeldBody(body, 1);
@@ -79,7 +79,7 @@ test("an end or a failure before the body is taken reaches the sink", async () =
   }
 });
 
-test("`collect` rejects if the body fails, and a cancellation reaches the source", async () => {
+test("`collect` of HeldBody rejects if the body fails, and `cancel` of HeldBody cancels the source", async () => {
   const { body, calls } = openBody();
   const collected = new HeldBody(body, 1).collect();
   body.fail(new Error("reset") as never);

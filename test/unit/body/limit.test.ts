@@ -51,7 +51,7 @@ describe("limitBody", () => {
   });
 
   test.each([4, 5])(
-    "lets 4 bytes through with a limit of %d, and they can be sent again",
+    "passes on a body of 4 bytes with a limit of %d, and the body can be sent again",
     async (limit) => {
       const given = bytes("abcd");
       const { body, fail } = await limited(limit, { body: given });
@@ -73,13 +73,13 @@ describe("limitBody", () => {
     expect(send).not.toHaveBeenCalled();
   });
 
-  test("counts the bytes of a stream, whatever length is announced", async () => {
+  test("fails a stream over the limit, although its announced length is within the limit", async () => {
     const { body, fail } = await limited(4, { body: streamOf(["abc", "de"]), contentLength: 3 });
     await expect(text(body)).rejects.toThrow(tooLarge);
     expect(fail).toHaveBeenCalledOnce();
   });
 
-  test("counts bytes beyond the announced length", async () => {
+  test("refuses the bytes of a body over the limit whose length was not known in advance", async () => {
     const body: BodySource = new BytesBody(bytes("abcde"));
     const late = Object.create(body, { length: { value: undefined } }) as BodySource;
     Object.assign(late, { whole: () => body.whole() });
@@ -93,7 +93,7 @@ describe("limitBody", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("fails a body over the limit, stops the exchange and cancels the source", async () => {
+  test("fails the sink of a body over the limit, stops the exchange and cancels the source", async () => {
     const cancelled = vi.fn();
     const { body, fail } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"], cancelled) });
     const sink = new FakeSink();
@@ -122,7 +122,7 @@ describe("limitBody", () => {
     expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
   });
 
-  test("passes the sink's memory mode to the source, and reports when the sink has drained", async () => {
+  test("passes the sink's memory mode to the source, and tells the source when the sink has drained", async () => {
     for (const memory of ["owned", "borrowed", "returned"] as const) {
       const { body, given } = await byHand(9);
       const sink = new FakeSink(memory);
@@ -139,7 +139,7 @@ describe("limitBody", () => {
     }
   });
 
-  test("passes the trailers on", async () => {
+  test("passes the trailer fields of the body to the sink", async () => {
     const { body, given } = await byHand(9);
     const sink = new FakeSink();
     void body.pipeTo(sink);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { concat, copyBytes, sumLengths } from "../../../src/body/memory.ts";
 import { bytes } from "../../helpers/fakes.ts";
 
-test("chunks are joined, and a single chunk is not copied", () => {
+test("`concat` joins chunks, and returns a single chunk without a copy", () => {
   const one = bytes("abc");
   expect(concat([one])).toBe(one);
   expect(concat([one, bytes(""), bytes("de")])).toEqual(bytes("abcde"));
@@ -10,7 +10,7 @@ test("chunks are joined, and a single chunk is not copied", () => {
   expect(sumLengths([one, bytes("de")])).toBe(5);
 });
 
-test("a copy has its own ArrayBuffer, also if it is made of a Buffer, whose `slice` copies nothing", () => {
+test("`copyBytes` returns bytes with their own ArrayBuffer, also for a Buffer, whose `slice` copies nothing", () => {
   const shared = Buffer.from("abcdef");
   const copy = copyBytes(shared.subarray(1, 3));
   expect(copy).toEqual(bytes("bc"));

@@ -41,7 +41,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("an incomplete copy cannot be replayed", async () => {
+  test("has no bytes to send again until the whole body has been copied", async () => {
     const body = keep(streamOf(["abc", "def"]), 6);
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -73,7 +73,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("a body of known length is complete at its last byte, before its end is read", async () => {
+  test("the copy of a body of known length is complete at its last byte, before the end of the body is read", async () => {
     const body = keep(streamOf(["abc", "def"]), 6, 6);
     const sink = new FakeSink();
     const replays: unknown[] = [];
@@ -86,7 +86,7 @@ describe("ReplayBody", () => {
     expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
-  test("a truncated body is not complete", async () => {
+  test("keeps nothing to send again of a body that breaks off", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>();
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));
@@ -96,7 +96,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("passes the trailers on", async () => {
+  test("passes the trailer fields of its source to the sink", async () => {
     const source: BodySource = new StreamBody(streamOf([]));
     source.pipeTo = (sink) => sink.end(["x-sum", "1"]);
     const sink = new FakeSink();
@@ -168,7 +168,7 @@ describe("keepBody", () => {
     return [hop, transport.hops[0] as UpstreamRequest];
   }
 
-  test("keeps the bodies of all methods, or of the named methods", async () => {
+  test("keeps the request bodies of all methods, or only of the methods that are named", async () => {
     const [, all] = await sent({ method: "POST", body: streamOf(["abc"]) });
     expect(all.body).toBeInstanceOf(ReplayBody);
     const [, put] = await sent({ method: "PUT", body: streamOf(["abc"]) }, ["PUT"]);

@@ -76,7 +76,7 @@ test("a chunk with its own memory is not copied for any sink", () => {
   }
 });
 
-test("a pooled body that is read as bytes is copied", () => {
+test("`whole` copies a pooled chunk, and releases it", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();
@@ -86,7 +86,7 @@ test("a pooled body that is read as bytes is copied", () => {
   expect(released).toEqual([pooled]);
 });
 
-test("a pooled body that is read as a stream is copied", async () => {
+test("`stream` copies a pooled chunk, and releases it", async () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();
@@ -128,7 +128,7 @@ test.each(["borrowed", "returned"] as const)(
   },
 );
 
-test("bytes that share memory are copied, unless the caller only reads them", () => {
+test("`whole` copies a chunk that shares memory, unless its caller only reads the bytes", () => {
   const [owned, borrowed] = [openShared(), openShared()];
   for (const { body, first } of [owned, borrowed]) {
     body.push(first);
@@ -139,7 +139,7 @@ test("bytes that share memory are copied, unless the caller only reads them", ()
   expect([whole, whole?.buffer.byteLength]).toEqual([bytes("first"), 5]);
 });
 
-test("a pooled body is copied even for a caller that only reads it", () => {
+test("`whole` copies a pooled chunk even for a caller that only reads the bytes", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();

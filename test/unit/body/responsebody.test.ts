@@ -58,14 +58,14 @@ describe("a body that has arrived", () => {
     expect(body.buffered).toBe(0);
   });
 
-  test("of one chunk is returned as that chunk", () => {
+  test("in one chunk is returned as that chunk, without a copy", () => {
     const chunk = bytes("abc");
     body.push(chunk);
     body.end();
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("in several chunks is joined if it is within a limit, and otherwise left for a sink", async () => {
+  test("in several chunks over the limit for joining is not returned as bytes, and a sink gets the chunks", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -75,7 +75,7 @@ describe("a body that has arrived", () => {
     expect(sink.log).toEqual(["ab", "c", "end"]);
   });
 
-  test("has its announced length and its trailers", async () => {
+  test("has its announced length and its trailer fields", async () => {
     open(3);
     expect(body.length).toBe(3);
     body.push(bytes("abc"));
@@ -135,7 +135,7 @@ describe("a body that is still arriving", () => {
 });
 
 describe("a client that is slow", () => {
-  test("pauses the inlet until the sink drains, and pauses the idle timeout", () => {
+  test("pauses reading from the upstream until the sink drains, and pauses the idle timeout", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -156,7 +156,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("that has not read the body pauses the inlet after 64 KiB, while the idle timeout runs", () => {
+  test("that has not read the body pauses reading from the upstream after 64 KiB, while the idle timeout runs", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));
@@ -167,7 +167,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("that reads the buffered chunks slowly keeps the inlet paused", () => {
+  test("that reads the buffered chunks slowly keeps the reading from the upstream paused", () => {
     body.push(new Uint8Array(65_536));
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -230,7 +230,7 @@ describe("an upstream that breaks off", () => {
 });
 
 describe("a cancelled body", () => {
-  test("stops the exchange while it is piped, and the sink is not called any more", async () => {
+  test("stops the exchange while it is piped, and the sink gets no further call", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("a"));

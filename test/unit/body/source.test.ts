@@ -28,18 +28,18 @@ const throwing = bodyThat(() => {
 test.each([
   ["rejects", rejecting, ["abc", "fail torn"]],
   ["throws", throwing, ["fail torn"]],
-])("a sink fails when `pipeTo` %s", async (_, body, log) => {
+])("`pipe` fails the sink when the body's `pipeTo` %s", async (_, body, log) => {
   const sink = new FakeSink();
   pipe(body, sink);
   await vi.waitFor(() => expect(sink.log).toEqual(log));
 });
 
-test("the web stream of a body fails when `pipeTo` rejects", async () => {
+test("the web stream of a body fails when the body's `pipeTo` rejects", async () => {
   const error = await errorOf(() => new Response(rejecting.stream()).text());
   expect((error as Error).message).toMatch(/torn/);
 });
 
-test("the call that asks for the stream throws when `pipeTo` throws", () => {
+test("`stream()` of a body throws when the body's `pipeTo` throws", () => {
   expect(() => throwing.stream()).toThrow("torn");
 });
 

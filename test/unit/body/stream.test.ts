@@ -32,7 +32,7 @@ describe("StreamBody", () => {
   });
 
   test.each([undefined, "bytes"] as const)(
-    "pipes each chunk and the end: type %s",
+    "pipes each chunk and the end of a stream with the type %s",
     async (type) => {
       const { stream, controller } = byHand(type);
       const sink = new FakeSink();
@@ -105,7 +105,7 @@ describe("StreamBody", () => {
     }
   });
 
-  test("begins with an empty chunk if it must be flushed before a chunk has arrived", async () => {
+  test("with `flush`, `stream()` begins with an empty chunk if no chunk has arrived", async () => {
     const { stream, controller } = byHand();
     const reader = new StreamBody(stream).stream({ flush: true }).getReader();
     const first = reader.read();
@@ -134,7 +134,7 @@ describe("a cancelled body", () => {
   });
 
   test.each([undefined, "bytes"] as const)(
-    "writes nothing more and does not end the sink: type %s",
+    "writes no further chunk and does not end the sink (type of the stream: %s)",
     async (type) => {
       const { stream, controller, cancelled } = byHand(type);
       const sink = new FakeSink();
@@ -184,7 +184,7 @@ describe("sending a body again", () => {
   });
 });
 
-test("memory that the sink has released is filled again from the stream", async () => {
+test("a chunk's memory that the sink has released is used for the next read of a byte stream", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",
@@ -214,7 +214,7 @@ test("memory that the sink has released is filled again from the stream", async 
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
-describe("a body that cannot be read any more fails and fails the sink", () => {
+describe("piping a body that can no longer be read fails, and fails the sink", () => {
   test("when it was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());

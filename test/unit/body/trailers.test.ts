@@ -61,7 +61,7 @@ describe("a response body", () => {
     return body;
   }
 
-  test("has clean trailers once it has ended, however it is read", () => {
+  test("has only allowed trailer fields, whether it is read as bytes or piped", () => {
     const list = ["X-Sum", "1", "Set-Cookie", "a=b", "X-Sum", "2"];
     const whole = endWith(list);
     expect(whole.whole()).toEqual(bytes("hello"));
@@ -71,12 +71,12 @@ describe("a response body", () => {
     expect(sink.trailers).toEqual(["X-Sum", "1", "X-Sum", "2"]);
   });
 
-  test("drops trailers that the response's Connection nominates", () => {
+  test("drops trailer fields that the response's Connection names", () => {
     expect(endWith(["X-Sum", "1"], "x-sum").trailers).toBe(undefined);
     expect(endWith(["X-Sum", "1"], "keep-alive").trailers).toEqual(["X-Sum", "1"]);
   });
 
-  test("announces its trailers only if its length is not known", () => {
+  test("announces its trailer fields in Trailer only if its length is not known", () => {
     const announced = (body: BytesBody | ResponseBody): unknown =>
       cleanResponse(
         fakeResponse({ headers: ["Trailer", "X-Sum", "trailer", "Set-Cookie"], body }),
@@ -88,7 +88,7 @@ describe("a response body", () => {
   });
 });
 
-test("a body that is sent again keeps its trailers", () => {
+test("a body that is sent again keeps its trailer fields", () => {
   const trailers = ["X-Sum", "1"];
   const body = new ReplayBody(new BytesBody(bytes("hello"), trailers), 100, undefined);
   expect(body.whole()).toEqual(bytes("hello"));

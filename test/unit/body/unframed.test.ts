@@ -76,7 +76,7 @@ describe("measure() returns the bytes of a body that is available at once:", () 
     expect((await new UnframedBody(stream).measure())?.whole()).toBe(chunk);
   });
 
-  test("an empty body that begins with empty chunks", async () => {
+  test("a body with empty chunks around its bytes; an empty body becomes null", async () => {
     expect(await new UnframedBody(streamOf([])).measure()).toBeNull();
     expect(await new UnframedBody(streamOf(["", ""])).measure()).toBeNull();
     const measured = await new UnframedBody(streamOf(["", "a", ""])).measure();
@@ -184,7 +184,7 @@ describe("a body that fails", () => {
   });
 });
 
-test("no timer is left after the body ends, fails or is cancelled", async () => {
+test("`measure()` leaves no timer, whether it returns bytes or a stream", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     await new UnframedBody(streamOf(["a", "b"])).measure();
@@ -201,7 +201,7 @@ test("no timer is left after the body ends, fails or is cancelled", async () => 
   }
 });
 
-describe("through a proxy", () => {
+describe("a body of unknown length that is sent through a proxy", () => {
   const inits: RequestInit[] = [];
   const proxy = createProxy({
     target: "http://up.test",
@@ -213,18 +213,18 @@ describe("through a proxy", () => {
     bodyLimit: 10,
   });
 
-  test("the body of a constructed Request reaches fetch as bytes", async () => {
+  test("reaches `fetch` as bytes if it is the body of a constructed Request", async () => {
     await proxy.fetch(new Request("http://a.test/", { method: "POST", body: "hello" }));
     expect(inits.pop()?.body).toEqual(bytes("hello"));
   });
 
-  test("bodyLimit is checked before anything is sent", async () => {
+  test("gets 413 before anything is sent if it is over bodyLimit", async () => {
     const request = new Request("http://a.test/", { method: "POST", body: "hello hello" });
     expect((await proxy.fetch(request)).status).toBe(413);
     expect(inits).toEqual([]);
   });
 
-  test("a client that disconnects before its body arrives ends the exchange, and the body is cancelled", async () => {
+  test("is cancelled, and nothing is sent, if the client disconnects before the body arrives", async () => {
     const cancelled = Promise.withResolvers<unknown>();
     const controller = new AbortController();
     const { signal } = controller;
@@ -237,7 +237,7 @@ describe("through a proxy", () => {
     expect(inits).toEqual([]);
   });
 
-  test("a stream of strings rejects with a TypeError, and nothing is sent", async () => {
+  test("makes the call reject with a TypeError, and nothing is sent, if it is a stream of strings", async () => {
     const body = new Blob(["text"]).stream().pipeThrough(new TextDecoderStream());
     const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
     const response = proxy.fetch(new Request("http://a.test/", init));

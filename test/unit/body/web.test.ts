@@ -46,7 +46,7 @@ test("the web stream buffers 64 KiB, and takes more only when its reader has rea
   expect(hasRoom).toHaveBeenCalledOnce();
 });
 
-test("the web stream of a failed body fails with the body's error, or without a reason in quiet mode", async () => {
+test("the web stream of a failed body fails with the body's error, or with the option `quiet` without a reason", async () => {
   for (const [quiet, expected] of [
     [false, "broken"],
     [true, undefined],
@@ -87,7 +87,7 @@ test("cancelling the web stream cancels the body, and later chunks are ignored",
   expect(onFail).not.toHaveBeenCalled();
 });
 
-test("the chunks of the web stream belong to its reader", () => {
+test("the chunks of the web stream belong to its reader, which may transfer them", () => {
   const { source, sink } = byHand();
   toWebStream(source);
   expect(sink().memory ?? "owned").toBe("owned");

@@ -15,20 +15,20 @@ function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): U
 
 const refused = proxyError("http_request_error", 400);
 
-test("a draft shows the request that will be sent", () => {
+test("the draft of onRequest shows method, path and fields of the upstream request", () => {
   const hop = fakeRequest({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
   const { draft } = new DraftedRequest(hop);
   expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
   expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
 });
 
-test("an unchanged draft changes nothing", () => {
+test("a draft that onRequest does not change leaves the upstream request unchanged", () => {
   const body = streamOf([]);
   const hop = fakeRequest({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
   expect(changed(hop, () => {})).toEqual(hop);
 });
 
-test("the changed request is a new object", () => {
+test("changes of a draft result in a new request, and the given request stays unchanged", () => {
   const hop = fakeRequest({ headers: ["x-a", "1"] });
   const next = changed(hop, (draft) => {
     draft.method = "PATCH";
@@ -52,14 +52,14 @@ describe("members that a draft does not have", () => {
     ["Headers", "did you mean `headers`?"],
     ["pathname", "there are method, path, headers, body"],
     ["__proto", "there are method, path, headers, body"],
-  ])("%s: the error names the member and the fix: %s", (name, fix) => {
+  ])("setting `%s` throws an error that names the member and the fix: %s", (name, fix) => {
     const change = (): unknown => changed(fakeRequest(), set(name));
     expect(change).toThrow(TypeError);
     expect(change).toThrow(`bad option \`onRequest\`: a draft has no \`${name}\`; ${fix}`);
   });
 });
 
-describe("headers", () => {
+describe("the fields of a draft", () => {
   const sent = fakeRequest({ headers: ["X-B", "1", "X-A", "2", "x-b", "3"] });
 
   test("a hook that does not read the fields leaves them as the client has sent them", () => {
@@ -77,7 +77,7 @@ describe("headers", () => {
     expect(next.headers).toEqual(["x-c", "4"]);
   });
 
-  test("a copy of the draft has the fields as well", () => {
+  test("an object into which the draft is spread has its `headers`", () => {
     const { draft } = new DraftedRequest(sent);
     expect({ ...draft }.headers).toBe(draft.headers);
   });
@@ -104,7 +104,7 @@ describe("headers", () => {
     expect(bad).toThrow(refused);
   });
 
-  test("forwarding fields are kept", () => {
+  test("forwarding fields are kept when a hook changes the other fields", () => {
     const hop = fakeRequest({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
     expect(changed(hop, ({ headers }) => headers.delete("x")).headers).toEqual([
       "forwarded",
@@ -114,37 +114,37 @@ describe("headers", () => {
     ]);
   });
 
-  test("proxy-authorization of the upstream request is kept", () => {
+  test("Proxy-Authorization of the upstream request is kept", () => {
     const hop = fakeRequest({ headers: ["proxy-authorization", "Basic eA=="] });
     expect(changed(hop, () => {}).headers).toEqual(hop.headers);
   });
 });
 
-describe("path", () => {
+describe("the path of a draft", () => {
   test.each(["", "a", "@evil.test/", ".evil.test/", "http://evil.test/", "/a b", "/a\r\nb: c"])(
-    "a hook cannot reach another authority or request by %j",
+    "a hook that sets the path %j is refused, because it could reach another authority or request",
     (path) => {
       expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
     },
   );
 });
 
-describe("body", () => {
+describe("the body that a hook sets", () => {
   const hop = fakeRequest({ method: "POST", body: streamOf(["old"]), contentLength: 3 });
 
-  test("a string is sent as UTF-8", () => {
+  test("is sent as UTF-8 if it is a string", () => {
     const next = changed(hop, (draft) => (draft.body = "né"));
     expect(next).toMatchObject({ body: new BytesBody(bytes("né")), contentLength: undefined });
   });
 
-  test("bytes are sent as they are", () => {
+  test("is sent unchanged, and can be sent again, if it is bytes", () => {
     const body = bytes("new");
     const next = changed(hop, (draft) => (draft.body = body));
     expect(next.body?.replay).toBe(body);
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("a stream is sent as a body whose length is measured first", () => {
+  test("is measured before it is sent if it is a stream", () => {
     const body = streamOf(["new"]);
     const next = changed(hop, (draft) => (draft.body = body));
     expect(next.body).toBeInstanceOf(UnframedBody);
@@ -152,7 +152,7 @@ describe("body", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("null sends no body", () => {
+  test("is left out if it is null", () => {
     const next = changed(hop, (draft) => (draft.body = null));
     expect(next).toMatchObject({ body: null, contentLength: undefined });
   });

@@ -31,7 +31,7 @@ describe("compose", () => {
     expect(log).toEqual(["a in", "b in", "send", "b out", "a out"]);
   });
 
-  test("returns the given function where there are no interceptors", () => {
+  test("returns the given function if there are no interceptors", () => {
     const send = async (): Promise<UpstreamResponse> => fakeResponse();
     expect(compose([], send)).toBe(send);
   });
@@ -119,7 +119,7 @@ describe("checkInterceptor", () => {
     },
   );
 
-  test("a replaced body has its own length if that is known, and otherwise the announced one", async () => {
+  test("a request whose body is replaced has the new body's length if that is known, or else the announced length", async () => {
     const lengths: unknown[] = [];
     const pass = (body: BodySource | null): Promise<unknown> =>
       checked(
@@ -144,7 +144,7 @@ describe("checkInterceptor", () => {
     }
   });
 
-  test("a response may be returned without a promise", async () => {
+  test("an interceptor may return a response without a promise", async () => {
     const response = fakeResponse();
     expect(await checked(() => () => response)(send)(fakeRequest(), fakeScope())).toBe(response);
   });

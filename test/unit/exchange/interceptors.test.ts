@@ -74,7 +74,7 @@ describe("the order of interceptors", () => {
     ]);
   });
 
-  test("`attempt` sees that the second attempt requires a new connection", async () => {
+  test("an `attempt` interceptor sees that the second attempt requires a new connection", async () => {
     const seen: unknown[] = [];
     const attempt: Interceptor = (next) => (request, scope) => {
       seen.push(request.newConnection ?? false);
@@ -128,7 +128,7 @@ describe("an interceptor may", () => {
     expect(transport.hops).toHaveLength(0);
   });
 
-  test("send the request again in a following scope", async () => {
+  test("send the request again in the scope that `scope.again()` returns", async () => {
     const cancelled = vi.fn();
     const transport = answering(
       { status: 503, body: streamOf(["busy"], cancelled) },

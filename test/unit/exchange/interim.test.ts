@@ -1,4 +1,4 @@
-/** Interim responses in the core: the client and the hook that get them, and exceptions of the hook. */
+/** Interim responses in the core: they reach the client and the hook onInformational, which may throw. */
 import { expect, test, vi } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import { cleanInterimHeaders } from "../../../src/fields/hopbyhop.ts";
@@ -33,7 +33,7 @@ test("connection fields and Content-Length of interim responses are dropped, and
   ]);
 });
 
-test("the client gets interim responses with cleaned fields, and the hook gets the same fields", async () => {
+test("the client and onInformational get interim responses without connection fields and Content-Length", async () => {
   const inform = vi.fn();
   const onInformational = vi.fn();
   const { status } = await run({ inform }, { options: { onInformational }, transport: hinting() });
@@ -46,7 +46,7 @@ test("the client gets interim responses with cleaned fields, and the hook gets t
   );
 });
 
-test("the client gets interim responses also without a hook, and the hook gets them also if the server cannot send them", async () => {
+test("the client gets interim responses without onInformational, which gets them also if the server cannot send them", async () => {
   const inform = vi.fn();
   await run({ inform }, { transport: hinting() });
   expect(inform).toHaveBeenCalledTimes(1);
@@ -65,15 +65,18 @@ test.each([
     },
   ],
   ["rejects", () => Promise.reject(exception)],
-])("a hook that %s makes the call reject, unless onError returns a response", async (_, hook) => {
-  const options = { onInformational: hook };
-  expect(await errorOf(() => run({}, { options, transport: hinting() }))).toBe(exception);
-  const onError = vi.fn(() => new Response(null, { status: 503 }));
-  const answer = await run({}, { options: { ...options, onError }, transport: hinting() });
-  expect(answer.status).toBe(503);
-  const error: unknown = expect.objectContaining({ cause: exception });
-  expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
-});
+])(
+  "an onInformational that %s makes the call reject, unless onError returns a response",
+  async (_, hook) => {
+    const options = { onInformational: hook };
+    expect(await errorOf(() => run({}, { options, transport: hinting() }))).toBe(exception);
+    const onError = vi.fn(() => new Response(null, { status: 503 }));
+    const answer = await run({}, { options: { ...options, onError }, transport: hinting() });
+    expect(answer.status).toBe(503);
+    const error: unknown = expect.objectContaining({ cause: exception });
+    expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
+  },
+);
 
 test.each([
   [
@@ -83,15 +86,18 @@ test.each([
     },
   ],
   ["rejects", () => Promise.reject(exception)],
-])("a server whose `inform` %s aborts the exchange, also if a hook is set", async (_, inform) => {
-  for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
-    const options = { onInformational };
-    const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
-    expect([exception.message, "hook"]).toContain((thrown as Error).message);
-  }
-});
+])(
+  "an exchange is aborted if the server's `inform` %s, also if onInformational is set",
+  async (_, inform) => {
+    for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
+      const options = { onInformational };
+      const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
+      expect([exception.message, "hook"]).toContain((thrown as Error).message);
+    }
+  },
+);
 
-test("the return value of a hook has no effect if it is not a native promise", async () => {
+test("the return value of onInformational has no effect if it is not a native promise", async () => {
   const seen: number[] = [];
   // oxlint-disable-next-line unicorn/no-thenable -- a promise of another library
   const thenable = { then: (resolve: (value: undefined) => void) => resolve(undefined) };
@@ -104,13 +110,13 @@ test("the return value of a hook has no effect if it is not a native promise", a
   expect(seen).toEqual([103]);
 });
 
-test("a network failure becomes a response also if the hook is set", async () => {
+test("a network failure becomes a gateway error response also if onInformational is set", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   const { status } = await run({}, { options: { onInformational() {} }, transport });
   expect(status).toBe(502);
 });
 
-test("an exception of `inform` aborts the exchange, and an ended scope passes no interim response on", () => {
+test("an exception of the server's `inform` aborts the exchange, and the ended scope passes on no interim response", () => {
   const { client, scope, fail } = startScope();
   Object.assign(client, {
     inform() {

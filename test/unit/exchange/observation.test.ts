@@ -6,7 +6,7 @@ import { bytes, fakeIncoming, fakeRequest } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 import { until } from "../../helpers/wait.ts";
 
-test("the reported event does not change afterwards", async () => {
+test("the event of onRequestEnd does not change after it has been reported", async () => {
   const events: RequestEnd[] = [];
   const observation = new Observation(fakeIncoming(), "/shop", (event) => events.push(event));
   const { body } = observation.beginAttempt(fakeRequest({ method: "POST", body: bytes("upload") }));
@@ -36,7 +36,7 @@ test.each<[string, () => void]>([
   ],
   ["rejects", () => Promise.reject(new Error("of the hook"))],
 ])(
-  "if the hook %s, its exception is printed, and the response is not affected",
+  "if onRequestEnd %s, its exception is printed, and the response is not affected",
   async (_, hook) => {
     const print = vi.spyOn(console, "error").mockImplementation(() => {});
     try {

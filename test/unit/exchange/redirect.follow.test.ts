@@ -58,14 +58,14 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("from a form's POST to the same URL with GET are not a loop", async () => {
+  test("that turn a form's POST into a GET of the same URL are not taken for a loop", async () => {
     const transport = answering(to("/form", 303));
     const form = { method: "POST", path: "/form" };
     expect((await run(form, { transport, options })).status).toBe(200);
     expect(transport.hops.map(({ method }) => method)).toEqual(["POST", "GET"]);
   });
 
-  test("to another origin lose what `headers` and onRequest set, and the client's credentials", async () => {
+  test("to another origin lose the fields that `headers` and onRequest set, and the client's credentials", async () => {
     const transport = answering(to("http://b.test/"), to(`${TARGET}/back`));
     const headers = ["Host", "a", "Cookie", "c=1", "X-Client", "1", "X-Both", "client"];
     await run(
@@ -103,7 +103,7 @@ describe("redirects", () => {
     expect(seen).toEqual(["http://b.test/1", "http://b.test/secret"]);
   });
 
-  test("an exception of redirectTargets is passed to onError, and nothing is left running", async () => {
+  test("an exception of redirectTargets is passed to onError, and the response of the redirect is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = answering({ ...to("/next"), body: streamOf(["moved"], cancelled) });
     const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));
@@ -128,7 +128,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("each redirected request may be retried", async () => {
+  test("each request that follows a redirect may be retried", async () => {
     const transport = answering(stale, to("/next"), stale, { status: 201 });
     expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);
     expect(transport.hops.map(({ path, newConnection = false }) => [path, newConnection])).toEqual([

@@ -28,7 +28,7 @@ function next(
   return nextHop(fakeRequest(hop), fakeResponse({ status, headers }), allows, secrets);
 }
 
-describe("the method", () => {
+describe("the method and the body of a request that follows a redirect", () => {
   // The table of https://fetch.spec.whatwg.org/#http-redirect-fetch, step 12.
   test.each([
     [301, "POST", "GET"],
@@ -44,7 +44,7 @@ describe("the method", () => {
     [303, "GET", "GET"],
     [303, "HEAD", "HEAD"],
     [302, "HEAD", "HEAD"],
-  ])("%d changes %s into %s", (status, method, expected) => {
+  ])("a %d turns the method %s into %s", (status, method, expected) => {
     expect(next(status, "/next", { method })?.method).toBe(expected);
   });
 
@@ -55,23 +55,26 @@ describe("the method", () => {
     contentLength: 3,
   };
 
-  test.each([301, 302, 303])("%d drops the body and its header fields", (status) => {
-    expect(next(status, "/next", withBody)).toMatchObject({
-      method: "GET",
-      body: null,
-      contentLength: undefined,
-      headers: ["X-A", "1"],
-    });
-  });
+  test.each([301, 302, 303])(
+    "a %d turns a POST into a GET without the body and its header fields",
+    (status) => {
+      expect(next(status, "/next", withBody)).toMatchObject({
+        method: "GET",
+        body: null,
+        contentLength: undefined,
+        headers: ["X-A", "1"],
+      });
+    },
+  );
 
-  test.each([307, 308])("%d sends the body again with all header fields", (status) => {
+  test.each([307, 308])("a %d sends the body of a POST again with all header fields", (status) => {
     const { body, ...rest } = withBody;
     const hop = next(status, "/next", withBody);
     expect(hop).toMatchObject(rest);
     expect(hop?.body?.whole()).toBe(body);
   });
 
-  test("a redirect that needs a consumed body is not followed", () => {
+  test("a redirect that would repeat a body that has been read is not followed", () => {
     const gone = { method: "POST", body: streamOf(["abc"]) };
     expect(next(307, "/next", gone)).toBeUndefined();
     expect(next(308, "/next", { ...gone, method: "PUT" })).toBeUndefined();
@@ -80,7 +83,7 @@ describe("the method", () => {
   });
 });
 
-describe("the new URL", () => {
+describe("the URL of a redirect", () => {
   test.each([
     ["/b?c", "/b?c"],
     ["b", "/dir/b"],
@@ -104,7 +107,7 @@ describe("the new URL", () => {
   });
 
   test.each([undefined, "", "http://", "javascript:alert(1)", "file:///etc/passwd", "data:,x"])(
-    "%j is not followed",
+    "a redirect to %j is not followed",
     (location) => {
       rfc("9110-4.2-empty-host");
       const hop = next(302, location);
@@ -114,15 +117,18 @@ describe("the new URL", () => {
     },
   );
 
-  test("user and password of the URL are not sent", () => {
+  test("a redirect to a URL with a user or a password is not followed", () => {
     rfc("9110-4.2.4-userinfo-sent");
     expect(next(302, "http://user:secret@up.test:4000/")).toBeUndefined();
     expect(next(302, "http://user@other.test/")).toBeUndefined();
   });
 
-  test.each([200, 201, 300, 304, 305, 306, 399, 400, 502])("%d is not a redirect", (status) => {
-    expect(next(status, "/next")).toBeUndefined();
-  });
+  test.each([200, 201, 300, 304, 305, 306, 399, 400, 502])(
+    "a response with the status %d and a Location is not followed",
+    (status) => {
+      expect(next(status, "/next")).toBeUndefined();
+    },
+  );
 });
 
 describe("redirectTargets", () => {
@@ -162,7 +168,7 @@ describe("redirectTargets", () => {
   });
 });
 
-describe("credentials", () => {
+describe("credentials in a request that follows a redirect", () => {
   const headers = ["Authorization", "a", "COOKIE", "b", "Proxy_Authorization", "c", "X-Key", "d"];
   const private_: Given<UpstreamRequest> = {
     headers: [...headers, "X-B", "e"],
@@ -183,7 +189,7 @@ describe("credentials", () => {
     },
   );
 
-  test("are not restored on the way back: A, B, A", () => {
+  test("are not restored by a redirect from another origin back to the first one", () => {
     const away = next(307, "http://b.test/", private_, { secrets: ["x-key"] });
     const back = next(307, `${TARGET}/`, away, { secrets: ["x-key"] });
     expect(back).toMatchObject({ headers: ["X-B", "e"], upstream: { origin: TARGET } });

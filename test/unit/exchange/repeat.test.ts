@@ -51,11 +51,14 @@ function describeRule(outcome: Outcome, place: RetryPlace): string {
   return words.join(" ");
 }
 
-test.each(Object.entries(TABLE))("the rule for the outcome %s", (outcome, row) => {
-  expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
-});
+test.each(Object.entries(TABLE))(
+  "after the outcome %s, a request is sent again as the table above says for each `RetryPlace`",
+  (outcome, row) => {
+    expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
+  },
+);
 
-test("nothing is sent again with `attempts: 0`, or without the body", () => {
+test("a request is not sent again with `attempts: 0`, or if its body was read and not kept", () => {
   const none = { ...retryDefaults, attempts: 0 };
   expect(nextAttempt(fakeRequest(), "refused", "another", none, 0)).toBeUndefined();
   const read = { replay: undefined } as never;
@@ -67,7 +70,7 @@ test("nothing is sent again with `attempts: 0`, or without the body", () => {
   );
 });
 
-test("a request is sent to the same upstream once more, and then to another one", () => {
+test("a request that fails as stale on a new connection is sent again only to another upstream", () => {
   const request = { ...fakeRequest(), newConnection: true };
   expect(nextAttempt(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
   expect(nextAttempt(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(
@@ -94,7 +97,7 @@ const CODES: [ProxyErrorCode, Outcome][] = [
   ["proxy_internal_error", "final"],
 ];
 
-test.each(CODES)("the outcome of %s is %s", (code, outcome) => {
+test.each(CODES)("an error with the code %s has the outcome %s", (code, outcome) => {
   expect(outcomeOf(new ProxyError(code))).toBe(outcome);
 });
 

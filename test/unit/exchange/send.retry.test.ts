@@ -29,7 +29,7 @@ describe("a further attempt", () => {
   });
 
   test.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])(
-    "is made with %s",
+    "is made for the method %s",
     async (method) => {
       const transport = answering(stale);
       expect((await run({ method }, { transport })).status).toBe(200);
@@ -37,7 +37,7 @@ describe("a further attempt", () => {
     },
   );
 
-  test.each(["POST", "PATCH", "LOCK", "get"])("is not made with %s", async (method) => {
+  test.each(["POST", "PATCH", "LOCK", "get"])("is not made for the method %s", async (method) => {
     const transport = answering(stale);
     const response = await run(
       { method, request: () => new Request("http://proxy.test/") },
@@ -68,14 +68,14 @@ describe("a further attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("is made once by default, and not again when it fails as well", async () => {
+  test("is made once by default, and no third attempt follows when it fails as well", async () => {
     rfc("9110-9.2.2-twice");
     const transport = answering(stale, stale);
     expect((await run({}, { transport })).status).toBe(502);
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("is made as often as `attempts` says, and no more", async () => {
+  test("is made at most as often as `attempts` says", async () => {
     const transport = answering(stale, stale, stale, stale);
     const response = await run({}, { transport, options: { retry: { attempts: 2 } } });
     expect(response.status).toBe(502);
@@ -83,7 +83,7 @@ describe("a further attempt", () => {
   });
 
   test.each<ProxyOptions>([{ retry: false }, { retry: { attempts: 0 } }])(
-    "is not made with %j",
+    "is not made with the options %j",
     async (options) => {
       const transport = answering(stale);
       expect((await run({}, { transport, options })).status).toBe(502);
@@ -127,7 +127,7 @@ describe("a further attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("does not bring back the discarded response when it fails", async () => {
+  test("that fails results in its own error, not in the response that was discarded for it", async () => {
     const options: ProxyOptions = { retry: { attempts: 1, statusCodes: [503] } };
     const transport = answering({ status: 503 }, refused);
     const response = await run({}, { transport, options });
@@ -136,7 +136,7 @@ describe("a further attempt", () => {
   });
 });
 
-describe("a body", () => {
+describe("a request body", () => {
   const put = (body: Given<Incoming>["body"] = null): Given<Incoming> => ({
     method: "PUT",
     headers: ["Host", "a", "Transfer-Encoding", "chunked"],
@@ -149,7 +149,7 @@ describe("a body", () => {
     expect(transport.bodies).toEqual(["abc", "abc"]);
   });
 
-  test("of bytes is sent again at any length, because nothing needs to be kept", async () => {
+  test("of bytes is sent again also if it is longer than replayLimit, because no copy is needed", async () => {
     const transport = answering(stale);
     const options: ProxyOptions = { retry: {}, replayLimit: 3 };
     expect((await run(put(bytes("abcdef")), { transport, options })).status).toBe(200);
@@ -239,7 +239,7 @@ describe("a body", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("that is both limited and kept respects its limit", async () => {
+  test("that bodyLimit limits and followRedirects keeps is sent again, and gets 413 above the limit", async () => {
     const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
     const transport = answering(to("/next", 307));
     expect((await run(put(streamOf(["abc", "de"])), { transport, options })).status).toBe(200);

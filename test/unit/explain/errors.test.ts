@@ -21,7 +21,7 @@ function failedAt(
 
 const refusal = Object.assign(new Error(), { code: "ECONNREFUSED", address: "::1", port: 4000 });
 
-describe("the upstream of an error", () => {
+describe("the upstream in the explanation of an error", () => {
   test("is the address of its cause if the error does not know where the request was to go", () => {
     expect(explainError(new ProxyError("connection_refused", { cause: refusal }))).toBe(
       "connection_refused: [::1]:4000 (is it running?)",
@@ -55,13 +55,13 @@ describe("the upstream of an error", () => {
     );
   });
 
-  test("is the first that was noted", () => {
+  test("is the one that was set first, if several were set", () => {
     const error = failedAt("http://a:1", "connection_refused");
     placeError(error, parseTarget("http://b:2"));
     expect(explainError(error)).toContain("a:1");
   });
 
-  test("is in no member of the error", () => {
+  test("is in no member of the error itself", () => {
     const error = failedAt("http://a.example:4000", "connection_refused");
     const names = Reflect.ownKeys(error).filter((name) => name !== "stack");
     const values = names.map((name) => Reflect.get(error, name) as unknown);
@@ -69,7 +69,7 @@ describe("the upstream of an error", () => {
     expect(error.stack).not.toContain("a.example");
   });
 
-  test("may be several, each with its state and the reason", () => {
+  test("is a list of upstreams, each with its state and the reason, if the target has several", () => {
     const states = Array.from({ length: 10 }, (_, i) => ({
       name: `http://a:${i}`,
       state: ["down", "up"][i] ?? "ejected",
@@ -89,8 +89,8 @@ describe("the upstream of an error", () => {
   });
 });
 
-describe("an error", () => {
-  test("of an app is never explained as a network failure", () => {
+describe("the explanation of an error", () => {
+  test("never calls an error of an app a network failure", () => {
     const thrown = Object.assign(new Error("open x"), { code: "ENOENT", stack: "" });
     expect(explainError(thrown)).toBe("proxy_internal_error: Error: open x");
     const place = { ...parseTarget("http://a"), app: {} };
@@ -105,7 +105,7 @@ describe("an error", () => {
   });
 
   test.each(["connection_limit_reached", "proxy_internal_error"] as const)(
-    "about too many open files names the limit: %s",
+    "names the limit of open files if there are too many: %s",
     (code) => {
       const cause = Object.assign(new Error("connect EMFILE"), { code: "EMFILE" });
       expect(explainError(failedAt("http://a", code, { cause }))).toBe(
@@ -114,7 +114,7 @@ describe("an error", () => {
     },
   );
 
-  test("of a runtime's `fetch` is explained by the error of the socket that it hides", () => {
+  test("of a runtime's `fetch` comes from the error of the socket behind it", () => {
     const socket = Object.assign(new Error("self-signed"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     const cause = new TypeError("fetch failed", { cause: socket });
     expect(explainError(failedAt("https://a:1", "connection_terminated", { cause }))).toMatch(
@@ -131,7 +131,7 @@ describe("an error", () => {
     );
   });
 
-  test("about a client that was too slow has its own name", () => {
+  test("of a client that was too slow has its own name", () => {
     const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
     const error = failedAt("http://a", "http_request_error", { status: 408, message });
     expect(explainError(error)).toBe(
@@ -142,19 +142,19 @@ describe("an error", () => {
   test.each([
     ["no connection became free within 10000 ms: all 256 that maxSockets allows are in use", "a: "],
     ["9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows", ""],
-  ])("about a request that waited and was never sent names the limit: %s", (message, at) => {
+  ])("of a request that waited and was never sent names the limit: %s", (message, at) => {
     const bound = at === "" ? "maxRequests" : "pool.maxSockets";
     const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
     expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(true);
   });
 
-  test("of a connection with TLS is not advised to use TLS", () => {
+  test("does not suggest https:// if the connection already used TLS", () => {
     expect(explainError(failedAt("http://a", "connection_terminated"))).toContain("https://?");
     expect(explainError(failedAt("https://a", "connection_terminated"))).not.toContain("https://?");
     expect(explainError(failedAt("https://a", "http_protocol_error"))).not.toContain("https://?");
   });
 
-  test("names its options as the caller asks for", () => {
+  test("names options in the form that the caller asks for", () => {
     const { fix } = diagnoseError(failedAt("http://a", "connection_limit_reached"), (option) =>
       option.toUpperCase(),
     );
@@ -166,7 +166,7 @@ describe("an error", () => {
     expect(text).toContain("\\u{1b}[2J\\u{9b}1m\\u{d}\\n\\u{202e}evil");
   });
 
-  test("is explained without credentials", () => {
+  test("leaves out the credentials of URLs", () => {
     const text = explainError(new TypeError("no https://user:secret@a.example/x here"));
     expect(text).toContain("no https://…@a.example/x here");
   });

@@ -22,7 +22,7 @@ function start(): { lines: FailureLines; clock: { now: number }; readonly take: 
   return { lines, clock, take: () => printed.splice(0) };
 }
 
-test("the first line of a process says how to turn the lines off", () => {
+test("the first failure line of a process says how to turn the lines off", () => {
   const { lines, take } = start();
   lines.add(failedAt("http://a:1"));
   lines.add(failedAt("http://b:1"));
@@ -32,7 +32,7 @@ test("the first line of a process says how to turn the lines off", () => {
   ]);
 });
 
-test("a kind of failure is printed once a minute for each upstream", () => {
+test("a failure of the same kind at the same upstream is printed once a minute", () => {
   const { lines, clock, take } = start();
   lines.add(failedAt("http://a:1"));
   expect(take()).toHaveLength(1);
@@ -49,7 +49,7 @@ test("a kind of failure is printed once a minute for each upstream", () => {
   expect(take()).toEqual(["fetchway: connection_refused: a:1 (is it running?)"]);
 });
 
-test("at most 64 kinds are printed in a minute, because clients may choose the upstream", () => {
+test("at most 64 kinds of failures are printed in a minute, because clients may choose the upstream", () => {
   const { lines, clock, take } = start();
   for (let i = 1; i <= 1000; i++) lines.add(failedAt(`http://a:${i}`));
   expect(take()).toHaveLength(64);
@@ -58,7 +58,7 @@ test("at most 64 kinds are printed in a minute, because clients may choose the u
   expect(take()).toHaveLength(64);
 });
 
-test("errors without an upstream are told apart by their code", () => {
+test("failures without an upstream are of the same kind if their errors have the same code", () => {
   const { lines, take } = start();
   lines.add(new ProxyError("destination_unavailable"));
   lines.add(new ProxyError("destination_unavailable"));

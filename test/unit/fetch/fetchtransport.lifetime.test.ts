@@ -19,7 +19,7 @@ const never: FetchLike = (_, { signal }) =>
     signal?.addEventListener("abort", () => reject(signal.reason as Error));
   });
 
-describe("the scope", () => {
+describe("the scope of an exchange over `fetch`", () => {
   test.each([
     ["that has no body", () => new Response(null), true],
     ["whose body has been read", () => new Response("abc"), false],
@@ -43,7 +43,7 @@ describe("the scope", () => {
     ],
     ["with a signal", "text/event-stream", 0, AbortSignal.any([]), false],
   ])(
-    "%s, ends with a %s body, whether that body is passed through or read",
+    "%s, ends when a %s body is passed through, or else when it has been read",
     async (_, type, idleTimeout, signal, through) => {
       const client = new FakeClient();
       const answer = new Response("abc", { headers: { "content-type": type } });
@@ -76,7 +76,7 @@ describe("the scope", () => {
     expect(touched).toBeGreaterThanOrEqual(3);
   });
 
-  test("an aborted upload is cancelled", async () => {
+  test("an upload that `fetch` cancels cancels its source", async () => {
     const cancelled = vi.fn();
     const fetch: FetchLike = async (_, { body }) => {
       await (body as ReadableStream).cancel("enough");
@@ -120,7 +120,7 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("aborts the request before the response headers", async () => {
+  test("aborts the request if the client disconnects before the response headers", async () => {
     const client = new FakeClient();
     const sent = send(never, {}, new Scope(client, 0, 0));
     client.leave();
@@ -137,7 +137,7 @@ describe("the scope", () => {
     expect(fetch).not.toHaveBeenCalled();
   });
 
-  test("aborts the body after the headers, with its own reason", async () => {
+  test("that is aborted after the response headers fails the body with the reason of the abort", async () => {
     const scope = fakeScope();
     const fetch: FetchLike = (_, { signal }) =>
       new Response(
@@ -152,7 +152,7 @@ describe("the scope", () => {
     await expect(read).rejects.toEqual(proxyError("connection_read_timeout", 504));
   });
 
-  test("does not wait for a fetch that ignores its signal", async () => {
+  test("that times out does not wait for a `fetch` that ignores its signal, and cancels its late response", async () => {
     const cancelled = vi.fn();
     let answer: ((late: Response) => void) | undefined;
     const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
@@ -166,7 +166,7 @@ describe("the scope", () => {
   });
 });
 
-describe("errors", () => {
+describe("errors of `fetch`", () => {
   test.each([
     [{ code: "ECONNREFUSED" }, "connection_refused", 502],
     [{ code: "ConnectionRefused" }, "connection_refused", 502],
@@ -174,7 +174,7 @@ describe("errors", () => {
     [{ code: "EAI_AGAIN" }, "dns_error", 502],
     [{ code: "ECONNRESET" }, "connection_terminated", 502],
     [undefined, "connection_terminated", 502],
-  ] as const)("%j is %s", async (cause, code, status) => {
+  ] as const)("with the cause %j become %s", async (cause, code, status) => {
     const failed = new TypeError("fetch failed", { cause });
     const scope = fakeScope();
     const error = await errorOf(() => send(() => Promise.reject(failed), {}, scope));
@@ -187,7 +187,7 @@ describe("errors", () => {
     await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   });
 
-  test("leave no listener behind", async () => {
+  test("leave no listener at the client", async () => {
     const client = new FakeClient();
     await errorOf(() =>
       send(() => Promise.reject(new TypeError("x")), {}, new Scope(client, 0, 0)),

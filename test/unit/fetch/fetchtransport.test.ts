@@ -19,7 +19,7 @@ import {
   textOf,
 } from "../../helpers/fakes.ts";
 
-describe("the request", () => {
+describe("the request to `fetch`", () => {
   test("is sent with the members of the upstream request, and redirects are not followed", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
     const headers = ["X-A", "1", "x-a", "2", "accept-encoding", "br"];
@@ -40,7 +40,7 @@ describe("the request", () => {
     ["bytes", bytes("abc")],
     ["a stream", streamOf(["a", "bc"])],
     ["a body that is kept", new ReplayBody(new StreamBody(streamOf(["abc"])), 10, undefined)],
-  ])("sends %s", async (_, body) => {
+  ])("is sent with the body: %s", async (_, body) => {
     const fetch: FetchLike = async (url, init) => {
       expect(init).toMatchObject({ duplex: "half" });
       return new Response(await new Request(url, init).text());
@@ -49,7 +49,7 @@ describe("the request", () => {
   });
 
   test.each(["GET", "HEAD"])(
-    "with %s and a body is refused, because no fetch sends it",
+    "with the method %s and a body is refused, because no fetch sends it",
     async (method) => {
       const fetch = vi.fn<FetchLike>(() => new Response());
       const sent = send(fetch, { method, body: bytes("abc") });
@@ -59,7 +59,7 @@ describe("the request", () => {
   );
 
   test.each(["CONNECT", "TRACE", "TRACK"])(
-    "%s is refused, because no fetch sends it",
+    "with the method %s is refused, because no fetch sends it",
     async (method) => {
       const fetch = vi.fn<FetchLike>(() => new Response());
       await expect(send(fetch, { method })).rejects.toEqual(proxyError("http_request_error", 501));
@@ -67,14 +67,17 @@ describe("the request", () => {
     },
   );
 
-  test.each(["a\u0000b", "a\nb", "a\rb", "\u007f"])("the value %j is refused", async (value) => {
-    const fetch = vi.fn<FetchLike>(() => new Response());
-    const sent = send(fetch, { headers: ["x-a", value] });
-    await expect(sent).rejects.toEqual(proxyError("http_request_error", 400));
-    expect(fetch).not.toHaveBeenCalled();
-  });
+  test.each(["a\u0000b", "a\nb", "a\rb", "\u007f"])(
+    "with the field value %j is refused",
+    async (value) => {
+      const fetch = vi.fn<FetchLike>(() => new Response());
+      const sent = send(fetch, { headers: ["x-a", value] });
+      await expect(sent).rejects.toEqual(proxyError("http_request_error", 400));
+      expect(fetch).not.toHaveBeenCalled();
+    },
+  );
 
-  test("is not sent when preparing it throws", async () => {
+  test("is not sent when `prepare` throws", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
     const prepare = ({ method }: UpstreamRequest): void => {
       if (method === "BREW") throw new ProxyError("http_request_error", { status: 501 });
@@ -94,7 +97,7 @@ function fetched(body: string, headers: Record<string, string>): Response {
 const pairs = (list: string[]): [string, string][] =>
   Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i] ?? "", list[2 * i + 1] ?? ""]);
 
-describe("the response", () => {
+describe("the response of `fetch`", () => {
   test("is returned unchanged", async () => {
     const answer = new Response("abc", {
       status: 302,
@@ -119,15 +122,20 @@ describe("the response", () => {
     ["GZIP", 'W/"x"', true],
     ["unknown", '"x"', false],
     ["gzip, unknown", '"x"', false],
-  ])("has correct header fields when %s may have been decoded", async (coding, etag, undone) => {
-    const headers = { "content-encoding": coding, "content-length": "9", etag: '"x"', vary: "a" };
-    const reply = await send(() => fetched("abc", headers));
-    const left = Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers);
-    const kept = { "content-encoding": coding, "content-length": "9" };
-    expect(left).toMatchObject({ etag, vary: "a", ...(undone ? {} : kept) });
-    expect("content-encoding" in left).toBe(!undone);
-    expect("content-length" in left).toBe(!undone);
-  });
+  ])(
+    "with the content coding %s has the fields of the body that `fetch` returns",
+    async (coding, etag, undone) => {
+      const headers = { "content-encoding": coding, "content-length": "9", etag: '"x"', vary: "a" };
+      const reply = await send(() => fetched("abc", headers));
+      const left = Object.fromEntries(
+        new Response(null, { headers: pairs(reply.headers) }).headers,
+      );
+      const kept = { "content-encoding": coding, "content-length": "9" };
+      expect(left).toMatchObject({ etag, vary: "a", ...(undone ? {} : kept) });
+      expect("content-encoding" in left).toBe(!undone);
+      expect("content-length" in left).toBe(!undone);
+    },
+  );
 
   test("a Response that an app made of encoded bytes keeps its content coding", async () => {
     const headers = { "content-encoding": "gzip", "content-length": "3", etag: '"x"' };
@@ -138,7 +146,7 @@ describe("the response", () => {
     ).toMatchObject(headers);
   });
 
-  test("a fetch that does not decode keeps content codings", async () => {
+  test("keeps its content coding if `fetch` does not decode", async () => {
     const capabilities = { ...STANDARD, decodes: [] };
     const answer = (): Response => fetched("abc", { "content-encoding": "gzip" });
     const { headers } = await send(answer, {}, fakeScope(), { capabilities });
@@ -158,7 +166,7 @@ describe("the response", () => {
     expect(pull).toHaveBeenCalledOnce();
   });
 
-  test("that is truncated fails", async () => {
+  test("fails when it is read if its body is truncated", async () => {
     const cause = new TypeError("terminated");
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
@@ -208,19 +216,19 @@ describe("a fetch method called without its object", () => {
     );
   });
 
-  test("rejects the proxy's call as misuse, instead of a gateway error", async () => {
+  test("rejects the call of the proxy as misuse, and does not become a gateway error", async () => {
     const options = { fetch: take(service, "fetch") };
     const plan = compile(options, () => new FakeTransport());
     const error = await errorOf(() => run({}, { options, transport: plan.transport }));
     expect(error).toBeInstanceOf(TypeError);
   });
 
-  test("works when bound or wrapped", async () => {
+  test("works once it is bound to the object or wrapped in a function", async () => {
     expect((await send(service.fetch.bind(service))).status).toBe(201);
     expect((await send(() => service.open())).status).toBe(202);
   });
 
-  test("is called without a receiver, as the global fetch requires on some runtimes", async () => {
+  test("has no receiver in the proxy's calls, because the global `fetch` of some runtimes allows none", async () => {
     const receivers: unknown[] = [];
     await send(function (this: unknown) {
       receivers.push(this);

@@ -67,7 +67,7 @@ describe.each([
   ["bytes", LENGTH, byteStream, 1],
   ["anything", undefined, plainStream, LENGTH / 4000],
   ["anything", LENGTH, plainStream, LENGTH / 4000],
-] as const)("a stream of %s, length %s", (_, length, make, chunks) => {
+] as const)("an upload from a stream of %s with the length %s", (_, length, make, chunks) => {
   test("is forwarded completely, in no more chunks than arrive", async () => {
     const lengths: number[] = [];
     for await (const chunk of upload(make(), length).body) {
@@ -90,7 +90,7 @@ describe.each([
 });
 
 test.each([undefined, LENGTH])(
-  "a stream that fails aborts the request, and the reader gets an error of the client: length %s",
+  "an upload whose stream fails aborts the request, and its reader gets an error of the client: length %s",
   async (length) => {
     const { body, controller } = upload(
       new ReadableStream({

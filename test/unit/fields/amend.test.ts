@@ -46,7 +46,7 @@ describe("only changed header fields are replaced", () => {
     ["of several with the same name has another value", before.with(7, "c=3"), ["set-cookie"]],
     ["is inserted", before.toSpliced(8, 0, "b", "1"), ["b"]],
     ["is removed, and all others too", [], ["accept", "host", "set-cookie", "x"]],
-  ])("if one %s", (_, list, changed) => {
+  ])("if a field %s", (_, list, changed) => {
     expect(callsOf(list)).toEqual({ fields: toHeaderList(toHeaders(list)), changed });
     expect(toHeaderList(headers)).toEqual(before);
   });

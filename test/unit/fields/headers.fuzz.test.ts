@@ -73,8 +73,8 @@ function survivors(list: string[], endHere: string[], prefixes: string[]): strin
 
 const dropped = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 
-describe("fuzzed", () => {
-  test("request: hop-by-hop and nominated fields are removed, and all others are unchanged", () => {
+describe("fuzzed header lists", () => {
+  test("of a request lose hop-by-hop fields and those named in Connection, and keep all others", () => {
     const endHere = [...HOP_BY_HOP, ...REQUEST_ENDS];
     fc.assert(
       fc.property(lists, (list) => {
@@ -86,7 +86,7 @@ describe("fuzzed", () => {
     );
   });
 
-  test("response: hop-by-hop and nominated fields are removed, and all others are unchanged", () => {
+  test("of a response lose hop-by-hop fields and those named in Connection, and keep all others", () => {
     const endHere = [...HOP_BY_HOP, ...RESPONSE_ENDS];
     fc.assert(
       fc.property(lists, (list) => {

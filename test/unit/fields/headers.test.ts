@@ -32,7 +32,7 @@ describe("NameSet", () => {
     "X.Real.IP",
     "x*forwarded|for",
     "x-",
-  ])("has %s", (name) => expect(names.has(name)).toBe(true));
+  ])("contains %s", (name) => expect(names.has(name)).toBe(true));
 
   test.each([
     "",
@@ -46,10 +46,10 @@ describe("NameSet", () => {
     "xxrealxip",
     "x1real2ip",
     "forwarded",
-  ])("does not have %j", (name) => expect(names.has(name)).toBe(false));
+  ])("does not contain %j", (name) => expect(names.has(name)).toBe(false));
 });
 
-describe("lists", () => {
+describe("header lists", () => {
   test("`withoutNames` removes all fields of a name, and `getHeader` returns the first value", () => {
     expect(withoutNames(["A", "1", "b", "2", "a", "3"], new NameSet(["a"]))).toEqual(["b", "2"]);
     expect(getHeader(["X-A", "1", "x-a", "2"], "x-a")).toBe("1");

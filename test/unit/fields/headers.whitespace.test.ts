@@ -9,11 +9,11 @@ test.each([
   ["\xa0a\xa0", "\xa0a\xa0"],
   ["\u2003a\ufeff", "\u2003a\ufeff"],
   ["\va\f", "\va\f"],
-])("%j is trimmed to %j", (value, left) => {
+])("`trimOws` trims %j to %j", (value, left) => {
   expect(trimOws(value)).toBe(left);
 });
 
-test("takes linear time for a run of spaces in the middle", () => {
+test("`trimOws` takes linear time for a long run of spaces in the middle of a value", () => {
   const spaces = " ".repeat(5_000_000);
   // Quadratic time would exceed the timeout of the test.
   expect(trimOws(`a${spaces}x`)).toHaveLength(5_000_002);

@@ -1,4 +1,4 @@
-/** Many header fields take linear time: see responses.test.ts. */
+/** Functions that process many header fields take linear time; responses.test.ts says why. */
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { assertHead, writeHead } from "../../../src/http1/attempt.ts";
@@ -143,6 +143,6 @@ const cases: [string, Sized][] = [
   ],
 ];
 
-test.each(cases)("time grows linearly with the input: %s", (_, make) => {
+test.each(cases)("the running time grows linearly with the input: %s", (_, make) => {
   expect(growthOf(make)).toBeLessThan(LINEAR);
 });

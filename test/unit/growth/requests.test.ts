@@ -1,4 +1,4 @@
-/** Requests take linear time: see responses.test.ts. */
+/** Functions that process requests take linear time; responses.test.ts says why. */
 import { expect, test } from "vitest";
 import { assertHead } from "../../../src/http1/attempt.ts";
 import { toHookRequest } from "../../../runtimes/node/hookrequest.ts";
@@ -151,6 +151,6 @@ const cases: [string, Sized][] = [
   ),
 ];
 
-test.each(cases)("time grows linearly with the input: %s", (_, make) => {
+test.each(cases)("the running time grows linearly with the input: %s", (_, make) => {
   expect(growthOf(make)).toBeLessThan(LINEAR);
 });

@@ -148,6 +148,6 @@ const cases: [string, Sized][] = [
   ),
 ];
 
-test.each(cases)("time grows linearly with the input: %s", (_, make) => {
+test.each(cases)("the running time grows linearly with the input: %s", (_, make) => {
   expect(growthOf(make)).toBeLessThan(LINEAR);
 });

@@ -1,4 +1,4 @@
-/** Feeds bytes to the parser of responses, and returns the parts that it has reported. */
+/** Feeds bytes to the response parser, and returns what the parser has reported. */
 import { type ParsedHead, ResponseParser } from "../../../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";
 import { ProxyError } from "../../../src/error.ts";

@@ -34,7 +34,7 @@ function attempt(over: Given<UpstreamRequest>): {
 
 const refused = new ProxyError("connection_refused");
 
-test("a body that was not sent is left to another attempt", async () => {
+test("a body of which nothing was sent is not cancelled, and can be read by another attempt", async () => {
   const cancelled = vi.fn();
   for (const given of [streamOf(["abc"], cancelled), bytes("abc")]) {
     const body = toBody(given) as BodySource;

@@ -32,7 +32,7 @@ function statusOf(changes: Given<UpstreamRequest>): number {
   }
 }
 
-test("request line and fields are written unchanged", () => {
+test("the request line and the fields of a request are written unchanged, with Host and Connection", () => {
   rfc(
     "9110-7.2-host-first",
     "9110-7.6.1-end-to-end",
@@ -52,16 +52,24 @@ test("request line and fields are written unchanged", () => {
 const stream = (): ReadableStream<Uint8Array> => new ReadableStream();
 
 test.each<[string, Given<UpstreamRequest>, string | undefined]>([
-  ["GET, none", {}, undefined],
-  ["POST, none", { method: "POST" }, "Content-Length: 0"],
-  ["DELETE, none", { method: "DELETE" }, undefined],
-  ["QUERY, none", { method: "QUERY" }, "Content-Length: 0"],
-  ["bytes", { method: "PUT", body: new Uint8Array(3) }, "Content-Length: 3"],
-  ["no bytes", { method: "PUT", body: new Uint8Array() }, "Content-Length: 0"],
-  ["GET, bytes", { body: new Uint8Array(3) }, "Content-Length: 3"],
-  ["a sized stream", { method: "POST", body: stream(), contentLength: 7 }, "Content-Length: 7"],
-  ["a stream", { method: "POST", body: stream() }, "Transfer-Encoding: chunked"],
-])("framing: %s", (_, changes, line) => {
+  ["GET without a body", {}, undefined],
+  ["POST without a body", { method: "POST" }, "Content-Length: 0"],
+  ["DELETE without a body", { method: "DELETE" }, undefined],
+  ["QUERY without a body", { method: "QUERY" }, "Content-Length: 0"],
+  ["PUT with bytes", { method: "PUT", body: new Uint8Array(3) }, "Content-Length: 3"],
+  ["PUT with an empty body", { method: "PUT", body: new Uint8Array() }, "Content-Length: 0"],
+  ["GET with bytes", { body: new Uint8Array(3) }, "Content-Length: 3"],
+  [
+    "POST with a stream of known length",
+    { method: "POST", body: stream(), contentLength: 7 },
+    "Content-Length: 7",
+  ],
+  [
+    "POST with a stream of unknown length",
+    { method: "POST", body: stream() },
+    "Transfer-Encoding: chunked",
+  ],
+])("the head of a %s has the right framing field, or none", (_, changes, line) => {
   const framing = headOf(fakeRequest(changes), true)
     .split("\r\n")
     .filter((each) => /^(?:content-length|transfer-encoding)/i.test(each));
@@ -97,6 +105,6 @@ describe("no character can end a line, a header field or a request early", () =>
   });
 });
 
-test("the method CONNECT gets 501", () => {
+test("a request with the method CONNECT is refused with 501", () => {
   expect(statusOf({ method: "CONNECT" })).toBe(501);
 });

@@ -79,7 +79,7 @@ test("a reader that does not read pauses the upstream, unless the response has a
   expect(await new Response(stream).text()).toHaveLength(100_000);
 });
 
-test("a reader that reads resumes the upstream", async () => {
+test("a reader that continues to read resumes the upstream", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
@@ -92,7 +92,7 @@ test("a reader that reads resumes the upstream", async () => {
 test.each([
   ["bytes behind the response", `${ok}Content-Length: 5\r\n\r\nhello${ok}`],
   ["Connection: close", `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`],
-])("%s: the connection is not reused", async (_, text) => {
+])("a connection is not reused after %s", async (_, text) => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(text);
@@ -100,7 +100,7 @@ test.each([
   expect(await textOf(await reply)).toBe("hello");
 });
 
-test("unsolicited bytes close the connection", async () => {
+test("unsolicited bytes after a response close the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
@@ -109,7 +109,7 @@ test("unsolicited bytes close the connection", async () => {
   expect(bench.connection.destroyed).toBe(true);
 });
 
-test("a response that ends before the request is sent closes the connection, and the rest is not sent", async () => {
+test("a response that ends before the request body is sent closes the connection, and the rest of the body is not sent", async () => {
   const bench = new Bench();
   const cancelled = Promise.withResolvers<void>();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -155,7 +155,7 @@ test.each([
   },
 );
 
-test("cancelling a body that has arrived completely keeps the connection", async () => {
+test("cancelling a response body that has arrived completely keeps the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
@@ -166,7 +166,7 @@ test("cancelling a body that has arrived completely keeps the connection", async
   expect(await textOf(await next)).toBe("hello");
 });
 
-test("cancelling a body that is still arriving closes the connection", async () => {
+test("cancelling a response body that is still arriving closes the connection", async () => {
   rfc("9112-9.3-read-response");
   const bench = new Bench();
   const reply = bench.send();
@@ -188,7 +188,7 @@ test.each([
   [2, "H", "connection_terminated", false],
   [2, "HTTP/1.1 100 Continue\r\n\r\n", "connection_terminated", false],
 ])(
-  "a connection closed in request %i after %j fails it with %s, stale: %s",
+  "a connection that closes in its request %i after the bytes %j fails the request with %s, stale: %s",
   async (count, text, code, stale) => {
     const bench = new Bench();
     if (count > 1) {
@@ -203,7 +203,7 @@ test.each([
   },
 );
 
-test("a connection that closes before the end of a body fails the body, whether it is read before or after", async () => {
+test("a connection that closes within a response body fails the body, whether it is read before or after the close", async () => {
   for (const before of [true, false]) {
     const bench = new Bench();
     const reply = bench.send();

@@ -43,12 +43,12 @@ class Bench {
   }
 }
 
-test("the connector gets the pool's options with defaults", () => {
+test("the connector gets the options of the pool, completed with their defaults", () => {
   const { options } = new Bench({ connectTimeout: 123 });
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a waiting request adds the listener to its client immediately, and not later as other requests do", async () => {
+test("a request that waits for a connection listens to its client immediately, and one on an idle connection later", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {
@@ -89,8 +89,8 @@ test("the pools of unused origins are removed within two minutes", async () => {
   }
 });
 
-describe("destinations", () => {
-  test("are passed to the connector", async () => {
+describe("the destinations of targets", () => {
+  test("are passed to the connector, which opens the connections", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",
@@ -135,7 +135,7 @@ test("after close() no connection is opened", async () => {
   expect(bench.connector.attempts).toHaveLength(1);
 });
 
-describe("the codec", () => {
+describe("the codec of the HTTP/1.1 client", () => {
   test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
     const used = { decode: 0, encode: 0, allocate: 0, copy: 0 };
     const counting: Codec = {

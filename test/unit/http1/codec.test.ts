@@ -22,7 +22,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     ["an Uint8Array", ALL],
     ["a Buffer", Buffer.from(ALL)],
     ["a Buffer within other memory", Buffer.from([0, ...ALL, 0]).subarray(1, 257)],
-  ])("decodes all and a part of %s", (__, bytes) => {
+  ])("decodes the whole and a part of %s", (__, bytes) => {
     expect(codec.decode(bytes, 0, 256)).toBe(TEXT);
     expect(codec.decode(bytes, 0x41, 0x44)).toBe("ABC");
     expect(codec.decode(bytes, 9, 9)).toBe("");
@@ -36,7 +36,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     expect(Buffer.compare(codec.encode(text), bytes)).toBe(0);
   });
 
-  test("a copy has its own memory, and does not change with the original", () => {
+  test("`copy` returns bytes with their own memory, which do not change with the original", () => {
     for (const original of [ALL.slice(), Buffer.from(ALL)]) {
       const copy = codec.copy(original.subarray(10, 20));
       original.fill(0);
@@ -44,7 +44,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
       expect(copy.buffer.byteLength).toBe(10);
     }
   });
-  test("copies for reading change neither with the original nor with later copies", () => {
+  test("the bytes that `copyToRead` returns change neither with the original nor with later copies", () => {
     // Together, they are longer than several slabs.
     const lengths = [0, 1, 20_000, ...Array.from({ length: 40 }, (__, i) => 16_383 - i * 100), 3];
     const originals = lengths.map((length, i) => new Uint8Array(length).fill(i));

@@ -1,4 +1,4 @@
-/** A connection before it is established. */
+/** A connection of the HTTP/1.1 client before it is established, over a fake socket. */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";

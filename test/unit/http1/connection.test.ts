@@ -5,7 +5,7 @@ import { settled } from "./_sockets.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
 
-describe("backpressure", () => {
+describe("backpressure of a connection", () => {
   test("a writer continues when the socket drains", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
@@ -44,7 +44,7 @@ describe("backpressure", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read keeps the read's memory if nothing else is in it and the socket permits that", () => {
+  test("the last chunk of a read keeps the memory of the read if that holds nothing else and the socket permits it", () => {
     const read = Buffer.from(responses, "latin1");
     for (const [isAlone, mayKeep] of [[true], [false], [true, false]] as const) {
       const bench = new ConnectionBench();
@@ -72,7 +72,7 @@ describe("memory", () => {
     }
   });
 
-  test("of several chunks in one read, only the last one takes over its memory", () => {
+  test("of several chunks in one read, only the last one keeps the memory of the read", () => {
     const bench = new ConnectionBench();
     const text = `${ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde`;
     bench.socket.receiveBytes(new TextEncoder().encode(text));
@@ -114,7 +114,7 @@ describe("the end of the connection", () => {
     }
   });
 
-  test("by an error while it is idle only closes it", async () => {
+  test("by an error while it is idle fails no request", async () => {
     const bench = new ConnectionBench();
     bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
@@ -125,7 +125,7 @@ describe("the end of the connection", () => {
   });
 
   test.each(["keepAlive: false", "half closed by the upstream"])(
-    "%s: the connection is not reused",
+    "a connection is not reused after its response: %s",
     (why) => {
       const bench = new ConnectionBench({ keepAlive: why !== "keepAlive: false" });
       bench.connection.markRequestComplete();
@@ -140,13 +140,13 @@ describe("the end of the connection", () => {
   );
 });
 
-describe("silence", () => {
-  test("has a timer on the socket only if there is a timeout", () => {
+describe("silence on a connection", () => {
+  test("is measured by a timer of the socket only if there is a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("is reported to the owner, and the timer restarts", async () => {
+  test("is reported to the owner of the connection, and the timer of the socket restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

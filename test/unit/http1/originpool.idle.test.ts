@@ -119,7 +119,7 @@ describe("the end of the pool", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("silence on a connection in use fails its request", async () => {
+  test("silence for `timeout` on a connection in use fails its request", async () => {
     const bench = new PoolBench({ timeout: 100 });
     const sent = bench.send();
     const socket = await bench.connector.at(0).succeed();

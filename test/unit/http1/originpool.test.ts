@@ -11,7 +11,7 @@ import { FakeSocket, settled } from "./_sockets.ts";
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 
-describe("connections", () => {
+describe("the connections of a pool", () => {
   test("a request is written after the connection is established, in one write", async () => {
     const bench = new PoolBench();
     const sent = bench.send({ method: "POST", body: bytes("hello") });
@@ -95,7 +95,7 @@ test("if the addresses have a fixed order, a new connection drains the connectio
   expect([busy, own].map(({ destroyed }) => destroyed)).toEqual([true, false]);
 });
 
-describe("lookups of the name in the background", () => {
+describe("lookups of the host name in the background", () => {
   const OWN = "192.0.2.1";
 
   /** Reports a lookup that has found these addresses. */
@@ -113,7 +113,7 @@ describe("lookups of the name in the background", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("let the request on that connection finish", async () => {
+  test("let a running request finish before they close its connection", async () => {
     const bench = new PoolBench();
     await bench.exchange();
     const sent = bench.send();
@@ -203,7 +203,7 @@ describe("maxSockets", () => {
 
 describe("a connection that fails", () => {
   test.each(["ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ECONNRESET"])(
-    "with %s after it was established may have carried the request",
+    "with %s after it was established fails its request with connection_terminated",
     async (code) => {
       const bench = new PoolBench({ maxSockets: 1 });
       const sent = bench.send();
@@ -219,17 +219,20 @@ describe("a connection that fails", () => {
     ["ENOTFOUND", "dns_error"],
     ["ERR_TLS_CERT_ALTNAME_INVALID", "tls_certificate_error"],
     ["SOMETHING_ELSE", "proxy_internal_error"],
-  ])("%s becomes %s for its request, and the next request connects", async (code, outcome) => {
-    const bench = new PoolBench({ maxSockets: 1 });
-    const [first, second] = [bench.send(), bench.send()];
-    await bench.connector.at(0).fail(code);
-    expect(first.outcome).toBe(outcome);
-    expect(bench.stats).toMatchObject({ created: 0, closed: 0, failed: 1, inUse: 1, waiting: 0 });
-    (await bench.connector.at(1).succeed()).receive(EMPTY);
-    await settled();
-    expect(second.outcome).toBe("200");
-    expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
-  });
+  ])(
+    "with %s before it was established fails its request with %s, and the next request connects",
+    async (code, outcome) => {
+      const bench = new PoolBench({ maxSockets: 1 });
+      const [first, second] = [bench.send(), bench.send()];
+      await bench.connector.at(0).fail(code);
+      expect(first.outcome).toBe(outcome);
+      expect(bench.stats).toMatchObject({ created: 0, closed: 0, failed: 1, inUse: 1, waiting: 0 });
+      (await bench.connector.at(1).succeed()).receive(EMPTY);
+      await settled();
+      expect(second.outcome).toBe("200");
+      expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
+    },
+  );
 
   test("that is not established leaves the request's body unread", async () => {
     const bench = new PoolBench();

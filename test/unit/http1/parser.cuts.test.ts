@@ -27,7 +27,7 @@ describe("a response split anywhere, or fed byte by byte, is parsed the same way
   });
 });
 
-test("ambiguous responses are refused, or parsed in the safe way", () => {
+test("an ambiguous response is refused, or parsed in one of the allowed ways", () => {
   for (const { name, bytes, may } of answers) {
     const { body, end, error } = parse(piecesOf(bytes), { closed: true });
     const isWhole = error === undefined && end !== "open";

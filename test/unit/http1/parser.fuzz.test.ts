@@ -56,7 +56,7 @@ function write({ status, reason, fields, framing, chunks, trailers, interim }: R
   return `${hints}${head}${lines.join("")}0\r\n${linesOf(trailers)}\r\n`;
 }
 
-test("generated responses are parsed as generated", () => {
+test("the parser reads valid random responses as they were generated", () => {
   fc.assert(
     fc.property(response, cuts, (each, at) => {
       const bytesOf = write(each);
@@ -135,7 +135,7 @@ test("a connection persists according to the connection options, with any white 
   );
 });
 
-describe("for any bytes", () => {
+describe("parsing any bytes as a response", () => {
   /** Generates parts of a response, and bytes that are difficult for parsers. */
   const scrap = fc.oneof(
     fc.constantFrom(

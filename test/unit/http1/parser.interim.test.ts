@@ -1,4 +1,4 @@
-/** Interim responses are passed on, and limited in number and length. */
+/** The parser passes on interim responses, and limits their number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../../../src/http1/parser.ts";
 import { portableCodec } from "./_codec.ts";
@@ -45,7 +45,7 @@ test("each interim response is passed on before the head of the final one", () =
   expect(heads).toEqual([100, [], 103, ["Link", "a", "Link", "b"], 200]);
 });
 
-test("interim responses are counted per request", () => {
+test("the limit of interim responses applies to each request separately", () => {
   const heads: number[] = [];
   const parser = new ResponseParser(
     {

@@ -18,7 +18,7 @@ function fieldsOf(text: string): string[] | undefined {
   return whole(text).heads[0]?.headers;
 }
 
-describe("a head", () => {
+describe("a response head", () => {
   test.each(["SSH-2.0", "H\0", "HTTP/2"])("is refused at the first wrong byte: %j", (text) => {
     // No bytes follow: a server of another protocol may wait for the client's bytes.
     for (let cut = 1; cut <= text.length; cut++) {
@@ -109,7 +109,7 @@ describe("a head", () => {
     expect(whole(`${ok}X-A: ${"x".repeat(20_000)}`)).toMatchObject(overflow);
   });
 
-  test("of an interim response is skipped, except that of a 101", () => {
+  test("of an interim response is skipped, but an unrequested 101 is refused", () => {
     const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     const once = whole(`${hints}HTTP/1.1 100 Continue\r\n\r\n${hints}${sized}hello`);
     expect(once).toMatchObject({ body: "hello", end: "clean", error: undefined });
@@ -119,18 +119,18 @@ describe("a head", () => {
   });
 });
 
-describe("framing", () => {
+describe("the framing of a response", () => {
   test.each([
     ["a length", `${sized}hello`, "hello"],
     ["a length of 0", `${ok}Content-Length: 0\r\n\r\n`, ""],
     ["chunks", `${chunked}5\r\nhello\r\n0\r\n\r\n`, "hello"],
     [
-      "chunks, sizes in all their forms",
+      "chunks whose sizes have all allowed forms",
       `${chunked}0A\r\n0123456789\r\n1;a=b;c\r\n!\r\n00\r\n\r\n`,
       "0123456789!",
     ],
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
-  ])("%s", (_, text, body) => {
+  ])("a body with %s is read, and is incomplete without its last byte", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
     // Bytes after the response do not answer a request, so the connection must not be reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
@@ -152,7 +152,7 @@ describe("framing", () => {
     ["GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"],
     ["GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"],
-  ])("of a response to %s without a body: %j", (method, text) => {
+  ])("a response to %s without a body ends with its head: %j", (method, text) => {
     expect(whole(text, method)).toMatchObject({ body: "", end: "clean" });
     expect(whole(`${text}hello`, method)).toMatchObject({ body: "", end: "unclean" });
   });
@@ -196,7 +196,7 @@ describe("framing", () => {
       "ffffffffffffffff\r\nhello\r\n|5\r\nhell\r\n|5\r\nhello!\r\n|0\r\n X: y\r\n\r\n",
       "0\r\nX-A\r\n\r\n|0\r\n\n|0\r\nX-A: b\0\r\n\r\n|0\r\nX\r\r\n",
     ),
-  )("%j is refused as chunks", (lines) => {
+  )("the chunked body %j is refused", (lines) => {
     const parsed = whole(`${chunked}${lines}0\r\n\r\n`);
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
@@ -240,10 +240,13 @@ describe("the connection", () => {
     ["1.0", "", "unclean"],
     ["1.0", "Connection: Keep-Alive", "clean"],
     ["1.0", "Connection: keep-alive, close", "unclean"],
-  ])("after a response of HTTP/%s with %j is %s", (version, line, end) => {
-    const head = `HTTP/${version} 200 OK\r\nContent-Length: 0\r\n${line && `${line}\r\n`}\r\n`;
-    expect(whole(head).end).toBe(end);
-  });
+  ])(
+    "after a response of HTTP/%s with %j is %s (clean: it can be reused)",
+    (version, line, end) => {
+      const head = `HTTP/${version} 200 OK\r\nContent-Length: 0\r\n${line && `${line}\r\n`}\r\n`;
+      expect(whole(head).end).toBe(end);
+    },
+  );
 
   test("a chunked HTTP/1.0 response closes its connection", () => {
     rfc("9112-6.1-http10-response");

@@ -73,7 +73,7 @@ test("the queue holds at most maxQueued requests", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("a request waits no longer than queueTimeout, also behind others", async () => {
+test("a request waits no longer than queueTimeout, also if it is behind other requests", async () => {
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
   await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));

@@ -48,8 +48,8 @@ async function open(early = "", options: PoolOptions = {}): Promise<Opened> {
   return { bench, socket, sent, tunnel, log };
 }
 
-describe("switching", () => {
-  test("the head asks for the protocol, and a 101 resolves to a tunnel", async () => {
+describe("switching to another protocol", () => {
+  test("the request head asks for the protocol, and the upstream's 101 results in a tunnel", async () => {
     const { bench, socket, sent } = await open();
     expect(socket.sent).toBe(
       "GET / HTTP/1.1\r\nHost: up.test:4000\r\nSec-WebSocket-Key: k\r\n" +
@@ -81,7 +81,7 @@ describe("switching", () => {
     expect(bench.stats).toMatchObject({ inUse: 1, free: 0, waiting: 0, tunnels: 2 });
   });
 
-  test("an ordinary response keeps its body, and its connection is not reused", async () => {
+  test("an ordinary response to an upgrade keeps its body, and its connection is not reused", async () => {
     const bench = new PoolBench();
     const sent = bench.send(upgrade);
     const socket = await bench.connector.at(0).succeed();
@@ -95,7 +95,7 @@ describe("switching", () => {
     expect(bench.transport.stats().tunnels).toBe(0);
   });
 
-  test("an unsolicited 101 is malformed", async () => {
+  test("a 101 to a request without an upgrade is refused as malformed", async () => {
     const bench = new PoolBench();
     const sent = bench.send();
     const socket = await bench.connector.at(0).succeed();
@@ -117,7 +117,7 @@ describe("switching", () => {
   test.each([
     ["a refused connection", "connection_refused"],
     ["a client that disconnects", "http_request_error"],
-  ])("%s fails the upgrade, and leaves nothing", async (what, code) => {
+  ])("%s fails the upgrade, and leaves no connection in use and no tunnel", async (what, code) => {
     const bench = new PoolBench();
     const sent = bench.send(upgrade);
     if (what === "a refused connection") await bench.connector.at(0).fail("ECONNREFUSED");
@@ -127,7 +127,7 @@ describe("switching", () => {
     expect(bench.stats).toMatchObject({ failed: 1, inUse: 0, tunnels: 0 });
   });
 
-  test("a client that disconnects after the head was sent closes the connection", async () => {
+  test("a client that disconnects between the request head and the 101 closes the connection", async () => {
     const bench = new PoolBench();
     const sent = bench.send(upgrade);
     const socket = await bench.connector.at(0).succeed();
@@ -138,7 +138,7 @@ describe("switching", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("the tunnel does not depend on the client of the exchange", async () => {
+  test("a client that disconnects from the exchange after the 101 does not close the connection of the tunnel", async () => {
     const { socket, sent } = await open();
     sent.leave();
     await settled();
@@ -147,7 +147,7 @@ describe("switching", () => {
 });
 
 describe("the tunnel", () => {
-  test("bytes that arrived with the 101 wait for the handler, and no others are read before", async () => {
+  test("bytes that arrived with the 101 wait for the tunnel's handler, and no others are read before it is set", async () => {
     const { socket, tunnel, log } = await open("first");
     expect(socket.isPaused).toBe(true);
     socket.receive(" second");
@@ -157,7 +157,7 @@ describe("the tunnel", () => {
     expect(log.calls).toEqual(["first", " second", "third"]);
   });
 
-  test("bytes are sent to the upstream unchanged, and a full connection reports when it has room", async () => {
+  test("bytes are sent to the upstream unchanged, and the handler learns when a full connection has room again", async () => {
     rfc("6455-5.4-intermediary-fragments");
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
@@ -189,7 +189,7 @@ describe("the tunnel", () => {
     expect(socket.isPaused).toBe(false);
   });
 
-  test("each direction ends separately", async () => {
+  test("each direction of the tunnel ends separately", async () => {
     const { bench, socket, tunnel, log } = await open();
     socket.allowHalfOpen = true;
     tunnel.attach(log);
@@ -205,7 +205,7 @@ describe("the tunnel", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("a broken connection is reported once, with its error", async () => {
+  test("a broken connection is reported to the handler once, with its error", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     socket.hasRoom = false;

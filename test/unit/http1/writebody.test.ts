@@ -53,7 +53,7 @@ function open(length?: number, memory: ChunkMemory = {}): Open {
   return { connection, writer, touch, fail };
 }
 
-describe("framing", () => {
+describe("the framing of a request", () => {
   test("of a body of unknown length is chunked, with head and first chunk in one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
@@ -118,7 +118,7 @@ describe("framing", () => {
 });
 
 describe("a flush", () => {
-  test("sends the head alone, and only once", () => {
+  test("sends the request head before any part of the body, and only once", () => {
     const { connection, writer } = open(1);
     writer.flush();
     writer.flush();
@@ -173,7 +173,7 @@ describe("a body that does not end as announced", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("that fails after its last byte is complete", () => {
+  test("that fails after the last announced byte counts as complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));
@@ -186,7 +186,7 @@ describe("backpressure", () => {
     ["a short chunk", 1, undefined],
     ["a long chunk", 20_000, undefined],
     ["a chunk of a known length", 20_000, 40_000],
-  ])("%s: reports backpressure until the connection drains", async (_, size, length) => {
+  ])("%s: the writer reports backpressure until the connection drains", async (_, size, length) => {
     const { connection, writer } = open(length);
     connection.hasRoom = false;
     expect(writer.write(new Uint8Array(size))).toBe(false);
@@ -198,7 +198,7 @@ describe("backpressure", () => {
     await vi.waitFor(() => expect(onDrain).toHaveBeenCalledOnce());
   });
 
-  test("each chunk restarts the deadline", () => {
+  test("each written chunk restarts the deadline of the exchange", () => {
     const { writer, touch } = open();
     writer.write(bytes("a"));
     writer.write(bytes("b"));

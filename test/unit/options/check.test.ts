@@ -41,7 +41,7 @@ test.each([
   [{ dns: [] }, "`dns`: use false, or { ttl, servers }"],
   [{ dns: new Map() }, "`dns`: use false, or { ttl, servers }"],
   [JSON.parse('{ "__proto__": {} }'), "`__proto__`: there is no such option"],
-] as [PoolOptions, string][])("%j is refused for a pool", (options, message) => {
+] as [PoolOptions, string][])("%j is refused as the options of a pool", (options, message) => {
   expect(() => checkPoolOptions(options)).toThrow(TypeError);
   expect(() => checkPoolOptions(options)).toThrow(`fetchway: bad option ${message}`);
 });

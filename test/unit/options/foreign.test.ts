@@ -52,7 +52,7 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 const shared = new Set(["timeout", "connectTimeout"]);
 
 describe("the names in docs/connections.md", () => {
-  test("are found in the table there", () => {
+  test("are read from its table of renamed options", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],
@@ -65,7 +65,7 @@ describe("the names in docs/connections.md", () => {
 
   // `timeout` is left out: it is an option of Node's Agent, but also a valid option of the pool.
   test.each(renamed.filter(([theirs]) => theirs !== "timeout"))(
-    "%s is suggested as %s",
+    "the error for %s suggests the name %s",
     async (theirs, ours) => {
       const options = { [theirs]: 5 };
       expect(toPool(options)).toBe(
@@ -88,20 +88,26 @@ test("the error for an old name of agentkeepalive names `freeSocketTimeout`", ()
 describe("pool options passed to a proxy", () => {
   const names = Object.keys(poolSchema);
 
-  test.each(names.filter((name) => !shared.has(name)))("%s", async (name) => {
-    expect(await toProxy({ [name]: 5 })).toBe(
-      `fetchway: bad option \`${name}\`: it is an option of the connections; ` +
-        `write \`createProxy({ pool: { ${name} } })\`, or \`transport: createTransport({ ${name} })\``,
-    );
-  });
+  test.each(names.filter((name) => !shared.has(name)))(
+    "the error for %s says how to pass it to the pool",
+    async (name) => {
+      expect(await toProxy({ [name]: 5 })).toBe(
+        `fetchway: bad option \`${name}\`: it is an option of the connections; ` +
+          `write \`createProxy({ pool: { ${name} } })\`, or \`transport: createTransport({ ${name} })\``,
+      );
+    },
+  );
 });
 
 describe("proxy options passed to a pool", () => {
-  test.each(Object.keys(proxySchema).filter((name) => !shared.has(name)))("%s", (name) => {
-    expect(toPool({ [name]: 5 })).toBe(
-      `fetchway: bad option \`${name}\`: it is an option of the proxy; pass it to createProxy() or proxyFetch()`,
-    );
-  });
+  test.each(Object.keys(proxySchema).filter((name) => !shared.has(name)))(
+    "the error for %s says that it belongs to the proxy",
+    (name) => {
+      expect(toPool({ [name]: 5 })).toBe(
+        `fetchway: bad option \`${name}\`: it is an option of the proxy; pass it to createProxy() or proxyFetch()`,
+      );
+    },
+  );
 });
 
 test("the error for `ws`, http-proxy's option for WebSockets, names `upgrades` and `proxy.attach`", async () => {
@@ -110,7 +116,7 @@ test("the error for `ws`, http-proxy's option for WebSockets, names `upgrades` a
   );
 });
 
-test("the errors for agents and dispatchers name the options of connections", async () => {
+test("the errors for the options `agent` and `dispatcher` say how to configure connections", async () => {
   for (const name of ["agent", "httpAgent", "httpsAgent"]) {
     expect(await toProxy({ [name]: {} })).toContain(
       "connections are reused by default; to configure them, write `createProxy({ pool: { … } })`, or `transport: createTransport({ … })`",
@@ -142,15 +148,18 @@ async function explain(runtime: { proxyFetch: typeof proxyFetch }, name: string)
 }
 
 describe.each([...otherLibraries.keys()])("options of %s", (library) => {
-  test.each(foreignNames(library).filter((name) => name !== "target"))("%s", async (name) => {
-    const message = await toProxy({ [name]: false });
-    // This is the error for a name that is unknown or misspelt.
-    expect(message).not.toContain("there is no such option");
-    for (const runtime of [bun, deno]) expect(await explain(runtime, name)).toBe(message);
-  });
+  test.each(foreignNames(library).filter((name) => name !== "target"))(
+    "the error for %s is not the one for an unknown option",
+    async (name) => {
+      const message = await toProxy({ [name]: false });
+      // This is the error for a name that is unknown or misspelt.
+      expect(message).not.toContain("there is no such option");
+      for (const runtime of [bun, deno]) expect(await explain(runtime, name)).toBe(message);
+    },
+  );
 });
 
-test("the error for an option of http-proxy names the option that has its effect here", async () => {
+test("the error for an option of http-proxy names Fetchway's option with the same effect", async () => {
   const hintFor = async (options: object): Promise<string> =>
     (await toProxy(options)).replace(/^fetchway: bad option `\w+`: /, "");
   expect(await hintFor({ secure: false })).toContain("tls: { rejectUnauthorized: false }");
@@ -163,7 +172,7 @@ test("the error for an option of http-proxy names the option that has its effect
 test.each([
   ["workerd", workerd],
   ["fetch", anyFetch],
-])("%s knows the options of the libraries that run there", async (_, runtime) => {
+])("the entry %s knows the options of the libraries that run on it", async (_, runtime) => {
   const names = ["h3's `proxyRequest`", "`hono/proxy`"].flatMap(foreignNames);
   expect(names.length).toBeGreaterThan(15);
   for (const name of names) expect(await explain(runtime, name)).not.toContain("no such option");

@@ -33,7 +33,7 @@ function withoutNo(line: string): string {
   return line.replace("[no-]", "");
 }
 
-describe.each(Object.entries(proxySchema as Table))("%s of a proxy", (name, option) => {
+describe.each(Object.entries(proxySchema as Table))("the option %s of a proxy", (name, option) => {
   test.each(wrongValues(option.kind))("refuses %j", (value) => {
     const options = { followRedirects: true, [name]: value };
     expect(() => checkOptions(options)).toThrow(TypeError);
@@ -57,7 +57,7 @@ describe.each(Object.entries(proxySchema as Table))("%s of a proxy", (name, opti
   });
 });
 
-describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option) => {
+describe.each(Object.entries(poolSchema as Table))("the option %s of a pool", (name, option) => {
   test.each(wrongValues(option.kind))("refuses %j", (value) => {
     const pool = { [name]: value };
     expect(() => checkPoolOptions(pool)).toThrow(TypeError);
@@ -66,7 +66,7 @@ describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option
     );
   });
 
-  test("accepts its default, which is filled in", () => {
+  test("accepts its default, which is filled in if the option is left out", () => {
     if (option.default === undefined) return;
     expect(() => checkPoolOptions({ [name]: option.default })).not.toThrow();
     expect(fillPoolOptions({})).toHaveProperty(name, option.default);
@@ -75,7 +75,7 @@ describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option
   });
 });
 
-test("every kind has wrong values, so that no list of tests above is empty", () => {
+test("every kind of option has wrong values, so that no list of tests above is empty", () => {
   for (const table of [proxySchema, poolSchema] as Table[]) {
     for (const [name, { kind }] of Object.entries(table)) {
       expect(wrongValues(kind).length, name).toBeGreaterThan(2);
@@ -84,57 +84,62 @@ test("every kind has wrong values, so that no list of tests above is empty", () 
   }
 });
 
-describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (name, flag) => {
-  const { option, scope, value, negatable, short } = flag;
-  const { kind, default: preset } = tables[scope][option] as Table[string];
-  const read = (...args: string[]): unknown => {
-    const line = parse([...args, target]);
-    expect([...line.problems, ...findProblems(line)]).toEqual([]);
-    expect(line.target).toBe(target);
-    return line.given[scope][option];
-  };
+describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))(
+  "the flag %s",
+  (name, flag) => {
+    const { option, scope, value, negatable, short } = flag;
+    const { kind, default: preset } = tables[scope][option] as Table[string];
+    const read = (...args: string[]): unknown => {
+      const line = parse([...args, target]);
+      expect([...line.problems, ...findProblems(line)]).toEqual([]);
+      expect(line.target).toBe(target);
+      return line.given[scope][option];
+    };
 
-  test("sets its option to the value that the text means", () => {
-    const samples = goodTexts(kind);
-    expect(samples).not.toEqual([]);
-    for (const [text, expected] of samples) {
-      expect(read(`${name}=${text}`)).toEqual(expected);
-      expect(read(name, text)).toEqual(expected);
-      if (short !== undefined) expect(read(`-${short}`, text)).toEqual(expected);
-    }
-    if (value === undefined) expect(read(name)).toEqual(goodTexts(kind).length > 1 ? true : {});
-  });
+    test("sets its option to the value that the text means", () => {
+      const samples = goodTexts(kind);
+      expect(samples).not.toEqual([]);
+      for (const [text, expected] of samples) {
+        expect(read(`${name}=${text}`)).toEqual(expected);
+        expect(read(name, text)).toEqual(expected);
+        if (short !== undefined) expect(read(`-${short}`, text)).toEqual(expected);
+      }
+      if (value === undefined) expect(read(name)).toEqual(goodTexts(kind).length > 1 ? true : {});
+    });
 
-  test("has a --no- form if and only if the option takes false", () => {
-    const takesFalse = kind.check(false) === undefined && scope !== "line";
-    expect(negatable).toBe(takesFalse);
-    if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);
-    else expect(parse([`--no-${flag.name}`, target]).problems).toHaveLength(1);
-  });
+    test("has a --no- form if and only if the option takes false", () => {
+      const takesFalse = kind.check(false) === undefined && scope !== "line";
+      expect(negatable).toBe(takesFalse);
+      if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);
+      else expect(parse([`--no-${flag.name}`, target]).problems).toHaveLength(1);
+    });
 
-  test.each(badTexts(kind))("refuses %j, naming the flag and the fix", (text) => {
-    const line = parse([`${name}=${text}`, target]);
-    const problems = [...line.problems, ...findProblems(line)];
-    expect(problems).toHaveLength(1);
-    expect(problems[0]).toMatch(new RegExp(`^${name}( ".*")?: .*\\w`));
-  });
+    test.each(badTexts(kind))("refuses %j, naming the flag and the fix", (text) => {
+      const line = parse([`${name}=${text}`, target]);
+      const problems = [...line.problems, ...findProblems(line)];
+      expect(problems).toHaveLength(1);
+      expect(problems[0]).toMatch(new RegExp(`^${name}( ".*")?: .*\\w`));
+    });
 
-  test("has a line in the help, with its default", () => {
-    const line = renderHelp(true)
-      .split("\n")
-      .find((each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `));
-    expect(line).toContain(` ${flag.help}`);
-    const other = typeof preset === "object" ? true : (preset as string | number | boolean);
-    const known = Array.isArray(preset) ? preset.join(",") : other;
-    // This default depends on the machine.
-    const shown = flag.option === "maxSockets" ? "by ulimit -n" : known;
-    const isShown = shown !== undefined && shown !== false;
-    expect(line?.endsWith(` (default ${String(shown)})`)).toBe(isShown);
-    expect(line?.length).toBeLessThanOrEqual(100);
-  });
-});
+    test("has a line in the help, with its default", () => {
+      const line = renderHelp(true)
+        .split("\n")
+        .find(
+          (each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `),
+        );
+      expect(line).toContain(` ${flag.help}`);
+      const other = typeof preset === "object" ? true : (preset as string | number | boolean);
+      const known = Array.isArray(preset) ? preset.join(",") : other;
+      // This default depends on the machine.
+      const shown = flag.option === "maxSockets" ? "by ulimit -n" : known;
+      const isShown = shown !== undefined && shown !== false;
+      expect(line?.endsWith(` (default ${String(shown)})`)).toBe(isShown);
+      expect(line?.length).toBeLessThanOrEqual(100);
+    });
+  },
+);
 
-test("each default of an option of the command's server is valid, and serverDefaults has it", () => {
+test("each default of the options of the command's server is valid and is in serverDefaults", () => {
   for (const [name, option] of Object.entries(serverSchema as Table)) {
     if (option.default === undefined) continue;
     expect(option.kind.check(option.default)).toBeUndefined();

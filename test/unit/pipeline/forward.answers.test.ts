@@ -28,8 +28,8 @@ const failing = (error: Error): FakeTransport =>
     throw error;
   });
 
-describe("the response", () => {
-  test("has the status and the body of the upstream's response, and its cleaned fields", async () => {
+describe("the response of the proxy", () => {
+  test("has status and body of the upstream's response, and its fields without those of the connection", async () => {
     const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
     const response = await answerTo({
       status: 302,
@@ -46,7 +46,7 @@ describe("the response", () => {
   });
 
   test.each([204, 205, 304])(
-    "%d has no body, and the upstream's body is cancelled",
+    "with the status %d has no body, and the upstream's body is cancelled",
     async (status) => {
       const cancelled = vi.fn();
       const response = await answerTo({ status, body: streamOf(["abc"], cancelled) });
@@ -55,19 +55,22 @@ describe("the response", () => {
     },
   );
 
-  test.each([0, 100, 199, 600, 999])("a status of %d becomes 502", async (status) => {
-    const cancelled = vi.fn();
-    const transport = new FakeTransport((_, scope) => {
-      scope.onAbort({ fail: cancelled });
-      return fakeResponse({ status });
-    });
-    const response = await run({}, { transport });
-    expect(response.status).toBe(502);
-    expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_protocol_error");
-    expect(cancelled).toHaveBeenCalledOnce();
-  });
+  test.each([0, 100, 199, 600, 999])(
+    "is 502 if the upstream's status is %d, and the exchange is aborted",
+    async (status) => {
+      const cancelled = vi.fn();
+      const transport = new FakeTransport((_, scope) => {
+        scope.onAbort({ fail: cancelled });
+        return fakeResponse({ status });
+      });
+      const response = await run({}, { transport });
+      expect(response.status).toBe(502);
+      expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_protocol_error");
+      expect(cancelled).toHaveBeenCalledOnce();
+    },
+  );
 
-  test("an invalid status cancels the upstream's body", async () => {
+  test("is 502 if the upstream's status is invalid, and the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.end();
@@ -82,9 +85,12 @@ describe("the response", () => {
     ["a\r\nb: c", ""],
     ["\u{1f600}", ""],
     ["\u007f", ""],
-  ])("the reason %j becomes %j", async (statusText, sent) => {
-    expect((await answerTo({ statusText })).statusText).toBe(sent);
-  });
+  ])(
+    "of an upstream with the reason phrase %j has the reason phrase %j",
+    async (statusText, sent) => {
+      expect((await answerTo({ statusText })).statusText).toBe(sent);
+    },
+  );
 });
 
 describe("onRequest", () => {
@@ -132,13 +138,16 @@ describe("onResponse", () => {
   });
 
   test.each<[string, (response: Response) => Response]>([
-    ["its body", (response) => new Response(response.body, { status: 201 })],
     [
-      "a stream through which its body is piped",
+      "a new response with the same body",
+      (response) => new Response(response.body, { status: 201 }),
+    ],
+    [
+      "a new response with a stream through which that body is piped",
       ({ body }) => new Response(body?.pipeThrough(new TransformStream())),
     ],
-    ["itself", (response) => response],
-  ])("may answer with %s", async (_, onResponse) => {
+    ["the response itself", (response) => response],
+  ])("may return %s, and then the upstream's body is not cancelled", async (_, onResponse) => {
     const cancelled = vi.fn();
     const response = await answerTo({ body: streamOf(["a", "bc"], cancelled) }, { onResponse });
     expect(await response.text()).toBe("abc");
@@ -152,7 +161,7 @@ describe("onResponse", () => {
   });
 });
 
-describe("failures", () => {
+describe("failures of an exchange", () => {
   test("become responses that name the error type", async () => {
     const transport = failing(new ProxyError("connection_refused", { message: "10.0.0.1" }));
     const response = await run({}, { transport });
@@ -175,14 +184,14 @@ describe("failures", () => {
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
   });
 
-  test("of a custom transport become responses, whatever it rejects with", async () => {
+  test("of a custom transport become 500 if it rejects with an error that is not a ProxyError", async () => {
     const transport = failing(new Error("ECONNRESET"));
     const response = await run({}, { options: { transport } });
     expect(response.status).toBe(500);
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
 
-  test("to build the response become responses and cancel the body", async () => {
+  test("to build the response become a gateway error, and the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
       fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),

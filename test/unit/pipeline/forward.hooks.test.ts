@@ -89,7 +89,7 @@ test("an exception from onError rejects the call, whichever error onError was ca
   }
 });
 
-test("a value that a hook throws and that is not an Error rejects the call too", async () => {
+test("a hook that throws a value that is not an Error rejects the call with that value", async () => {
   for (const thrown of [undefined, null, "text", 0]) {
     const onRequest = (): never => {
       // oxlint-disable-next-line typescript/only-throw-error -- any value can be thrown

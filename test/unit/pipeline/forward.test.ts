@@ -34,7 +34,7 @@ const FORWARDED = [
   ["X-Forwarded-Port", "80"],
 ].flat();
 
-test("the steps run in their documented order", async () => {
+test("the steps of an exchange run in their documented order", async () => {
   const steps: string[] = [];
   const step = (name: string): undefined => void steps.push(name);
   const transport = new FakeTransport(() => {
@@ -70,7 +70,7 @@ test("the steps run in their documented order", async () => {
 });
 
 describe("the request that is sent", () => {
-  test("has the cleaned fields of the client, followed by those of the proxy", async () => {
+  test("has the client's fields without those of the connection, followed by the proxy's fields", async () => {
     const headers = [
       "Host",
       "proxy.test",
@@ -151,20 +151,23 @@ describe("the request that is sent", () => {
   });
 });
 
-describe("the body", () => {
+describe("the body of a request", () => {
   test.each([
     [["Content-Length", "3"], 3],
     [["Transfer-Encoding", "chunked"], undefined],
     [[], undefined],
-  ])("is forwarded with %j", async (headers, contentLength) => {
-    const body = streamOf(["abc"]);
-    const hop = await hopOf({ method: "POST", headers, body });
-    expect(hop).toMatchObject({ contentLength });
-    expect(hop.body?.stream()).toBe(body);
-    expect(hop.headers).toEqual(FORWARDED);
-  });
+  ])(
+    "of a request with the fields %j is forwarded as the same stream",
+    async (headers, contentLength) => {
+      const body = streamOf(["abc"]);
+      const hop = await hopOf({ method: "POST", headers, body });
+      expect(hop).toMatchObject({ contentLength });
+      expect(hop.body?.stream()).toBe(body);
+      expect(hop.headers).toEqual(FORWARDED);
+    },
+  );
 
-  test("that is absent has no length, whatever length is announced", async () => {
+  test("that is absent has no length, although Content-Length announces one", async () => {
     const hop = await hopOf({ headers: ["Content-Length", "200"] });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
@@ -190,7 +193,7 @@ describe("the body", () => {
   });
 });
 
-describe("the path", () => {
+describe("the path of a request", () => {
   test.each<[ProxyOptions, string, string]>([
     [{}, TARGET, "*"],
     [{}, `${TARGET}/base`, "/../a"],
@@ -227,7 +230,7 @@ describe("the path", () => {
   });
 
   test.each(["//evil.test/a", "/\\evil.test", "/@evil.test", "/a?http://evil.test"])(
-    "%s stays on the target",
+    "the path %s is sent to the target, and to no other host",
     async (path) => {
       expect(await hopOf({ path })).toMatchObject({ path, upstream: { host: "up.test:4000" } });
     },

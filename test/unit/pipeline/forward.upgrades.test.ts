@@ -1,4 +1,4 @@
-/** How upgrades pass through the core. */
+/** Upgrades, such as WebSockets, in the core: their fields, the 101, the hooks, and which are refused. */
 import { describe, expect, test, vi } from "vitest";
 import type { Respond } from "../../../src/pipeline/exchange.ts";
 import { forward } from "../../../src/pipeline/pipeline.ts";
@@ -137,7 +137,7 @@ test("an app in this process gets no upgrade", async () => {
   expect(app.fetch).not.toHaveBeenCalled();
 });
 
-test("the protocols in `upgrades` are carried, and with an empty list every Upgrade is ignored", async () => {
+test("only protocols in `upgrades` are forwarded, and with an empty list every Upgrade is ignored", async () => {
   const headers = ["Host", "proxy.test", "Upgrade", "TCP, websocket"];
   const other = await upgrade(
     { upgrades: ["tcp"] },

@@ -26,11 +26,11 @@ test.each<[string, string | undefined, string | undefined]>([
   ["another network", "2001:db8:1:3::1", "20010db800010003/64"],
   ["an unknown address", undefined, undefined],
   ["a text that is no address", "unix:", "unix:"],
-])("the key of a client with %s", (_, address, key) => {
+])("%s: a client with the address %s has the key %s", (_, address, key) => {
   expect(keyOf(address)).toBe(key);
 });
 
-test("without trustProxy, forwarding fields are ignored", () => {
+test("forwarding fields do not change the key without trustProxy, or if the peer is not trusted", () => {
   expect(keyOf("10.0.0.1", FORWARDED)).toBe("10.0.0.1");
   expect(keyOf("198.51.100.1", FORWARDED, { trusts })).toBe("198.51.100.1");
 });
@@ -38,19 +38,31 @@ test("without trustProxy, forwarding fields are ignored", () => {
 test.each<[string, HeaderList, string]>([
   ["the last address that is not trusted", FORWARDED, "192.0.2.7"],
   ["the first one if all are trusted", ["x-forwarded-for", "10.2.2.2,10.3.3.3"], "10.2.2.2"],
-  ["several fields", ["X-Forwarded-For", "192.0.2.1", "X-FORWARDED-FOR", "192.0.2.2"], "192.0.2.2"],
-  ["a port", ["X-Forwarded-For", "192.0.2.7:4711"], "192.0.2.7"],
-  ["IPv6", ["X-Forwarded-For", "2001:db8:0:1::5"], "20010db800000001/64"],
-  ["Forwarded", ["Forwarded", 'for=192.0.2.1, for="[2001:db8::1]:1"'], "20010db800000000/64"],
-  ["a name", ["Forwarded", "for=_hidden"], "_hidden"],
-  ["both", [...FORWARDED, "Forwarded", "for=198.51.100.2"], "192.0.2.7"],
-  ["none", ["Accept", "*/*"], "10.0.0.1"],
-  ["a malformed one", ["Forwarded", "for=;;"], "10.0.0.1"],
-])("behind a trusted proxy: %s", (_, headers, key) => {
+  [
+    "the last of several fields",
+    ["X-Forwarded-For", "192.0.2.1", "X-FORWARDED-FOR", "192.0.2.2"],
+    "192.0.2.2",
+  ],
+  ["the address without its port", ["X-Forwarded-For", "192.0.2.7:4711"], "192.0.2.7"],
+  ["the network of an IPv6 address", ["X-Forwarded-For", "2001:db8:0:1::5"], "20010db800000001/64"],
+  [
+    "the last address of Forwarded",
+    ["Forwarded", 'for=192.0.2.1, for="[2001:db8::1]:1"'],
+    "20010db800000000/64",
+  ],
+  ["a name in Forwarded", ["Forwarded", "for=_hidden"], "_hidden"],
+  [
+    "X-Forwarded-For if Forwarded is there as well",
+    [...FORWARDED, "Forwarded", "for=198.51.100.2"],
+    "192.0.2.7",
+  ],
+  ["the proxy's address if there are no forwarding fields", ["Accept", "*/*"], "10.0.0.1"],
+  ["the proxy's address if Forwarded is malformed", ["Forwarded", "for=;;"], "10.0.0.1"],
+])("the key of a client behind a trusted proxy is made of %s", (_, headers, key) => {
   expect(keyOf("10.0.0.1", headers, { trusts })).toBe(key);
 });
 
-test("clientAddress takes precedence, unless it returns a trusted proxy", () => {
+test("the key is made of what clientAddress returns, unless that is the address of a trusted proxy", () => {
   const own = (request: Request, context: unknown): string | undefined =>
     context === "context" ? (request.headers.get("x-own") ?? undefined) : undefined;
   expect(keyOf("10.0.0.1", FORWARDED, { trusts, clientAddress: own })).toBe("198.51.100.9");

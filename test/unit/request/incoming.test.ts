@@ -4,7 +4,7 @@ import { StreamBody } from "../../../src/body/stream.ts";
 import { UnframedBody } from "../../../src/body/unframed.ts";
 
 describe("WebIncoming", () => {
-  test("reads a request", () => {
+  test("reads method, path, authority, scheme, fields and body of a Request", () => {
     const request = new Request("https://shop.test:8443/a?b", {
       method: "POST",
       headers: [

@@ -28,21 +28,24 @@ async function send(
 
 const counted = ["OPTIONS", "TRACE"];
 
-describe.each(counted)("%s", (method) => {
+describe.each(counted)("Max-Forwards of %s", (method) => {
   test.each([
     [[], []],
     [["Max-Forwards", "1"], ["0"]],
     [["max-forwards", "10"], ["9"]],
     [["MAX-FORWARDS", "007"], ["6"]],
     [["Max-Forwards", "9".repeat(400)], [String(2 ** 53)]],
-  ])("%j is forwarded as %j", async (headers, forwarded) => {
+  ])("in the fields %j is forwarded with the values %j", async (headers, forwarded) => {
     expect(await send(method, headers)).toMatchObject({ forwarded, calls: 1 });
   });
 
-  test.each(["0", "00", "000"])("with Max-Forwards: %j is answered by the proxy", async (value) => {
-    const sent = await send(method, ["Max-Forwards", value]);
-    expect(sent).toMatchObject({ calls: 0, response: { status: 200 } });
-  });
+  test.each(["0", "00", "000"])(
+    "with the value %j makes the proxy answer the request itself",
+    async (value) => {
+      const sent = await send(method, ["Max-Forwards", value]);
+      expect(sent).toMatchObject({ calls: 0, response: { status: 200 } });
+    },
+  );
 
   test.each([
     [["Max-Forwards", ""]],
@@ -56,7 +59,7 @@ describe.each(counted)("%s", (method) => {
     [["Max-Forwards", "0", "max-forwards", "5"]],
     [["Max-Forwards", "5", "max-forwards", "0"]],
     [["Max-Forwards", "5", "Max-Forwards", "5"]],
-  ])("%j is refused, because it cannot be decremented", async (headers) => {
+  ])("in the fields %j gets 400, because it cannot be decremented", async (headers) => {
     const sent = await send(method, headers);
     expect(sent).toMatchObject({ calls: 0, response: { status: 400 } });
     const error = await errorOf(() => countForwards([...headers]));
@@ -96,13 +99,13 @@ test.each(["GET", "HEAD", "POST", "PUT", "PROPFIND", "options", "trace"])(
   },
 );
 
-test("OPTIONS is answered without content", async () => {
+test("the proxy answers OPTIONS at Max-Forwards 0 without content", async () => {
   const { response } = await send("OPTIONS", ["Max-Forwards", "0"]);
   expect(response.headers.get("content-length")).toBe("0");
   expect(await response.text()).toBe("");
 });
 
-test("TRACE echoes the request without credentials and addresses", async () => {
+test("the proxy answers TRACE at Max-Forwards 0 with the request, without its credentials and addresses", async () => {
   const kept = ["Host", "proxy.test", "max-forwards", "0", "X-A", "caf\u00e9", "x-a", "2"];
   const left = [
     ["Cookie", "a=b"],
@@ -126,7 +129,7 @@ test("TRACE echoes the request without credentials and addresses", async () => {
   );
 });
 
-test("no timer and no listener is left", async () => {
+test("a request that the proxy answers at Max-Forwards 0 leaves no timer and no listener", async () => {
   const client = fakeIncoming({ method: "OPTIONS", headers: ["Max-Forwards", "0"] });
   vi.useFakeTimers();
   try {

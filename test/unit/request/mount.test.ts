@@ -85,7 +85,7 @@ test("the mount of Hono is not found without Node, but `stripPrefix` in a route 
   ]);
 });
 
-test("Refresh and Content-Location get the prefix, too", async () => {
+test("the prefix of a mount is added to Refresh and Content-Location", async () => {
   const target = "http://upstream.test/v1";
   const fields = { refresh: "5; url=/v1/login", "content-location": "/v1/a" };
   const answer = (): Promise<Response> => Promise.resolve(new Response("", { headers: fields }));

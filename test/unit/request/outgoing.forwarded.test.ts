@@ -15,7 +15,7 @@ function forwarded(
   return headers;
 }
 
-describe("x-forwarded", () => {
+describe("the style x-forwarded", () => {
   test("adds address, scheme, host and port", () => {
     const fields = [
       ["X-Forwarded-For", "192.0.2.7"],
@@ -31,7 +31,7 @@ describe("x-forwarded", () => {
     ["shop.test", true, "443"],
     ["[2001:db8::1]", false, "80"],
     ["[2001:db8::1]:81", true, "81"],
-  ])("the port of %s, secure: %s, is %s", (host, secure, port) => {
+  ])("the port of the host %s, secure: %s, is %s", (host, secure, port) => {
     const headers = forwarded("x-forwarded", { host, secure });
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
     expect(headers[3]).toBe(secure ? "https" : "http");
@@ -44,7 +44,7 @@ describe("x-forwarded", () => {
     ]);
   });
 
-  test("appends the address to a trusted peer's chain and keeps its other fields", () => {
+  test("appends the address to a trusted peer's chain, and keeps the peer's other fields", () => {
     const inbound = ["x-forwarded-for", "1.1.1.1", "A", "1", "X-FORWARDED-FOR", "2.2.2.2, 3.3.3.3"];
     const asked = ["x-forwarded-proto", "https", "X-Forwarded-Host", "a", "X-Forwarded-Port", "1"];
     const list = ["X-Forwarded-For", "1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"];
@@ -69,18 +69,18 @@ describe("x-forwarded", () => {
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
   });
 
-  test("untrusted fields are ignored", () => {
+  test("forwarding fields of an untrusted peer do not change the added fields", () => {
     const headers = forwarded("x-forwarded", {}, ["X-Forwarded-Proto", "https"], false);
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", "8080"]);
     expect(headers.filter((each) => each === "X-Forwarded-Proto")).toHaveLength(2);
   });
 
-  test("the zone of an IPv6 address is removed", () => {
+  test("leaves out the zone of an IPv6 address", () => {
     expect(forwarded("x-forwarded", { address: "fe80::1%eth0" })[1]).toBe("fe80::1");
   });
 });
 
-describe("forwarded", () => {
+describe("the style forwarded", () => {
   test.each<[Partial<ClientFacts>, string]>([
     [{}, 'for=192.0.2.7;host="shop.test:8080";proto=http'],
     [{ host: "shop.test", secure: true }, "for=192.0.2.7;host=shop.test;proto=https"],
@@ -95,12 +95,12 @@ describe("forwarded", () => {
     // `clientAddress` may return text from a header field. It must not add parameters to the element.
     [{ address: "1.1.1.1;proto=https", host: undefined }, 'for="1.1.1.1;proto=https";proto=http'],
     [{ address: "1.1.1.1, for=2.2.2.2", host: undefined }, 'for="1.1.1.1, for=2.2.2.2";proto=http'],
-  ])("%j makes %s", (facts, element) => {
+  ])("turns the facts %j into the element %s", (facts, element) => {
     rfc("7239-6.1-ipv6", "7239-4-grammar");
     expect(forwarded("forwarded", facts)).toEqual(["Forwarded", element]);
   });
 
-  test("appends to a trusted peer's list", () => {
+  test("appends an element to the list of a trusted peer", () => {
     const facts = { host: undefined };
     expect(forwarded("forwarded", facts, ["forwarded", "for=a", "Forwarded", "for=b"])).toEqual([
       "Forwarded",
@@ -109,6 +109,6 @@ describe("forwarded", () => {
   });
 });
 
-test("xfwd: false adds nothing", () => {
+test("the style of xfwd: false adds no field, and changes none", () => {
   expect(forwarded("none", {}, ["X-Forwarded-For", "1"])).toEqual(["X-Forwarded-For", "1"]);
 });

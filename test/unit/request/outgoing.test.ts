@@ -107,7 +107,7 @@ describe("cleanRequestHeaders", () => {
     [["Content-Length", "1e3"]],
     [["Content-Length", ""]],
     [["Content-Length", "9".repeat(16)]],
-  ])("refuses %j", (raw) => {
+  ])("refuses a request with the fields %j", (raw) => {
     expect(() => cleanRequestHeaders(raw, dropped)).toThrow(proxyError("http_request_error", 400));
   });
 

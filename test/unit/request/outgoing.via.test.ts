@@ -42,7 +42,7 @@ test.each([
   [["\xa0"], "\xa0, 1.1 Edge"],
   [["1.1 edge\xa0"], "1.1 edge\xa0, 1.1 Edge"],
   [["\xa01.1 edges"], "\xa01.1 edges, 1.1 Edge"],
-])("a request with Via %j has not passed this proxy", (values, expected) => {
+])("a request with Via %j has not passed this proxy, which is appended", (values, expected) => {
   rfc("9110-5.6.1.1-empty-sent");
   expect(via(...values)).toBe(expected);
 });

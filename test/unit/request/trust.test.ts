@@ -38,7 +38,7 @@ describe("ranges", () => {
     expect(trusts(["198.51.100.1", range, "198.51.100.2"], inside)).toBe(true);
   });
 
-  test("the results stay correct after more entries than the cache holds", () => {
+  test("ranges are still read correctly after more of them than the cache holds", () => {
     for (let i = 0; i < 500; i++) {
       const entry = `10.${i >> 8}.${i & 255}.0/24`;
       expect(checkRange(entry)).toBeUndefined();
@@ -109,7 +109,7 @@ describe("ranges", () => {
   });
 });
 
-describe("against the ranges of node:net", () => {
+describe("compared with the BlockList of node:net", () => {
   const word = fc.oneof(
     fc.constantFrom(0, 1, 0x7fff, 0x8000, 0xffff),
     fc.integer({ min: 0, max: 0xffff }),
@@ -197,14 +197,14 @@ describe("compileTrust", () => {
     expect(predicate.mock.calls.flat()).toEqual(["10.0.0.1", "10.0.0.2", "11.0.0.1"]);
   });
 
-  test("a promise from a predicate is refused, and its rejection is handled", () => {
+  test("a predicate that returns a promise is refused, and the rejection of the promise is handled", () => {
     const late = (async () => {
       throw new Error("late");
     }) as unknown as (address: string) => boolean;
     expect(() => compileTrust(late)?.("10.0.0.1")).toThrow(/`trustProxy`: return the value itself/);
   });
 
-  test("a promise of another library is refused as well", () => {
+  test("a predicate that returns a promise of another library is refused", () => {
     // oxlint-disable-next-line unicorn/no-thenable
     const thenable = { then: () => {} } as unknown as boolean;
     expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/return the value itself/);
@@ -222,7 +222,7 @@ describe("compileTrust", () => {
     }
   });
 
-  test("later changes of the list have no effect", () => {
+  test("changes of a list after the call of compileTrust have no effect", () => {
     const list = ["10.0.0.1"];
     const compiled = compileTrust(list);
     list.push("10.0.0.2");

@@ -20,7 +20,7 @@ test.each(["", "h2c", "TLS/1.0, websockets", "x-websocket", "web socket", "webso
   },
 );
 
-test("the first protocol of Upgrade that the proxy carries is chosen, in the carried version", () => {
+test("the first protocol of Upgrade that the proxy forwards, with the same version, is chosen", () => {
   expect(chooseProtocol("h2c, tcp, websocket", ["websocket", "tcp"])).toBe("tcp");
   expect(chooseProtocol("x/2, x/1", ["x/1"])).toBe("x/1");
   expect(chooseProtocol("x", ["x/1"])).toBeUndefined();
@@ -41,7 +41,7 @@ test.each([
   expect(read(over)).toBeUndefined();
 });
 
-test("the connection option is not required if the server itself hands the upgrade over", () => {
+test("an upgrade that the server itself hands over does not need the connection option", () => {
   expect(read({ upgrade: "websocket" })).toBe("websocket");
   expect(read({ upgrade: "websocket", headers: connection("x, Upgrade") })).toBe("websocket");
 });
@@ -62,7 +62,7 @@ test.each(["Content-Length", "transfer-encoding"])("an upgrade with %s gets 400"
   );
 });
 
-test("a length of 0, which Java's WebSocket client sends, counts as no body", () => {
+test("an upgrade with exactly Content-Length: 0, which Java's WebSocket client sends, counts as one without a body", () => {
   const headers = [...connection("Upgrade"), "Content-Length", "0"];
   expect(read({ headers, upgrade: "websocket" })).toBe("websocket");
   for (const length of ["00", "0, 0", " 0"]) {

@@ -47,7 +47,7 @@ describe("cleanResponseHeaders", () => {
     [204, ["Content-Length", "0", "A", "1"], ["A", "1"]],
     [205, ["Content-Length", "5", "A", "1"], ["A", "1"]],
     [304, ["Content-Length", "5"], ["Content-Length", "5"]],
-  ])("drops a Content-Length that may be wrong: %d %j", (status, raw, left) => {
+  ])("drops a Content-Length that may be wrong (status %d, fields %j)", (status, raw, left) => {
     expect(cleanHeaders(status, raw)).toEqual(left);
   });
 
@@ -72,7 +72,7 @@ describe("the rewriting function", () => {
     },
   );
 
-  test("is not called for a response without these fields", () => {
+  test("is not called for a response without any field that it rewrites", () => {
     const rewrite = vi.fn();
     const headers = ["Content-Type", "text/plain", "Expires", "0", "Connection", "location"];
     cleanResponse(fakeResponse({ headers }), "GET", fakeRequest(), rewrite);

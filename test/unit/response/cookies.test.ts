@@ -7,11 +7,11 @@ type Values = Parameters<typeof compileCookieRewrite>[0];
 const rewrite = (cookie: string, domains: Values, paths?: Values): string | undefined =>
   compileCookieRewrite(domains, paths)?.(cookie);
 
-test("without an option there is no rewriting function", () => {
+test("without a cookie option there is no rewriting function", () => {
   expect(compileCookieRewrite(undefined, undefined)).toBeUndefined();
 });
 
-describe("domain", () => {
+describe("the option cookieDomainRewrite", () => {
   test.each([
     ["a=b; Domain=up.test", "a=b; Domain=shop.test"],
     ["a=b;domain=up.test;Path=/", "a=b;domain=shop.test;Path=/"],
@@ -53,7 +53,7 @@ describe("domain", () => {
     expect(rewrite(cookie, { "*": "" })).toBe(rewritten);
   });
 
-  test("a domain is looked up in a map without its leading dot and ignoring case, and then as *", () => {
+  test("a map is searched for the domain, without its leading dot and ignoring case, and then for *", () => {
     const map = { "Up.Test": "a.test", ".other.test": "" };
     expect(rewrite("a=b; Domain=.UP.test", map)).toBe("a=b; Domain=a.test");
     expect(rewrite("a=b; Domain=other.test", map)).toBe("a=b");
@@ -66,7 +66,7 @@ describe("domain", () => {
   });
 });
 
-describe("path", () => {
+describe("the option cookiePathRewrite", () => {
   test.each([
     ["a=b; Path=/up", "a=b; Path=/shop"],
     ["a=b; path=/up; Domain=up.test", "a=b; path=/shop; Domain=up.test"],
@@ -81,12 +81,12 @@ describe("path", () => {
     expect(rewrite(cookie, undefined, map)).toBe(rewritten);
   });
 
-  test("is rewritten together with the domain", () => {
+  test("can be used together with cookieDomainRewrite", () => {
     expect(rewrite("a=b; Path=/x; Domain=y; Secure", "", "/")).toBe("a=b; Path=/; Secure");
   });
 });
 
-test("a long value of white space or quotes takes no longer than others", () => {
+test("a cookie with a long run of white space, quotes or separators is rewritten in linear time", () => {
   for (const filling of [" ", '"', ' "', ";=", '="', '; domain="']) {
     // Quadratic time would exceed the timeout of the test.
     const cookie = `a=b; Domain=x${filling.repeat(500_000)}y; Path=/`;
@@ -94,7 +94,7 @@ test("a long value of white space or quotes takes no longer than others", () => 
   }
 });
 
-describe("fuzzed", () => {
+describe("fuzzed cookies", () => {
   test("attributes are recognized as by an equivalent regular expression, which takes quadratic time", () => {
     const attribute = /^(;[ \t]*(domain|path)[ \t]*=[ \t]*"?)((?:.*[^ \t"])?)("?[ \t]*)$/is;
     const parts = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;

@@ -8,11 +8,11 @@ test.each([
   ["/\u00c3\u00a9", "http://a.test/%c3%a9"],
   ["/\u00ff?\u00e9", "http://a.test/%ff?%e9"],
   ["mailto:a@b.test", "mailto:a@b.test"],
-])("%j is %s", (reference, href) => {
+])("parseReference resolves %j to %s", (reference, href) => {
   expect(parseReference(reference, "http://a.test/x/y")?.href).toBe(href);
 });
 
-test("an invalid URL becomes null", () => {
+test("parseReference returns null for an invalid URL", () => {
   expect(parseReference("http://", "http://a.test")).toBeNull();
   expect(parseReference("/a")).toBeNull();
 });

@@ -4,7 +4,7 @@ import type { UpstreamRequest } from "../../../src/transport/message.ts";
 import { fakeRequest, TARGET } from "../../helpers/fakes.ts";
 import { locate } from "./_locate.ts";
 
-describe("a map", () => {
+describe("a map in locationRewrite", () => {
   const rewrite = {
     "http://up.test:4000/": "https://shop.test/",
     "http://up.test:4000/long/": "/short/",
@@ -41,7 +41,7 @@ describe("a map", () => {
     expect(locate(reference, { rewrite })).toBe(rewritten);
   });
 
-  test("can change only the scheme", () => {
+  test("can replace the scheme alone", () => {
     const setup = { rewrite: { "http:": "https:" } };
     expect(locate("http://shop.test/a", setup)).toBe("https://shop.test/a");
     expect(locate("//shop.test/a", setup)).toBe("https://shop.test/a");
@@ -80,7 +80,7 @@ describe("after a followed redirect", () => {
     ["http://b.test/x/", "HTTP://c.test/\u00ff", "HTTP://c.test/\u00ff"],
     ["http://b.test/x/", "mailto:A", "mailto:A"],
     ["http://b.test/x/", "http://", "http://"],
-  ])("at %s, %j is %j", (url, reference, rewritten) => {
+  ])("to %s, the reference %j becomes %j", (url, reference, rewritten) => {
     expect(locate(reference, { target: `${TARGET}/v2`, followed: at(url) })).toBe(rewritten);
   });
 });

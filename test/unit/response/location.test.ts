@@ -23,7 +23,7 @@ describe("URLs of the target", () => {
     ["http://up.test:4000/a/../b", "/b"],
     ["http://up.test:4000/\u00c3\u00a9 \u00ff", "/\u00c3\u00a9 \u00ff"],
     ["http://up.test:4000/\u00ff/./a", "/%ff/a"],
-  ])("%j becomes %j", (reference, path) => {
+  ])("%j becomes the path %j", (reference, path) => {
     expect(locate(reference)).toBe(path);
   });
 
@@ -60,7 +60,7 @@ describe("URLs of the target", () => {
     "mailto:a@up.test",
     "javascript:alert(1)",
     "not a url at all",
-  ])("%j is unchanged", (reference) => {
+  ])("%j is none of them, and is unchanged", (reference) => {
     expect(locate(reference)).toBe(reference);
   });
 
@@ -72,12 +72,12 @@ describe("URLs of the target", () => {
     ["http://[::1]:4000", "http://[0::1]:4000/a", "/a"],
     ["unix:/run/app.sock", "http://localhost/a", "/a"],
     [{ url: "http://up.test/v2", socketPath: "/s" }, "http://up.test/v2/a", "/a"],
-  ])("of %j, %j becomes %j", (target, reference, path) => {
+  ])("with the target %j, %j becomes the path %j", (target, reference, path) => {
     expect(locate(reference, { target })).toBe(path);
   });
 });
 
-describe("base path", () => {
+describe("the target's base path", () => {
   const target = `${TARGET}/v2/`;
 
   test.each([
@@ -92,7 +92,7 @@ describe("base path", () => {
     ["/x/%2E%2e/v2/./a", "/a"],
     ["\\v2\\a", "/a"],
     ["/v2/..a/...", "/..a/..."],
-  ])("%j becomes %j", (reference, path) => {
+  ])("is removed: %j becomes %j", (reference, path) => {
     expect(locate(reference, { target })).toBe(path);
   });
 
@@ -110,27 +110,30 @@ describe("base path", () => {
     `${TARGET}/v2x`,
     "v2/a",
     "?/v2/a",
-  ])("%j is outside the base path or relative, and unchanged", (reference) => {
-    expect(locate(reference, { target })).toBe(reference);
-  });
+  ])(
+    "is not removed from a reference outside of it or a relative one: %j is unchanged",
+    (reference) => {
+      expect(locate(reference, { target })).toBe(reference);
+    },
+  );
 
   test.each([
     ["/v2//evil.test/a", "/.//evil.test/a"],
     ["/v2/\\evil.test/a", "/.//evil.test/a"],
     ["/v2/.//evil.test/a", "/.//evil.test/a"],
     [`${TARGET}/v2//`, "/.//"],
-  ])("%j does not become an authority", (reference, path) => {
+  ])("is removed from %j without making the rest an authority", (reference, path) => {
     expect(locate(reference, { target })).toBe(path);
     expect(new URL(path, "http://shop.test/x").host).toBe("shop.test");
   });
 
-  test("URLs of a target without a base path are rewritten to their paths", () => {
+  test("may be missing: a path that begins with two slashes still does not become an authority", () => {
     expect(locate(`${TARGET}//evil.test/a`)).toBe("/.//evil.test/a");
     expect(locate(`${TARGET}\\\\evil.test/a`)).toBe("/.//evil.test/a");
   });
 });
 
-describe("stripPrefix", () => {
+describe("the option stripPrefix", () => {
   test.each([
     ["/a?b", "/api/a?b"],
     [TARGET, "/api/"],
@@ -138,11 +141,11 @@ describe("stripPrefix", () => {
     [`${TARGET}//evil.test`, "/api//evil.test"],
     ["a", "a"],
     ["//evil.test/a", "//evil.test/a"],
-  ])("%j becomes %j", (reference, path) => {
+  ])("changes %j into %j", (reference, path) => {
     expect(locate(reference, { prefix: "/api" })).toBe(path);
   });
 
-  test("takes the place of the target's base path, and paths outside the base path stay", () => {
+  test("takes the place of the target's base path, and paths outside the base path are unchanged", () => {
     const setup = { prefix: "/api", target: `${TARGET}/v2` };
     expect(locate("/v2/a", setup)).toBe("/api/a");
     expect(locate("/v2", setup)).toBe("/api/");

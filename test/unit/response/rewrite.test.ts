@@ -8,7 +8,7 @@ function rewrite(headers: string[], options: ProxyOptions = {}): string[] {
   return headers;
 }
 
-test("without options to rewrite there is no rewriting function", () => {
+test("without an option that rewrites fields there is no rewriting function", () => {
   expect(compileResponseRewrite({ locationRewrite: false }, "/api")).toBeUndefined();
 });
 
@@ -79,12 +79,12 @@ describe("Refresh", () => {
     [`5 ${up}`, "5 /a?b=c;d"],
     [`5; url="${TARGET}"`, '5; url="/"'],
     [`5 url=${up}`, "5 url=/a?b=c;d"],
-  ])("%j becomes %j", (value, rewritten) => {
+  ])("with the value %j becomes %j", (value, rewritten) => {
     expect(rewrite(["Refresh", value])).toEqual(["Refresh", rewritten]);
   });
 
   test.each(["5", "", "5;", "5; url=", '5; url=""', "5; url=/a", `url=${up}`, `x;url=${up}`])(
-    "%j is unchanged",
+    "with the value %j is unchanged",
     (value) => {
       expect(rewrite(["Refresh", value])).toEqual(["Refresh", value]);
     },
@@ -95,7 +95,7 @@ describe("rewriting in a proxy", () => {
   const from = (headers: string[], status = 302): FakeTransport =>
     new FakeTransport(() => fakeResponse({ status, headers }));
 
-  test("is on by default and off with false", async () => {
+  test("changes Location unless locationRewrite is false, and leaves cookies unchanged", async () => {
     const transport = from(["Location", `${TARGET}/a`, "Set-Cookie", "a=b; Domain=up.test"]);
     const on = await run({}, { transport });
     expect(on.headers.get("location")).toBe("/a");
@@ -104,10 +104,13 @@ describe("rewriting in a proxy", () => {
     expect(off.headers.get("location")).toBe(`${TARGET}/a`);
   });
 
-  test.each([200, 201, 303, 404])("applies to a %d", async (status) => {
-    const transport = from(["Location", `${TARGET}/a`], status);
-    expect((await run({}, { transport })).headers.get("location")).toBe("/a");
-  });
+  test.each([200, 201, 303, 404])(
+    "changes Location of a response with status %d",
+    async (status) => {
+      const transport = from(["Location", `${TARGET}/a`], status);
+      expect((await run({}, { transport })).headers.get("location")).toBe("/a");
+    },
+  );
 
   test("removes the base path and adds the stripped prefix again", async () => {
     const setup = {
@@ -186,13 +189,13 @@ describe("a rewritten path cannot leave the target's base path", () => {
   const paths = ["/../x", "/..", "/a/..%2fx", "/..%5cx", "/%252e%252e/x", "/a/..;/x", "/\\..\\x"];
   const rewrites: [string, ProxyOptions][] = [
     ["stripPrefix", { stripPrefix: "/api" }],
-    ["a map", { pathRewrite: { "^/api": "" } }],
-    ["a function", { pathRewrite: (path) => path.slice("/api".length) }],
-    ["a function that takes its time", { pathRewrite: async (path) => path.slice(4) }],
-    ["both", { stripPrefix: "/api", pathRewrite: (path) => path }],
+    ["a map in pathRewrite", { pathRewrite: { "^/api": "" } }],
+    ["a function in pathRewrite", { pathRewrite: (path) => path.slice("/api".length) }],
+    ["an asynchronous function in pathRewrite", { pathRewrite: async (path) => path.slice(4) }],
+    ["stripPrefix together with pathRewrite", { stripPrefix: "/api", pathRewrite: (path) => path }],
   ];
 
-  test.each(rewrites)("by %s, with or without a base path", async (_, options) => {
+  test.each(rewrites)("if %s rewrites it, with or without a base path", async (_, options) => {
     for (const target of [TARGET, `${TARGET}/v2`]) {
       for (const path of paths) {
         const transport = new FakeTransport();
@@ -207,7 +210,7 @@ describe("a rewritten path cannot leave the target's base path", () => {
     }
   });
 
-  test("by the result of a function", async () => {
+  test("if a function in pathRewrite returns dot segments", async () => {
     for (const made of ["/..", "/x/../../y", "/%2e%2e/", "/..%3fx", "/..%23"]) {
       const transport = new FakeTransport();
       const options: ProxyOptions = { pathRewrite: () => made };

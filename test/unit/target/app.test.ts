@@ -20,7 +20,7 @@ class Service {
 describe("isApp", () => {
   test.each<[string, unknown]>([
     ["an object with a fetch", { fetch }],
-    ["an object that inherits it", Object.create({ fetch })],
+    ["an object that inherits a fetch", Object.create({ fetch })],
     ["a stub", createStub()],
     ["a function with a fetch", Object.assign(() => {}, { fetch })],
   ])("accepts %s", (_, target) => expect(isApp(target)).toBe(true));
@@ -54,14 +54,14 @@ describe("urlOf", () => {
       { fetch, url: undefined } as unknown as FetchTarget,
       "http://app.invalid",
     ],
-  ])("is %s", (_, app, expected) => expect(urlOf(app)).toBe(expected));
+  ])("returns %s", (_, app, expected) => expect(urlOf(app)).toBe(expected));
 
   test.each<[object, RegExp]>([
     [{ socketPath: "/run/a" }, /both `fetch` and `socketPath`; leave out one of them/],
     [{ tls: {} }, /both `fetch` and `tls`; leave out one of them/],
     [{ url: 42 }, /bad target 42: write "http:/],
     [{ url: null }, /bad target null: use a URL such as/],
-  ])("refuses %j", (more, message) => {
+  ])("an app with %j is refused by parseTarget", (more, message) => {
     const read = (): unknown => parseTarget({ fetch, ...more });
     expect(read).toThrow(TypeError);
     expect(read).toThrow(message);

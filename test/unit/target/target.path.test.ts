@@ -16,7 +16,7 @@ describe("pathOf", () => {
     // Bun gives such URLs if Host is missing or is not an authority.
     ["/b?c#d", "/b?c"],
     ["//b//c", "//b//c"],
-  ])("of %s is %s", (url, path) => {
+  ])("of the URL %s returns %s", (url, path) => {
     expect(pathOf(url)).toBe(path);
   });
 });

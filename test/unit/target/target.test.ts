@@ -144,13 +144,13 @@ describe("joinTarget", () => {
     ["http://u.test/v1", "/...", "/v1/..."],
     ["http://u.test/v1", "/a..b/..c", "/v1/a..b/..c"],
     ["http://u.test/v1", "/\u00e9\u00ff", "/v1/\u00e9\u00ff"],
-  ])("%s and %s make %s", (target, path, joined) => {
+  ])("joins the target %s and the path %s to %s", (target, path, joined) => {
     expect(joinTarget(parseTarget(target), path)).toBe(joined);
   });
 
   test.each(
     "|*|a|@evil.test/|http://evil.test/|/a b|/a\tb|/a\r\nb|/a#b|/\0|/\u007f|/\u0100".split("|"),
-  )("refuses %j", (path) => {
+  )("refuses the path %j", (path) => {
     for (const target of ["http://u.test", "http://u.test/v1?k=1"]) {
       expect(() => joinTarget(parseTarget(target), path)).toThrow(refused);
     }
@@ -161,14 +161,14 @@ describe("joinTarget", () => {
   const nested =
     "/%25%32%65%25%32%65/x /%%32%65%%32%65/x /%%32e%%32e/x /%2%65%2%65/x /..%25%32%66x /..%%35%63x /..%00 /%2e%2e%00 /..%2500 /.%0a./x";
   test.each([...escapes.split(" "), ...nested.split(" ")])(
-    "refuses %j below a base path",
+    "refuses the path %j below a base path",
     (path) => {
       expect(() => joinTarget(parseTarget("http://u.test/v1"), path)).toThrow(refused);
     },
   );
 
   const octets = "/%ff /%c3 /%E4%BD/x /%c3%28 /100% /%zz /%2 /a%00b /... /%25%32%35";
-  test.each(octets.split(" "))("passes %j on unchanged", (path) => {
+  test.each(octets.split(" "))("passes on the path %j unchanged below a base path", (path) => {
     expect(joinTarget(parseTarget("http://u.test/v1"), path)).toBe(`/v1${path}`);
   });
 
@@ -236,7 +236,7 @@ function layered(mark: string, layers: number): string {
   return `%${"25".repeat(layers - 1)}${mark.charCodeAt(0).toString(16).padStart(2, "0")}`;
 }
 
-describe("fuzzed", () => {
+describe("fuzzed paths", () => {
   test("no path leaves the base path after repeated decoding, and all bytes are kept", () => {
     let accepted = 0;
     fc.assert(

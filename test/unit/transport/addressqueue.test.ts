@@ -151,7 +151,7 @@ describe("turns", () => {
   });
 });
 
-describe("counting", () => {
+describe("counting the running requests of each address", () => {
   test("begins when a second address waits, and ends after no request has waited for a while", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3");

@@ -10,7 +10,7 @@ const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
 describe("the scope of a further attempt", () => {
-  test("has the remaining time", () => {
+  test("has the rest of the timeout", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(700);
     scope.end();
@@ -53,7 +53,7 @@ describe("the scope of a further attempt", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has the same client and the same signal", () => {
+  test("has the client and the signal of the scope before it", () => {
     const controller = new AbortController();
     const { client, scope } = startScope(1_000, 500, controller.signal);
     scope.end();
@@ -82,26 +82,26 @@ describe("the scope of a further attempt", () => {
     expect(scope.error).toBeUndefined();
   });
 
-  test("does not change an attempt that has ended", () => {
+  test("does not abort the attempt before it, which has ended", () => {
     const { scope, fail } = startScope(1_000);
     scope.end();
     scope.again().end();
     expect(fail).not.toHaveBeenCalled();
   });
-
-  test("settles `orAbort` with its promise, or rejects it if the exchange is aborted", async () => {
-    const { scope } = startScope(1_000);
-    expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
-    await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
-    expect(scope.error).toBeUndefined();
-    const failed = expect(scope.orAbort(new Promise(() => {}))).rejects.toEqual(headTimeout);
-    await vi.advanceTimersByTimeAsync(1_100);
-    await failed;
-    await expect(scope.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
-  });
 });
 
-describe("a scope that has followers", () => {
+test("`orAbort` of a scope settles with its promise, or rejects if the exchange is aborted", async () => {
+  const { scope } = startScope(1_000);
+  expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
+  await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
+  expect(scope.error).toBeUndefined();
+  const failed = expect(scope.orAbort(new Promise(() => {}))).rejects.toEqual(headTimeout);
+  await vi.advanceTimersByTimeAsync(1_100);
+  await failed;
+  await expect(scope.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
+});
+
+describe("a scope whose `again()` has created followers", () => {
   const reason = new ProxyError("http_request_error", { status: 413 });
 
   test("aborts the last follower when it is aborted", () => {

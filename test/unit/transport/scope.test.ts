@@ -37,7 +37,7 @@ describe("until the response headers", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(headTimeout);
   });
 
-  test("0 waits without a limit", () => {
+  test("an exchange with a timeout of 0 waits without a limit", () => {
     const { fail } = startScope(0);
     expect(vi.getTimerCount()).toBe(0);
     vi.advanceTimersByTime(2 ** 31);
@@ -85,7 +85,7 @@ describe("in the response body", () => {
 });
 
 describe("an exchange is aborted by", () => {
-  test("the client", () => {
+  test("a client that disconnects", () => {
     const { client, scope, fail } = startScope();
     client.leave();
     expect(fail).toHaveBeenCalledExactlyOnceWith(gone);
@@ -128,18 +128,21 @@ describe("an exchange is aborted by", () => {
 });
 
 describe("a client whose listener is added later", () => {
-  test.each([0, 100, 1_000])("is noticed within a timeout of %d", (timeout) => {
-    const client = new FakeClient();
-    client.listenAfter = 500;
-    const scope = new Scope(client, timeout, 0);
-    vi.advanceTimersByTime(499);
-    expect(client.listeners.size).toBe(0);
-    vi.advanceTimersByTime(1);
-    expect(client.listeners.size).toBe(timeout === 100 ? 0 : 1);
-    client.leave();
-    expect(scope.error).toEqual(timeout === 100 ? headTimeout : gone);
-    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
-  });
+  test.each([0, 100, 1_000])(
+    "gets its listener after 500 ms, unless the exchange has timed out before (timeout: %d ms)",
+    (timeout) => {
+      const client = new FakeClient();
+      client.listenAfter = 500;
+      const scope = new Scope(client, timeout, 0);
+      vi.advanceTimersByTime(499);
+      expect(client.listeners.size).toBe(0);
+      vi.advanceTimersByTime(1);
+      expect(client.listeners.size).toBe(timeout === 100 ? 0 : 1);
+      client.leave();
+      expect(scope.error).toEqual(timeout === 100 ? headTimeout : gone);
+      expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
+    },
+  );
 
   test("gets no listener if the exchange ends before", () => {
     const client = new FakeClient();
@@ -148,7 +151,7 @@ describe("a client whose listener is added later", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("keeps the deadline", () => {
+  test("does not change the timeout and the idle timeout of the exchange", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, 1_000, 300);
@@ -173,7 +176,7 @@ describe("a client whose listener is added later", () => {
   });
 });
 
-describe("the end", () => {
+describe("the end of an exchange", () => {
   test.each(["end", "abort", "leave", "signal", "timeout"])(
     "by %s leaves no timer and no listener",
     (how) => {
@@ -207,15 +210,15 @@ describe("the end", () => {
     expect(scope.error).toBeUndefined();
     expect(fail).not.toHaveBeenCalled();
   });
+});
 
-  test("one timer serves any number of chunks", () => {
-    const { scope } = startScope();
-    scope.headersReceived(false);
-    const set = vi.spyOn(globalThis, "setTimeout");
-    for (let i = 0; i < 1_000; i++) scope.touch();
-    expect(set).not.toHaveBeenCalled();
-    expect(vi.getTimerCount()).toBe(1);
-  });
+test("an exchange has one timer for any number of chunks", () => {
+  const { scope } = startScope();
+  scope.headersReceived(false);
+  const set = vi.spyOn(globalThis, "setTimeout");
+  for (let i = 0; i < 1_000; i++) scope.touch();
+  expect(set).not.toHaveBeenCalled();
+  expect(vi.getTimerCount()).toBe(1);
 });
 
 test("after a blocked event loop, pending reads run before the timeout fires", () => {

@@ -74,7 +74,7 @@ test.each([
   ["above minRate is kept", 10_000, 0],
   ["a little below minRate is kept for a long time", 239, 0],
   ["far below minRate is ended", 20, 1],
-])("a client with a rate %s", (_, bytes, ended) => {
+])("the request of a client with a rate %s", (_, bytes, ended) => {
   expect(new Scene(3).look(8, bytes)).toBe(ended);
 });
 

@@ -1,4 +1,4 @@
-/** The states of balanced upstreams, and the options. */
+/** The states of the upstreams of `balance`, consistent hashing, and the options of `balance`. */
 import { describe, expect, test } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import type { TargetAddress } from "../../../src/target/target.ts";
@@ -129,7 +129,7 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
-  test("that is half-open gets another probe if the client of the first one has disconnected", () => {
+  test("that is half-open gets a second probe if the client of the first probe has disconnected", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -140,7 +140,7 @@ describe("an upstream", () => {
     expect(pick(target)).toBe("http://a.test");
   });
 
-  test("that is half-open gets exactly one request, whose result closes or opens the circuit", () => {
+  test("that is half-open gets exactly one request, whose result ends or extends the ejection", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -310,7 +310,7 @@ describe("consistent hashing", () => {
   });
 });
 
-describe("options", () => {
+describe("the options of balance", () => {
   const wrong: [unknown, unknown, string][] = [
     ["http://a.test", {}, "option `balance`: give it an array"],
     [[], {}, "option `balance`: give it at least one"],
@@ -396,11 +396,14 @@ describe("options", () => {
       "option `retryBudget`: ratio: use a number from 0",
     ],
   ];
-  test.each(wrong)("%j with %j is refused", (targets, options, message) => {
-    const call = (): unknown => balance(targets as string[], options as BalanceOptions);
-    expect(call).toThrow(TypeError);
-    expect(call).toThrow(message);
-  });
+  test.each(wrong)(
+    "the targets %j with the options %j are refused",
+    (targets, options, message) => {
+      const call = (): unknown => balance(targets as string[], options as BalanceOptions);
+      expect(call).toThrow(TypeError);
+      expect(call).toThrow(message);
+    },
+  );
 
   test("with valid values are accepted", () => {
     const options: BalanceOptions = {
@@ -417,7 +420,7 @@ describe("options", () => {
     expect(balance(["http://a.test"], { outliers: false }).states()).toHaveLength(1);
   });
 
-  test("a policy that returns another object is refused", () => {
+  test("a policy that picks an object which is not one of the upstreams is refused", () => {
     const target = balance(["http://a.test"], { policy: { pick: () => undefined as never } });
     expect(() => pick(target)).toThrow("option `policy`: its method pick must return one");
     expect(target.active).toBe(0);

@@ -36,7 +36,7 @@ const policies: readonly (readonly [string, () => Policy])[] = [
   ["consistentHash, sticky", () => consistentHash(byUri, { sticky: true })],
 ];
 
-test.each(policies)("%s reads few of many upstreams", (_, make) => {
+test.each(policies)("a pick by %s reads only a few of many upstreams", (_, make) => {
   const { group, looks } = makeGroup();
   const policy = make();
   const pick = (i: number): Member => {
@@ -69,14 +69,14 @@ test("an attempt at another upstream calls the policy again with the same list, 
   expect(lists.size).toBe(1);
 });
 
-test("many upstreams are added as one change", () => {
+test("all upstreams that `balance` is called with count as one change", () => {
   const targets = Array.from({ length: COUNT }, (_, i) => `http://10.0.0.1:${i + 1}`);
   const group = balance(targets);
   expect(group.members).toHaveLength(COUNT);
   expect(group.version).toBe(1);
 });
 
-test("round_robin keeps weights exactly while upstreams come and go", () => {
+test("round_robin follows the weights exactly, although some picks get another list of the same upstreams", () => {
   const policy = POLICIES.round_robin(realChance);
   const members = [4, 2, 2, 1, 1].map((weight, i): Member => {
     const name = `http://10.0.0.${i}`;

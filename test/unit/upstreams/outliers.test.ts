@@ -34,14 +34,17 @@ class Pair {
 test.each([
   ["without requests", 1],
   ["with requests all the time", 100],
-])("each interval after the return reduces the number of ejections by one, %s", (_, sweeps) => {
-  const pair = new Pair();
-  for (const time of [30_000, 60_000, 90_000, 120_000]) expect(pair.eject()).toBe(time);
-  const { now } = pair;
-  for (let i = 1; i <= sweeps; i++) {
-    pair.now = now + (i * 35_000) / sweeps;
-    pair.sweep();
-  }
-  expect(pair.first.ejections).toBe(1);
-  expect(pair.eject()).toBe(60_000);
-});
+])(
+  "each interval after an upstream's return reduces its number of ejections by one, %s",
+  (_, sweeps) => {
+    const pair = new Pair();
+    for (const time of [30_000, 60_000, 90_000, 120_000]) expect(pair.eject()).toBe(time);
+    const { now } = pair;
+    for (let i = 1; i <= sweeps; i++) {
+      pair.now = now + (i * 35_000) / sweeps;
+      pair.sweep();
+    }
+    expect(pair.first.ejections).toBe(1);
+    expect(pair.eject()).toBe(60_000);
+  },
+);

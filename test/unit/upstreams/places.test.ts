@@ -311,7 +311,7 @@ describe("requests that wait", () => {
     expect(target.states()).toEqual([]);
   });
 
-  test("are sent to another upstream after a failed attempt", async () => {
+  test("whose first attempt has failed are sent to another upstream when it has a place", async () => {
     const gate: { open?: () => void } = {};
     const { target, ask } = setUp(
       async ({ upstream, path }) => {
@@ -445,7 +445,7 @@ describe("ejection by faults of clients", () => {
   });
 });
 
-describe("attempts", () => {
+describe("attempts at upstreams", () => {
   const SENT = ["connection_terminated", "tls_protocol_error", "tls_alert_received"] as const;
   const UNSENT = ["connection_refused", "connection_timeout", "dns_error", "tls_certificate_error"];
   const failing =

@@ -26,14 +26,14 @@ test.each([
   [10_000, 36],
   [20_000, 13],
   [60_000, 0],
-])("after a quiet time of %i ms, %i of 100 retries are left", (quiet, left) => {
+])("after %i ms without requests, the budget still allows %i of 100 retries", (quiet, left) => {
   const { clock, budget } = setUp();
   depositMany(budget, 501);
   clock.now += quiet;
   expect(drain(budget)).toBe(left);
 });
 
-test("the credit from a steady rate of requests decays as well, with a time constant of ten seconds", () => {
+test("the credit that requests add decays also at a steady rate of requests, with a time constant of ten seconds", () => {
   const { clock, budget } = setUp({ ratio: 0.1 });
   for (let i = 0; i < 10_000; i++) {
     clock.now++;
@@ -43,7 +43,7 @@ test("the credit from a steady rate of requests decays as well, with a time cons
   expect(drain(budget)).toBe(632);
 });
 
-test("the reserve of unused seconds does not accumulate", () => {
+test("the retries that `perSecond` allows do not accumulate over seconds without retries", () => {
   const { clock, budget } = setUp({ perSecond: 10 });
   expect(drain(budget)).toBe(10);
   clock.now += 500;

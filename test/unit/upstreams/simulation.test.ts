@@ -141,7 +141,7 @@ describe("many upstreams", () => {
   });
 });
 
-test("requests are shared exactly by the weights, and evenly over time", () => {
+test("round_robin shares requests exactly by the weights", () => {
   const world = new World(3, { policy: "round_robin" });
   const [a, b] = [...world.upstreams.keys()] as [string, string];
   world.balancer.setWeight(a, 5);
@@ -150,7 +150,7 @@ test("requests are shared exactly by the weights, and evenly over time", () => {
   expect(world.counts()).toEqual([500, 200, 100]);
 });
 
-test("least_conn and peak_ewma follow weights", () => {
+test("least_conn and peak_ewma give an upstream with a higher weight more requests", () => {
   for (const policy of ["least_conn", "peak_ewma"] as const) {
     const world = new World(3, { policy });
     world.balancer.setWeight([...world.upstreams.keys()][0] as string, 2);
@@ -161,7 +161,7 @@ test("least_conn and peak_ewma follow weights", () => {
   }
 });
 
-test("peak_ewma avoids a slow upstream", () => {
+test("peak_ewma sends a slow upstream less than 1 % of the requests", () => {
   const world = new World(10, { policy: "peak_ewma" });
   world.run(1_000, 2);
   world.at(0).latency = 1_000;
@@ -193,7 +193,7 @@ test.each([
   },
 );
 
-test("if two of three upstreams fail, one of them is ejected, and the last upstream never is", () => {
+test("if all three upstreams fail, only one of them is ejected, and no request is refused", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(100, 1);
@@ -204,7 +204,7 @@ test("if two of three upstreams fail, one of them is ejected, and the last upstr
   expect(world.balancer.states().filter(({ state }) => state === "ejected")).toHaveLength(1);
 });
 
-test("an ejection takes longer each time, and one request tries the upstream after it", () => {
+test("each ejection of an upstream takes longer, and after it, one request tries the upstream", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(29_000, 1);
@@ -235,7 +235,7 @@ test("an upstream that has returned gets its share gradually", () => {
 });
 
 describe("consistent hashing", () => {
-  test("a key stays with its upstream, and few keys move when one is removed", async () => {
+  test("a key stays with its upstream, and few keys move when an upstream is removed", async () => {
     const world = new World(100, { policy: consistentHash(byUri) });
     const keys = Array.from({ length: 5_000 }, (_, i) => `/key/${i}`);
     const place = (): (TargetAddress | undefined)[] =>
@@ -279,7 +279,7 @@ test("upstreams with a success rate far below the others' are ejected", () => {
   expect(world.balancer.states().filter(({ state }) => state !== "up")).toHaveLength(1);
 });
 
-test("retries are limited to a fifth of the requests, and ten a second", () => {
+test("retries are limited to a fifth of the requests, plus ten a second", () => {
   const world = new World(2, {});
   const request: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "" };
   let allowed = 0;

@@ -93,7 +93,7 @@ async function readByWs(chunks: Uint8Array[], maxPayload: number): Promise<Event
 
 const FIN = 0x80;
 
-describe("reading", () => {
+describe("reading WebSocket frames", () => {
   test("the examples of RFC 6455 §5.7 are read", () => {
     expect(read([Uint8Array.from([0x81, 5, 0x48, 0x65, 0x6c, 0x6c, 0x6f])])).toEqual([
       ["message", "Hello"],
@@ -252,7 +252,7 @@ describe("reading", () => {
   });
 });
 
-describe("violations", () => {
+describe("violations of the WebSocket protocol", () => {
   const cases: [string, Uint8Array[], number][] = [
     ["a reserved bit", [frame(FIN | 0x40 | Opcode.text, "a")], CloseCode.protocolError],
     ["a reserved opcode for data", [frame(FIN | 3, "")], CloseCode.protocolError],
@@ -260,7 +260,7 @@ describe("violations", () => {
     ["a masked frame", [Uint8Array.from([0x81, 0x81, 0, 0, 0, 0, 97])], CloseCode.protocolError],
     ["a fragmented ping", [frame(Opcode.ping, "")], CloseCode.protocolError],
     ["a ping of 126 bytes", [frame(FIN | Opcode.ping, "x".repeat(126))], CloseCode.protocolError],
-    ["a continuation of nothing", [frame(FIN, "a")], CloseCode.protocolError],
+    ["a continuation without a first frame", [frame(FIN, "a")], CloseCode.protocolError],
     [
       "a message inside of another",
       [frame(Opcode.text, "a"), frame(FIN | Opcode.text, "b")],
@@ -292,14 +292,17 @@ describe("violations", () => {
     ],
   ];
 
-  test.each(cases)("%s", (_, chunks, code) => {
-    rfc("6455-5.1-mask-checked", "6455-5.2-reserved", "6455-5.4-fragments", "6455-5.6-utf8");
-    rfc("6455-7.4.1-reserved-codes", "6455-10.4-limits");
-    const events = read([...chunks, frame(FIN | Opcode.text, "after")], 100);
-    expect(events).toEqual([["violation", code]]);
-  });
+  test.each(cases)(
+    "%s is reported with its close code, and nothing after it is read",
+    (_, chunks, code) => {
+      rfc("6455-5.1-mask-checked", "6455-5.2-reserved", "6455-5.4-fragments", "6455-5.6-utf8");
+      rfc("6455-7.4.1-reserved-codes", "6455-10.4-limits");
+      const events = read([...chunks, frame(FIN | Opcode.text, "after")], 100);
+      expect(events).toEqual([["violation", code]]);
+    },
+  );
 
-  test("the codes that may be sent are those of RFC 6455 §7.4", () => {
+  test("the close codes that may be sent are those of RFC 6455 §7.4", () => {
     rfc("6455-7.4.1-reserved-codes");
     const sendable = Array.from({ length: 6000 }, (_, code) => code).filter(isCloseCode);
     expect(sendable.slice(0, 12)).toEqual([
@@ -310,7 +313,7 @@ describe("violations", () => {
   });
 });
 
-describe("writing", () => {
+describe("writing WebSocket frames", () => {
   function unmask(bytes: Uint8Array): { first: number; payload: number[] } {
     const short = (bytes[1] as number) & 0x7f;
     expect((bytes[1] as number) & 0x80).toBe(0x80);
@@ -320,15 +323,18 @@ describe("writing", () => {
     return { first: bytes[0] as number, payload };
   }
 
-  test.each([0, 1, 125, 126, 65_535, 65_536])("%i bytes are masked, and nothing else", (length) => {
-    rfc("6455-5.1-masked", "6455-5.2-shortest-length");
-    const payload = Uint8Array.from({ length }, (_, i) => i % 253);
-    const written = writeFrame(Opcode.binary, payload);
-    const head = length < 126 ? 2 : length < 65_536 ? 4 : 10;
-    expect(written).toHaveLength(head + 4 + length);
-    expect(unmask(written)).toEqual({ first: FIN | Opcode.binary, payload: [...payload] });
-    expect(payload[1] ?? 1).toBe(1);
-  });
+  test.each([0, 1, 125, 126, 65_535, 65_536])(
+    "a payload of %i bytes is masked, and has the shortest length field",
+    (length) => {
+      rfc("6455-5.1-masked", "6455-5.2-shortest-length");
+      const payload = Uint8Array.from({ length }, (_, i) => i % 253);
+      const written = writeFrame(Opcode.binary, payload);
+      const head = length < 126 ? 2 : length < 65_536 ? 4 : 10;
+      expect(written).toHaveLength(head + 4 + length);
+      expect(unmask(written)).toEqual({ first: FIN | Opcode.binary, payload: [...payload] });
+      expect(payload[1] ?? 1).toBe(1);
+    },
+  );
 
   test("each frame has its own unpredictable mask", () => {
     rfc("6455-5.3-fresh-mask");

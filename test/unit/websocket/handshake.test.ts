@@ -12,8 +12,8 @@ import { rfc } from "../../conformance/rfc.ts";
 
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 
-describe("a key and its answer", () => {
-  test("the example of RFC 6455 §1.3 is accepted", async () => {
+describe("the key of a handshake and its answer", () => {
+  test("the answer to the key in RFC 6455 §1.3 is the one in the RFC", async () => {
     expect(await acceptOf("dGhlIHNhbXBsZSBub25jZQ==")).toBe("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
   });
 

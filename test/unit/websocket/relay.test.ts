@@ -107,7 +107,7 @@ function close(): void {
   tunnel.handler?.onClose();
 }
 
-describe("messages", () => {
+describe("messages of a relayed WebSocket", () => {
   test("texts and bytes pass in both directions", () => {
     relay.onClientMessage("hello");
     relay.onClientMessage(Uint8Array.of(1, 2));
@@ -133,7 +133,7 @@ describe("when the proxy is closed", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an error with the same code, but with `retryAfter`, terminates the connection of the client", () => {
+  test("an error with the code of the close, but with `retryAfter`, terminates the client's connection instead", () => {
     tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
     expect(client.calls).toEqual(["terminate"]);
   });
@@ -214,8 +214,8 @@ test("a message of the client that is too large closes both sides", () => {
   close();
 });
 
-describe("closing", () => {
-  test("the client's code and reason reach the upstream, and its answer ends the relay", () => {
+describe("closing a relayed WebSocket", () => {
+  test("the client's close code and reason reach the upstream, and the upstream's answer ends the relay", () => {
     relay.onClientClose(4001, "bye");
     expect(tunnel.calls).toEqual(["close", 4001, "bye", "resume"]);
     tunnel.handler?.onData(frame(8, [0x0f, 0xa1]));
@@ -226,7 +226,7 @@ describe("closing", () => {
     expect(client.calls).toEqual([]);
   });
 
-  test("the upstream's code and reason reach the client, and are answered", () => {
+  test("the upstream's close code and reason reach the client, and the upstream gets an answer", () => {
     rfc("6455-5.5.1-close-answered");
     tunnel.handler?.onData(frame(8, [0x03, 0xe9, 0x62]));
     expect(client.calls).toEqual(["close", 1001, "b"]);
@@ -299,7 +299,7 @@ describe("closing", () => {
     relay.onClientClose(1006, "");
   });
 
-  test("without a limit, an upstream may take any time to close", () => {
+  test("with closeTimeout: 0, an upstream may take any time to close", () => {
     relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
     relay.onClientClose(1000, "");
     tunnel.handler?.onEnd();
