@@ -1,5 +1,5 @@
 /**
- * The options of a proxy and of its connections as data, for programs that read options from elsewhere, such as a command
+ * The options of a proxy, of its connections and of several upstreams as data, for programs that read options from elsewhere, such as a command
  * line or a config file: `fetchway/options`.
  * @module
  */
@@ -27,3 +27,4 @@ export {
   type Schema,
   type Table,
 } from "./schema/schema.ts";
+export { upstreamSchema } from "./upstreams/balanceoptions.ts";

@@ -1,6 +1,12 @@
 /** Durations in a config file, such as `timeout: "10s"`, for which the options of a proxy have numbers only. */
-import { isRecord, type Kind, poolSchema, proxySchema, type Table } from "#fetchway/options";
-import { upstreamSchema } from "#fetchway/upstreams";
+import {
+  isRecord,
+  type Kind,
+  poolSchema,
+  proxySchema,
+  type Table,
+  upstreamSchema,
+} from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { parseDuration } from "../flags/duration.ts";
 

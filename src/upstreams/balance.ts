@@ -12,7 +12,6 @@ import {
   type BalancedTarget,
   type BalanceOptions,
   checkBalanceOptions,
-  upstreamSchema,
   POLICIES,
   type PolicyName,
 } from "./balanceoptions.ts";
@@ -71,7 +70,6 @@ export {
   type HashOptions,
   sticky,
   type StickyOptions,
-  upstreamSchema,
 };
 export type {
   BalancedTarget,

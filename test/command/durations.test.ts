@@ -10,8 +10,13 @@ import { serverSchema } from "../../command/flags/commandoptions.ts";
 import { parseDuration } from "../../command/flags/duration.ts";
 import { flags } from "../../command/flags/flags.ts";
 import { parse } from "../../command/flags/parse.ts";
-import { poolSchema, proxySchema, type Kind, type Table } from "../../src/options.ts";
-import { upstreamSchema } from "../../src/upstreams/balance.ts";
+import {
+  poolSchema,
+  proxySchema,
+  type Kind,
+  type Table,
+  upstreamSchema,
+} from "../../src/options.ts";
 
 const target = "http://127.0.0.1:4000";
 

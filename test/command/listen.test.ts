@@ -64,7 +64,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
       }
       await until(() => /GET \/a → 500/.test(proxy?.stderr ?? ""), "the line of the failure");
       expect(proxy?.stderr).toMatch(
-        / proxy_internal_error: TypeError: fetchway: bad target "s3cret": use /,
+        / proxy_internal_error: TypeError: fetchway: bad target "s3cret": write /,
       );
       expect(proxy?.stderr).not.toMatch(STACK);
     } finally {

@@ -17,7 +17,7 @@ afterAll(() => upstream.stop());
 const program = (entry: string): string => `
 import { createProxy } from ${JSON.stringify(new URL(`../../runtimes/${entry}.ts`, import.meta.url).href)};
 
-const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300 });
+const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300, log: false });
 const ask = () => proxy.fetch(new Request("http://proxy.test/"));
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const inUse = () => Object.values(proxy.stats().origins)[0].inUse;

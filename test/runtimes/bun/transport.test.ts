@@ -21,7 +21,7 @@ afterAll(() => upstream.stop());
 function startProxy(target: string, options = ""): Program {
   const code = `
     import { createProxy } from ${JSON.stringify(new URL("../../../runtimes/bun.ts", import.meta.url).href)};
-    const proxy = createProxy({ target: ${JSON.stringify(target)} });
+    const proxy = createProxy({ target: ${JSON.stringify(target)}, log: false });
     const server = Bun.serve({ ...proxy, port: 0, hostname: "127.0.0.1", ${options} });
     console.log("port=" + server.port);
   `;

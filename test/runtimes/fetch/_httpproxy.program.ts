@@ -4,7 +4,7 @@ import { createProxy, createTransport as createOwn } from "#fetchway";
 import { createTransport as createFetch } from "../../../runtimes/fetch.ts";
 
 for (const transport of [createOwn(), createFetch()]) {
-  const proxy = createProxy({ target: "http://upstream.invalid", transport });
+  const proxy = createProxy({ target: "http://upstream.invalid", transport, log: false });
   const response = await proxy.fetch(new Request("http://a.test/"));
   console.log(`${response.status} ${await response.text()}`.trim());
   proxy.destroy();
