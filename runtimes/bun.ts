@@ -2,6 +2,7 @@
  * The entry for Bun: `fetchway/bun`, and `fetchway` on Bun.
  * @module
  */
+import { holdRequests } from "../src/exchange/wait.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
 import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
@@ -97,6 +98,7 @@ const runtime: Runtime = {
   tracing: findRequestChannel(),
   log: createFailureLog(() => (globalThis as { Bun?: BunGlobal }).Bun?.env.NODE_ENV),
   inProcess,
+  holdRequests,
 };
 
 /**

@@ -3,6 +3,7 @@
  * @module
  */
 import { copyBytes } from "../src/body/memory.ts";
+import { holdRequests } from "../src/exchange/wait.ts";
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/writebody.ts";
 import type { Codec } from "../src/http1/codec.ts";
@@ -92,6 +93,7 @@ const runtime: Runtime = {
   tracing: findRequestChannel(),
   log: createFailureLog(readMode),
   inProcess,
+  holdRequests,
 };
 
 /**

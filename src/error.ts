@@ -67,8 +67,8 @@ export interface ProxyErrorInit {
    */
   stale?: boolean;
   /**
-   * Whether the upstream has reported that it did not process the request (RFC 9113 §8.7), so that a request with any method
-   * may be sent again.
+   * Whether the upstream has reported that it did not process the request (RFC 9113 §8.7), or none of several upstreams
+   * could take it, so that a request with any method may be sent again.
    */
   unprocessed?: boolean;
   /** The seconds after which the client should try again; sent as `Retry-After`. */
@@ -91,7 +91,7 @@ export class ProxyError extends Error {
   readonly status: number;
   /** Whether a reused connection was closed before the first byte of the response. */
   readonly stale: boolean;
-  /** Whether the upstream has reported that it did not process the request. */
+  /** Whether the upstream has reported that it did not process the request, or none of several could take it. */
   readonly unprocessed: boolean;
   /** The seconds after which the client should try again; undefined if that is not known. */
   readonly retryAfter: number | undefined;

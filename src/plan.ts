@@ -4,6 +4,7 @@ import type { Tracing } from "./exchange/observation.ts";
 import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
 import type { AttemptOptions } from "./exchange/repeat.ts";
 import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
+import type { HeldRequests } from "./exchange/wait.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
@@ -11,6 +12,7 @@ import { badOption, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
 import { mirrorDefaults } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
+import type { RetryOptions } from "./options/repeatoptions.ts";
 import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
@@ -36,6 +38,8 @@ export interface RuntimeParts {
   explainOption?: Explain;
   /** Reports failures to the developer of the app, if the app itself does not look for them; undefined to report none. */
   log?: LogFailure;
+  /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
+  holdRequests?: (timeout: number, retry: Required<RetryOptions>) => HeldRequests;
   /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
@@ -54,6 +58,8 @@ export interface Plan extends RequestRules {
   readonly attempts: AttemptOptions;
   /** Sends copies of requests to another upstream; undefined unless the option is set. */
   readonly mirror: Mirror | undefined;
+  /** The requests that wait for their upstreams; undefined without the option `wait`. */
+  readonly held: HeldRequests | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
   /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
@@ -86,7 +92,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 export function compile(
   options: ProxyOptions,
   transportFor: () => Transport,
-  { inProcess, tracing, log, explainOption, upgradeHint }: RuntimeParts = {},
+  { inProcess, tracing, log, explainOption, holdRequests, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explainOption);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -106,7 +112,12 @@ export function compile(
   );
   const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
   const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
-  const { follows, send, attempts } = compileSend(options, transport, inProcess);
+  const { follows, send, attempts, held } = compileSend(
+    options,
+    transport,
+    inProcess,
+    holdRequests,
+  );
   const plan: Plan = {
     options,
     dropped,
@@ -129,6 +140,7 @@ export function compile(
     follows,
     send,
     attempts,
+    held,
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,
@@ -195,14 +207,15 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 /**
  * Composes the steps that the options ask for. Each request passes them in this order on its way to the transport:
  *
- *     interceptors.request → bodyLimit → replay → redirects → retry, also at other upstreams
+ *     interceptors.request → bodyLimit → replay → redirects → wait → retry, also at other upstreams
  *         → interceptors.attempt → transport
  */
 function compileSend(
   options: ProxyOptions,
   transport: Transport,
   inProcess: Transport | undefined,
-): Pick<Plan, "follows" | "send" | "attempts"> {
+  holdRequests: RuntimeParts["holdRequests"],
+): Pick<Plan, "follows" | "send" | "attempts" | "held"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
@@ -217,24 +230,38 @@ function compileSend(
   const again = options.retry ? fillIn(defaults.retry, options.retry) : defaults.retry;
   const retries = options.retry !== false && again.attempts > 0;
   const limit = options.replayLimit ?? defaults.replayLimit;
+  const retry = retries ? again : { ...again, attempts: 0 };
+  const held = options.wait ? compileWait(options.wait, retry, holdRequests) : undefined;
   // Request bodies are copied only if an option asks for it.
   if (redirects > 0) steps.push(keepBody(limit));
-  else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
+  else if (options.retry && retries) steps.push(keepBody(limit, again.methods, held?.bodyLimit));
+  else if (held !== undefined) steps.push(keepBody(held.bodyLimit));
   if (redirects > 0) {
     const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   const attempts: AttemptOptions = {
-    retry: retries ? again : { ...again, attempts: 0 },
+    retry,
+    waits: held !== undefined,
     attemptTimeout: options.attemptTimeout ?? 0,
     handsBodiesThrough: transport.handsBodiesThrough ?? false,
   };
+  if (held !== undefined) steps.push(held.intercept);
   steps.push(sendAttempts(attempts));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   const isForeign = options.transport !== undefined && !ownTransports.has(transport);
   if (isForeign) steps.push(convertErrors);
   const send = compose(steps, sendThrough(transport, inProcess));
-  return { follows: redirects > 0, send, attempts };
+  return { follows: redirects > 0, send, attempts, held };
+}
+
+function compileWait(
+  timeout: number,
+  retry: Required<RetryOptions>,
+  holdRequests: RuntimeParts["holdRequests"],
+): HeldRequests {
+  if (holdRequests !== undefined) return holdRequests(timeout, retry);
+  throw badOption("wait", "leave it out: the client here does not report refused connections");
 }
 
 function compileMirror(

@@ -240,7 +240,11 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const plan = compile(options, transportFor, runtime);
   if (isFixed(target)) {
     if (isUpstreams(target)) startUpstreams(target, plan.transport);
-    else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
+    else {
+      const upstream = parseTarget(target);
+      assertReachable(upstream, plan.transport, plan.hostOption);
+      plan.held?.setFixedUpstream(upstream);
+    }
   }
   return { target, plan, pool };
 }
@@ -251,6 +255,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
   const ownTransport = options.transport === undefined ? transport : undefined;
   const endUpstreams = (): void => {
+    plan.held?.close();
     if (isFixed(target) && isUpstreams(target)) closeUpstreams(target, ownTransport);
   };
   return {
@@ -265,7 +270,7 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
         return Promise.reject(error);
       }
     },
-    stats: () => addStates(transport.stats?.(), target),
+    stats: () => addStates(transport.stats?.(), target, plan),
     close: async (timeout) => {
       endUpstreams();
       await ownTransport?.close?.(timeout);
@@ -283,8 +288,13 @@ function outlastResponse(incoming: Incoming, execution: ExecutionContext | undef
   incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
 }
 
-/** Adds the states of several upstreams to the statistics. */
-function addStates(stats: PoolStats | undefined, target: Target): PoolStats | undefined {
+/** Adds the states of several upstreams, and the number of requests that wait for upstreams, to the statistics. */
+function addStates(
+  stats: PoolStats | undefined,
+  target: Target,
+  { held }: Plan,
+): PoolStats | undefined {
+  if (stats && held) stats = { ...stats, held: held.size };
   return stats && isFixed(target) && isUpstreams(target) && target.states
     ? { ...stats, upstreams: target.states(), waiting: target.waiting }
     : stats;

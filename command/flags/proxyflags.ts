@@ -107,6 +107,7 @@ export const repeatFlags: Flags<RepeatOptions> = {
     replayLimit: "bytes of a body kept to resend it",
     attemptTimeout: "to the response of an attempt, before the next one",
     retry: "resend what a stale connection lost",
+    wait: "hold requests while the target restarts",
   },
 };
 

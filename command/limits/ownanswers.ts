@@ -199,7 +199,13 @@ export function toEnd(
     bytesIn: 0,
     bytesOut: 0,
     startedAt: Date.now(),
-    timings: { queue: undefined, connect: undefined, firstByte: undefined, total: 0 },
+    timings: {
+      held: undefined,
+      queue: undefined,
+      connect: undefined,
+      firstByte: undefined,
+      total: 0,
+    },
     request: UNKNOWN,
   };
 }

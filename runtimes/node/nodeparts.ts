@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { holdRequests } from "../../src/exchange/wait.ts";
 import { inProcess } from "../../src/fetch/standardapps.ts";
 import { forward } from "../../src/pipeline/pipeline.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
@@ -35,6 +36,7 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   // Bundlers replace this expression by the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),
   inProcess,
+  holdRequests,
 };
 
 function toError(thrown: unknown): Error {

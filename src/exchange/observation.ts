@@ -42,6 +42,7 @@ export class Observation implements ScopeObserver {
   #attemptStart = 0;
   /** Milliseconds that the request has waited in queues since a connection was last assigned to it. */
   queued = 0;
+  held = 0;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
   /** The upstream of the last attempt. */
@@ -180,6 +181,7 @@ export class Observation implements ScopeObserver {
     if (event.status === 101) event.protocol = this.#protocol;
     // A request that got no connection may have waited as well.
     event.timings.queue ??= this.queued || undefined;
+    event.timings.held = this.held || undefined;
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;
@@ -240,6 +242,7 @@ class CollectedEvent implements RequestEnd {
   bytesOut: number | undefined = 0;
   readonly startedAt: number = Date.now();
   readonly timings: Mutable<RequestTimings> = {
+    held: undefined,
     queue: undefined,
     connect: undefined,
     firstByte: undefined,

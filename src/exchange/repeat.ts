@@ -12,11 +12,13 @@ import type { UpstreamRequest } from "../transport/message.ts";
 export type Outcome =
   /** The connection was refused: nothing was sent. */
   | "refused"
+  /** The name of the upstream was not found: nothing was sent. */
+  | "unresolved"
   /** No connection was established, for another reason: nothing was sent. */
   | "unsent"
   /**
    * The upstream says that it has processed nothing: it has refused the HTTP/2 stream, or has sent a GOAWAY that excludes
-   * it.
+   * it. Or none of several upstreams could take the request.
    */
   | "unprocessed"
   /** A reused connection was closed before the first byte of the response. */
@@ -32,9 +34,9 @@ export type Outcome =
 
 /**
  * Where the next attempt would go: to the only upstream, or, if there are several upstreams, to the same one or to another
- * one.
+ * one; or, with the option `wait`, to any upstream of the target later.
  */
-export type RetryPlace = "alone" | "same" | "another";
+export type RetryPlace = "alone" | "same" | "another" | "later";
 
 /**
  * Which requests are sent again after an outcome. `"listed"`: requests whose method is in the option `methods`. `"any"`:
@@ -48,19 +50,22 @@ export type RetryPlace = "alone" | "same" | "another";
  */
 const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any" | "free">>>> = {
   // A request whose method is not listed could be sent to the only upstream again as well, because nothing was sent. It is
-  // not sent again, because that upstream would most likely refuse the connection again.
-  refused: { alone: "listed", another: "free" },
+  // not sent again at once, because that upstream would most likely refuse the connection again.
+  refused: { alone: "listed", another: "free", later: "free" },
+  unresolved: { another: "free", later: "free" },
   unsent: { another: "free" },
-  unprocessed: { alone: "any", same: "any", another: "free" },
-  stale: { alone: "listed", same: "listed", another: "listed" },
+  unprocessed: { alone: "any", same: "any", another: "free", later: "free" },
+  stale: { alone: "listed", same: "listed", another: "listed", later: "listed" },
   slow: { alone: "listed", another: "listed" },
-  broken: { another: "listed" },
+  broken: { another: "listed", later: "listed" },
   status: { alone: "listed", another: "listed" },
   final: {},
 };
 
 /** The options of attempts. */
 export interface AttemptOptions {
+  /** Whether requests wait if no upstream can take them (`wait`). */
+  readonly waits: boolean;
   readonly retry: Required<RetryOptions>;
   /**
    * Milliseconds after which an attempt without response headers is stopped and replaced by another one; 0 for no limit.
@@ -94,9 +99,9 @@ export function nextAttempt(
   left: number,
 ): NextAttempt | undefined {
   const rule = RULES[outcome][place];
-  // With `retry: false`, a request is not sent to another upstream even after a refused connection.
-  if (rule === undefined || attempts === 0) return undefined;
   const isFree = rule === "free";
+  // With `retry: false`, a request is not sent to another upstream even after a refused connection.
+  if (rule === undefined || (attempts === 0 && place !== "later")) return undefined;
   if (!isFree && left === 0) return undefined;
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
   // `newConnection` is set once the request has been sent again to the same upstream. From then on, the request is sent on
@@ -130,8 +135,6 @@ export class AttemptTimeout extends ProxyError {
 /** The codes of failures before a connection was established: nothing was sent. */
 const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_timeout",
-  "dns_error",
-  "dns_timeout",
   "connection_limit_reached",
   "destination_ip_prohibited",
   "destination_ip_unroutable",
@@ -152,6 +155,7 @@ export function outcomeOf(error: unknown): Outcome {
   if (error.unprocessed) return "unprocessed";
   if (error.stale) return "stale";
   if (error.code === "connection_refused") return "refused";
+  if (error.code === "dns_error" || error.code === "dns_timeout") return "unresolved";
   if (UNSENT.has(error.code)) return "unsent";
   return BROKEN.has(error.code) ? "broken" : "final";
 }

@@ -3,6 +3,8 @@ import type { Schema } from "../schema/schema.ts";
 
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
+  /** The time that the request waited for its upstream to come back (`wait`); undefined if it did not wait. */
+  readonly held: number | undefined;
   /**
    * The time that the request waited for a place at an upstream (`maxRequests`), plus the time that the last attempt waited
    * for a connection; undefined where the transport does not report it.

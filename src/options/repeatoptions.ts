@@ -95,9 +95,25 @@ export interface RepeatOptions {
    * Both attempts may be carried out. No limit by default.
    */
   attemptTimeout?: number;
+  /**
+   * Milliseconds for which a request waits for an upstream that refuses connections, whose Unix socket is missing, or whose
+   * name cannot be found now, because such an upstream most likely restarts. Then the client gets 503 with `Retry-After`.
+   * No request waits by default.
+   *
+   * A request with any method may wait, because nothing of it was sent; its body is not read meanwhile. While one request is
+   * sent as a look at the upstream, the others wait, at most 1,024 for one upstream. Of the methods in `retry`, also
+   * requests whose connection broke before the response wait. `timeout` does not run while a request waits. A client that
+   * disconnects ends its wait; on Node, that of a client that has sent a large body ends at the latest with the time.
+   * On runtimes whose client does not report refused connections, which is Workers, the option is refused.
+   * @example 15_000
+   */
+  wait?: number;
 }
 
-export const repeatSchema: Schema<RepeatOptions, Exclude<keyof RepeatOptions, "attemptTimeout">> = {
+export const repeatSchema: Schema<
+  RepeatOptions,
+  Exclude<keyof RepeatOptions, "attemptTimeout" | "wait">
+> = {
   followRedirects: {
     kind: either("use true, false or a whole number of redirects", toggle, whole(0)),
     default: false,
@@ -116,4 +132,5 @@ export const repeatSchema: Schema<RepeatOptions, Exclude<keyof RepeatOptions, "a
     default: retryDefaults,
   },
   attemptTimeout: { kind: milliseconds },
+  wait: { kind: milliseconds },
 };

@@ -71,6 +71,8 @@ export type LogFailure = (error: ProxyError) => void;
 export interface ScopeObserver {
   /** Milliseconds that the request has waited for a place or a connection without being sent. */
   queued: number;
+  /** Milliseconds that the request has waited for its upstream to come back (`wait`). */
+  held: number;
   /** Called when an attempt begins. Returns the request with a body whose bytes are counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
   /** Called when the transport has a connection for the attempt, which may still have to be established. */
@@ -86,6 +88,8 @@ export interface ScopeObserver {
 export interface Lease {
   /** The upstream at which the place is. */
   readonly upstream: Upstream;
+  /** The target that has the upstream and others. */
+  readonly group: object;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;
   /** The attempt that has the place at present. Only transports that know how fast clients are set it. */
@@ -153,6 +157,8 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
+  /** @internal Whether the request has waited for its upstream, with the option `wait`. */
+  wasHeld = false;
   /** @internal */
   readonly client: Client;
   readonly #timeout: number;
@@ -351,6 +357,7 @@ export class Scope implements Listener {
     next.lease = this.lease;
     next.upstream = this.upstream;
     next.log = this.log;
+    next.wasHeld = this.wasHeld;
     // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
     // disconnected.
     next.listenNow();

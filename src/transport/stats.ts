@@ -30,6 +30,8 @@ export interface PoolStats {
   readonly upstreams?: readonly UpstreamState[];
   /** The number of requests that wait for a place at one of several upstreams (`maxRequests`). */
   readonly waiting?: number | undefined;
+  /** The number of requests that wait for an upstream to come back, with the option `wait`. */
+  readonly held?: number;
 }
 
 /** The connections to one origin at this moment. */

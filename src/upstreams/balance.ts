@@ -204,6 +204,11 @@ export class Balancer implements Upstreams, Group {
     return this.#queue.size;
   }
 
+  /** Any of the targets, with which a request is prepared that waits because no upstream can take it. */
+  get anyTarget(): TargetAddress | undefined {
+    return (this.#members[0] ?? this.#names?.all[0])?.target;
+  }
+
   /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
@@ -240,7 +245,7 @@ export class Balancer implements Upstreams, Group {
     if (this.#findName(target) ?? this.#byName.get(name)) {
       throw badOption("balance", `${name} is there twice; set its weight instead`);
     }
-    checkFits(target, (this.#members[0] ?? this.#names?.all[0])?.target ?? target);
+    checkFits(target, this.anyTarget ?? target);
     if (this.#names !== undefined && hasHostName(target)) {
       this.#names.add(new HostName(target, weight));
     } else this.#put(target, weight, this.#isInUse);

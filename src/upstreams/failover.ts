@@ -96,16 +96,19 @@ class UpstreamLease implements Lease {
   readonly #target: TargetAddress;
   /** The targets that earlier attempts of the same request were sent to. */
   readonly #before: readonly TargetAddress[];
-  /** Whether an attempt has taken the place, or the place was given back. */
-  isUsed = false;
-  #isOver = false;
+  /** Whether an attempt has taken the place, the place was given back, or there is none. */
+  isUsed: boolean;
+  #isOver: boolean;
 
   private constructor(
     context: FailoverContext,
     query: PickRequest,
     target: TargetAddress,
     before: readonly TargetAddress[],
+    hasPlace = true,
   ) {
+    this.isUsed = !hasPlace;
+    this.#isOver = !hasPlace;
     this.#context = context;
     this.#query = query;
     this.#target = target;
@@ -137,6 +140,19 @@ class UpstreamLease implements Lease {
     tried: readonly TargetAddress[],
   ): UpstreamLease | undefined {
     return target === undefined ? undefined : new UpstreamLease(context, query, target, tried);
+  }
+
+  /** Makes a lease without a place, for a request that waits until an upstream can take it. */
+  static withoutPlace(
+    context: FailoverContext,
+    query: PickRequest,
+    target: TargetAddress,
+  ): UpstreamLease {
+    return new UpstreamLease(context, query, target, NO_TARGETS, false);
+  }
+
+  get group(): object {
+    return this.#context.upstreams;
   }
 
   set attempt(attempt: Claim | undefined) {
@@ -240,9 +256,9 @@ class UpstreamLease implements Lease {
     return pickFirst(this.#context, scope);
   }
 
-  /** The error for the client if no upstream can take the request. */
+  /** The error for the client if no upstream can take the request, after one has answered it. */
   unavailable(): ProxyError {
-    return unavailable(this.#context.upstreams);
+    return unavailable(this.#context.upstreams, false);
   }
 
   #requireSameBase(other: UpstreamLease | undefined): UpstreamLease | undefined {
@@ -271,24 +287,35 @@ function chooseUpstream(
   reach: Reach = parseTarget,
 ): UpstreamLease | Promise<UpstreamLease> {
   startUpstreams(upstreams, transport);
-  return pickFirst({ upstreams, client, options, reach }, scope);
+  return pickFirst({ upstreams, client, options, reach }, scope, options.waits);
 }
 
-function pickFirst(context: FailoverContext, scope: Scope): UpstreamLease | Promise<UpstreamLease> {
+/** @param waits whether the request gets a lease without a place if no upstream can take it */
+function pickFirst(
+  context: FailoverContext,
+  scope: Scope,
+  waits = false,
+): UpstreamLease | Promise<UpstreamLease> {
   const query = new PickQuery(context.client, scope);
   const picking = UpstreamLease.pick(context, query, NO_TARGETS);
   return picking instanceof Promise
-    ? orRelease(picking, scope, query).then((lease) => orFail(context, lease, query))
-    : orFail(context, picking, query);
+    ? orRelease(picking, scope, query).then((lease) => orFail(context, lease, query, waits))
+    : orFail(context, picking, query, waits);
 }
 
 function orFail(
   context: FailoverContext,
   lease: UpstreamLease | undefined,
-  { refusal }: PickQuery,
+  query: PickQuery,
+  waits: boolean,
 ): UpstreamLease {
-  if (lease === undefined) throw refusal ?? unavailable(context.upstreams);
-  return lease;
+  if (lease !== undefined) return lease;
+  if (query.refusal !== undefined) throw query.refusal;
+  const { anyTarget } = context.upstreams;
+  if (waits && anyTarget !== undefined) {
+    return UpstreamLease.withoutPlace(context, query, anyTarget);
+  }
+  throw unavailable(context.upstreams, true);
 }
 
 /**
@@ -313,9 +340,10 @@ function orRelease(
     });
 }
 
-function unavailable(upstreams: Upstreams): ProxyError {
+function unavailable(upstreams: Upstreams, unprocessed: boolean): ProxyError {
   const error = new ProxyError("destination_unavailable", {
     message: "no upstream can take the request",
+    unprocessed,
     retryAfter: upstreams.retryAfter?.() ?? 1,
   });
   placeError(error, upstreams);
@@ -512,7 +540,8 @@ class LeasedAttempt {
     const lease = this.#lease;
     let query: PickRequest | undefined;
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
-    if (picked === undefined && (this.#hasBudget || lease.spendRetry())) {
+    // A request that has waited looks for any upstream that is back. Such a look is no retry of a running request.
+    if (picked === undefined && (this.#hasBudget || scope.wasHeld || lease.spendRetry())) {
       query = lease.newQuery(scope);
       picked = lease.pickAnother(query);
     }

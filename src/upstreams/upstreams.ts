@@ -155,6 +155,11 @@ export interface Upstreams {
   mayRetry?(): boolean;
   /** Returns the number of seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
+  /**
+   * Any of the targets, with which a request is prepared that waits (`wait`) because `pick` has returned undefined. Without
+   * it, such a request gets 503 immediately.
+   */
+  readonly anyTarget?: TargetAddress | undefined;
   /** The number of requests that wait for an upstream, for `stats()`. */
   readonly waiting?: number;
   /** Returns the state of each upstream, for `stats()`. */

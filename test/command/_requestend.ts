@@ -18,7 +18,7 @@ export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {
     bytesIn: 0,
     bytesOut: 2326,
     startedAt: Date.UTC(2026, 9, 10, 13, 55, 36, 250),
-    timings: { queue: 0.5, connect: 1.5, firstByte: 3, total: 3.25 },
+    timings: { held: undefined, queue: 0.5, connect: 1.5, firstByte: 3, total: 3.25 },
     request: new Request("http://proxy.test/a?b=c"),
     ...differences,
   };

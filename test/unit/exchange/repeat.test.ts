@@ -21,18 +21,19 @@ import {
   stale,
 } from "../../helpers/fakes.ts";
 
-const PLACES: readonly RetryPlace[] = ["alone", "same", "another"];
+const PLACES: readonly RetryPlace[] = ["alone", "same", "another", "later"];
 
 /** For each outcome, the decision at each place, as `describeRule` writes it; "-" if the request is not sent again. */
-const TABLE: Record<Outcome, [alone: string, same: string, another: string]> = {
-  refused: ["listed new counts", "-", "any"],
-  unsent: ["-", "-", "any"],
-  unprocessed: ["any new counts", "any new counts", "any"],
-  stale: ["listed new counts", "listed new counts", "listed counts"],
-  slow: ["listed new counts", "-", "listed counts"],
-  broken: ["-", "-", "listed counts"],
-  status: ["listed counts", "-", "listed counts"],
-  final: ["-", "-", "-"],
+const TABLE: Record<Outcome, [alone: string, same: string, another: string, later: string]> = {
+  refused: ["listed new counts", "-", "any", "any new"],
+  unresolved: ["-", "-", "any", "any new"],
+  unsent: ["-", "-", "any", "-"],
+  unprocessed: ["any new counts", "any new counts", "any", "any new"],
+  stale: ["listed new counts", "listed new counts", "listed counts", "listed new counts"],
+  slow: ["listed new counts", "-", "listed counts", "-"],
+  broken: ["-", "-", "listed counts", "listed new counts"],
+  status: ["listed counts", "-", "listed counts", "-"],
+  final: ["-", "-", "-", "-"],
 };
 
 /**
@@ -81,8 +82,8 @@ test("a request that fails as stale on a new connection is sent again only to an
 const CODES: [ProxyErrorCode, Outcome][] = [
   ["connection_refused", "refused"],
   ["connection_timeout", "unsent"],
-  ["dns_error", "unsent"],
-  ["dns_timeout", "unsent"],
+  ["dns_error", "unresolved"],
+  ["dns_timeout", "unresolved"],
   ["destination_ip_prohibited", "unsent"],
   ["destination_ip_unroutable", "unsent"],
   ["connection_limit_reached", "unsent"],

@@ -1,0 +1,348 @@
+/**
+ * The option `wait`: requests wait for an upstream that refuses connections, because it most likely restarts.
+ *
+ *     the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream
+ *        ↑ longer pause ← refused again ←——————————┤
+ *     the gate is removed once no request waits ← each answer lets two further requests go
+ */
+import { ProxyError } from "../error.ts";
+import type { RetryOptions } from "../options/repeatoptions.ts";
+import { RecentMap } from "../recentmap.ts";
+import type { Upstream } from "../target/target.ts";
+import { AddressQueue } from "../transport/addressqueue.ts";
+import type { Place, Waiting } from "../transport/claim.ts";
+import { poolClosed } from "../transport/closing.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
+import type { Interceptor } from "../transport/port.ts";
+import type { Scope, Send } from "../transport/scope.ts";
+import { codeOf } from "../transport/socketerror.ts";
+import { nextAttempt, type NextAttempt, outcomeOf } from "./repeat.ts";
+import { pause } from "./send.ts";
+
+/** Milliseconds until the first look at an upstream. Each further pause is twice as long, up to the maximum. */
+const FIRST_PAUSE = 50;
+const MAX_PAUSE = 1_000;
+/** The maximum number of requests that wait for one upstream. */
+const MAX_WAITING = 1_024;
+/** The number of upstreams that are remembered because they have answered. */
+const MAX_ANSWERED = 1_000;
+
+/** A request that waits. */
+class HeldRequest implements Waiting {
+  place: Place | undefined;
+  readonly clientKey: string | undefined;
+  /** Ends the wait: without a reason, the request is sent. */
+  readonly settle: (reason?: ProxyError) => void;
+
+  constructor(clientKey: string | undefined, settle: HeldRequest["settle"]) {
+    this.place = undefined;
+    this.clientKey = clientKey;
+    this.settle = settle;
+  }
+}
+
+/**
+ * The requests that wait for one upstream, or for one target with several upstreams. Each request that has left the queue
+ * reports its result once: with `answered`, `refused` or `left`.
+ */
+class Gate {
+  /** The queue shares no places: the requests that have left it need not be known. */
+  readonly #queue: AddressQueue<HeldRequest> = new AddressQueue(
+    { taken: 0, holders: () => [] },
+    { minRate: 0, minRateGrace: 5_000 },
+  );
+  /** The number of requests that have left the queue, and have no result yet. */
+  #running = 0;
+  /** The maximum of `#running`; 0 while the upstream refuses. */
+  #allowed = 0;
+  #isAnswering = false;
+  #isOver = false;
+  #pause = FIRST_PAUSE;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #onOver: () => void;
+
+  /** @param onOver called when requests need not wait for the upstream any longer */
+  constructor(onOver: () => void) {
+    this.#onOver = onOver;
+    this.#startPause();
+  }
+
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  /**
+   * Waits until a request may be sent.
+   * @param refusal makes the error of a request that must not wait any longer
+   * @throws ProxyError 503 when the time is over, or if too many requests wait
+   */
+  async enter(scope: Scope, timeout: number, refusal: (what: string) => ProxyError): Promise<void> {
+    const { clientKey } = scope.client;
+    if (this.#queue.length >= MAX_WAITING) {
+      const full = refusal(`${MAX_WAITING} other requests wait for the upstream`);
+      const surplus = this.#queue.findSurplus({ clientKey });
+      if (surplus === undefined) throw full;
+      this.#queue.remove(surplus);
+      surplus.settle(full);
+    }
+    let mayGo = false;
+    let held: HeldRequest | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    try {
+      await scope.orAbort(
+        new Promise<void>((resolve, reject) => {
+          held = new HeldRequest(clientKey, (reason) => {
+            if (reason !== undefined) return reject(reason);
+            mayGo = true;
+            resolve();
+          });
+          timer = setTimeout(() => reject(refusal("the upstream has not come back")), timeout);
+          this.#queue.add(held);
+          this.#release();
+        }),
+      );
+    } catch (thrown) {
+      // The request was aborted in the same turn in which it left the queue, so it is not sent.
+      if (mayGo) this.#running--;
+      throw thrown;
+    } finally {
+      clearTimeout(timer);
+      if (held !== undefined) this.#queue.remove(held);
+      this.#release();
+    }
+  }
+
+  /** The upstream is back: the request got a response, or an error that has another reason. */
+  answered(): void {
+    this.#running--;
+    this.#isAnswering = true;
+    this.#allowed++;
+    this.#pause = FIRST_PAUSE;
+    this.#release();
+  }
+
+  /** The upstream still refuses. */
+  refused(): void {
+    this.#running--;
+    // Requests that were sent together are refused together. Only the first of them makes the pause longer.
+    if (this.#isOver || this.#allowed === 0) return;
+    this.#allowed = 0;
+    this.#isAnswering = false;
+    this.#pause = Math.min(this.#pause * 2, MAX_PAUSE);
+    this.#startPause();
+  }
+
+  /** The result of the request says nothing about the upstream. */
+  left(): void {
+    this.#running--;
+    this.#release();
+  }
+
+  /** Ends the wait of all requests with this reason. */
+  close(reason: ProxyError): void {
+    for (const held of this.#queue.inOrder()) {
+      this.#queue.remove(held);
+      held.settle(reason);
+    }
+    this.#end();
+  }
+
+  /**
+   * Starts a pause, after which one more request may be sent. A request that takes longer than the pause does not keep the
+   * others waiting: it may be a long upload, or an event stream.
+   */
+  #startPause(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#allowed = this.#running + 1;
+      this.#startPause();
+      this.#release();
+    }, this.#pause);
+  }
+
+  /** Lets as many requests go as may be sent. */
+  #release(): void {
+    while (this.#running < this.#allowed && this.#queue.length > 0) {
+      const held = this.#queue.first as HeldRequest;
+      this.#queue.serve(held);
+      this.#running++;
+      held.settle();
+    }
+    if (this.#queue.length === 0 && (this.#isAnswering || this.#running === 0)) this.#end();
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#onOver();
+  }
+}
+
+/** The requests of a proxy that wait for their upstreams. */
+export class HeldRequests {
+  /** The number of bytes up to which the body of a request is kept, because HTTP/2 may report that it was not processed. */
+  readonly bodyLimit = 65_536;
+  readonly #timeout: number;
+  readonly #retry: Required<RetryOptions>;
+  /** The gates, by the upstream, or by the target that has several upstreams. */
+  readonly #gates: Map<unknown, Gate> = new Map();
+  /** The upstreams that have answered, so that their names exist. */
+  readonly #answered: RecentMap<unknown, true> = new RecentMap(MAX_ANSWERED);
+  #fixedKey: unknown;
+  #isClosed = false;
+
+  /** @param timeout milliseconds for which a request may wait */
+  constructor(timeout: number, retry: Required<RetryOptions>) {
+    this.#timeout = timeout;
+    this.#retry = retry;
+  }
+
+  /** The number of requests that wait. */
+  get size(): number {
+    let size = 0;
+    for (const gate of this.#gates.values()) size += gate.waiting;
+    return size;
+  }
+
+  /** Sets the upstream of a proxy that has a single one. Its name does not come from a request, so requests wait for it. */
+  setFixedUpstream(upstream: Upstream): void {
+    this.#fixedKey = keyOf(upstream);
+  }
+
+  /** Ends all waits with this reason. Later requests do not wait. */
+  close(reason: ProxyError = poolClosed()): void {
+    this.#isClosed = true;
+    for (const gate of this.#gates.values()) gate.close(reason);
+  }
+
+  /** Sends each request, and lets it wait if its upstream refuses connections. */
+  readonly intercept: Interceptor = (next) => (request, scope) => {
+    const { lease } = scope;
+    const { upstream } = request;
+    const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
+    if (this.#gates.has(key)) {
+      // A request that waits takes no place from those that run.
+      lease?.release();
+      return this.#hold(next, request, scope, key);
+    }
+    return next(request, scope).then(
+      (response) => this.#noteAnswer(key, response),
+      (thrown: unknown) => this.#hold(next, request, scope, key, thrown),
+    );
+  };
+
+  /**
+   * Lets a request wait until its upstream is back, and sends it.
+   * @param thrown the error of the request, if it was sent already
+   */
+  async #hold(
+    next: Send,
+    request: UpstreamRequest,
+    scope: Scope,
+    key: unknown,
+    thrown?: unknown,
+  ): Promise<UpstreamResponse> {
+    const { lease } = scope;
+    const end = performance.now() + this.#timeout;
+    let left = this.#retry.attempts;
+    let gate = thrown === undefined ? this.#gates.get(key) : undefined;
+    for (let isSent = thrown !== undefined; ; isSent = true) {
+      if (isSent) {
+        const again = this.#nextAttempt(request, scope, key, thrown, left);
+        const isRefused = again?.left === left;
+        if (isRefused) gate?.refused();
+        else if (again === undefined && scope.error === undefined) gate?.answered();
+        else gate?.left();
+        if (again === undefined) throw thrown;
+        // Only a refusal makes other requests wait. A connection may break because of the request on it.
+        gate = isRefused ? this.#gateOf(key) : this.#gates.get(key);
+        ({ request, left } = again);
+        scope = Object.assign(scope.again(), { lease });
+      }
+      await this.#wait(scope, gate, end - performance.now(), thrown);
+      try {
+        const response = await next(request, scope);
+        gate?.answered();
+        return this.#noteAnswer(key, response);
+      } catch (error) {
+        thrown = error;
+      }
+    }
+  }
+
+  /** Waits until a request may be sent. Its time limit is paused meanwhile. */
+  async #wait(
+    scope: Scope,
+    gate: Gate | undefined,
+    timeout: number,
+    cause: unknown,
+  ): Promise<void> {
+    const since = performance.now();
+    scope.listenNow();
+    scope.pauseIdle(true);
+    try {
+      if (gate === undefined) await pause(FIRST_PAUSE, scope);
+      else await gate.enter(scope, timeout, (what) => this.#unavailable(what, cause));
+    } catch (thrown) {
+      scope.end();
+      throw thrown;
+    } finally {
+      if (scope.observer !== undefined) scope.observer.held += performance.now() - since;
+    }
+    scope.pauseIdle(false);
+    scope.wasHeld = true;
+  }
+
+  /** Returns the attempt to make later, for which nothing is counted if the request was not processed. */
+  #nextAttempt(
+    request: UpstreamRequest,
+    scope: Scope,
+    key: unknown,
+    thrown: unknown,
+    left: number,
+  ): NextAttempt | undefined {
+    if (this.#isClosed || scope.error !== undefined) return undefined;
+    const outcome = outcomeOf(thrown);
+    if (outcome === "unresolved" && !this.#mayResolve(key, thrown as ProxyError)) return undefined;
+    return nextAttempt(request, outcome, "later", this.#retry, left);
+  }
+
+  /**
+   * Whether a name that cannot be found now may be found later. No request waits for a name that may come from a request,
+   * because a client could choose names that do not exist.
+   */
+  #mayResolve(key: unknown, { cause }: ProxyError): boolean {
+    const isFixed = typeof key === "object" || key === this.#fixedKey;
+    return isFixed && (codeOf(cause) === "EAI_AGAIN" || this.#answered.get(key) === true);
+  }
+
+  #noteAnswer(key: unknown, response: UpstreamResponse): UpstreamResponse {
+    if (this.#answered.get(key) === undefined) this.#answered.set(key, true);
+    return response;
+  }
+
+  #gateOf(key: unknown): Gate {
+    const present = this.#gates.get(key);
+    if (present !== undefined) return present;
+    const gate = new Gate(() => this.#gates.delete(key));
+    this.#gates.set(key, gate);
+    return gate;
+  }
+
+  /** Returns the error of a request that has waited without success. */
+  #unavailable(what: string, cause: unknown): ProxyError {
+    const message = `${what} (wait: ${this.#timeout} ms)`;
+    return new ProxyError("destination_unavailable", { message, cause, retryAfter: 1 });
+  }
+}
+
+/** Makes the requests of a proxy wait, on a runtime whose client reports refused connections. */
+export function holdRequests(timeout: number, retry: Required<RetryOptions>): HeldRequests {
+  return new HeldRequests(timeout, retry);
+}
+
+/** Returns a text that identifies the server to which an upstream connects. */
+function keyOf({ origin, socketPath, address }: Upstream): string {
+  return `${socketPath ?? address ?? ""} ${origin}`;
+}

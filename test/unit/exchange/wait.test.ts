@@ -1,0 +1,541 @@
+/** The option `wait`: which requests wait for an upstream, when they are sent, and how a wait ends. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
+import { StreamBody } from "../../../src/body/stream.ts";
+import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
+import { holdRequests } from "../../../src/exchange/wait.ts";
+import type { RequestEnd } from "../../../src/options/observationoptions.ts";
+import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
+import { forward } from "../../../src/pipeline/pipeline.ts";
+import { compile, type Plan } from "../../../src/plan.ts";
+import type { Incoming } from "../../../src/request/incoming.ts";
+import { parseTarget } from "../../../src/target/target.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
+import type { Target } from "../../../src/upstreams/upstreams.ts";
+import {
+  type FakeIncoming,
+  fakeIncoming,
+  fakeResponse,
+  FakeTransport,
+  type Given,
+  respond,
+  stale,
+  streamOf,
+  TARGET,
+  to,
+} from "../../helpers/fakes.ts";
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));
+afterEach(() => void vi.useRealTimers());
+
+const WAIT = 5_000;
+
+function failWith(code: ProxyErrorCode, cause?: unknown): () => never {
+  return () => {
+    throw new ProxyError(code, { cause });
+  };
+}
+const refuse = failWith("connection_refused");
+const answer = (): ReturnType<typeof fakeResponse> => fakeResponse();
+/** A request without an answer ends when its exchange is aborted. */
+const hang: FakeTransport["answer"] = (_, scope) =>
+  new Promise((_resolve, fail) => scope.onAbort({ fail }));
+
+interface Sent {
+  readonly incoming: FakeIncoming;
+  /** The status of the response; undefined while there is none. */
+  status: number | undefined;
+  response: Response | undefined;
+}
+
+interface Setup {
+  readonly transport: FakeTransport;
+  readonly plan: Plan;
+  send(incoming?: Given<Incoming>): Promise<Sent>;
+}
+
+function setUp(
+  upstream: FakeTransport["answer"],
+  options: ProxyOptions = {},
+  target: Target = TARGET,
+): Setup {
+  const transport = new FakeTransport(upstream);
+  const plan = compile({ wait: WAIT, ...options }, () => transport, { holdRequests });
+  if (target === TARGET) plan.held?.setFixedUpstream(parseTarget(TARGET));
+  return {
+    transport,
+    plan,
+    async send(given = {}) {
+      const incoming = fakeIncoming(given);
+      const sent: Sent = { incoming, status: undefined, response: undefined };
+      forward(incoming, target, plan, undefined, respond).then(
+        (response) => Object.assign(sent, { response, status: response.status }),
+        (thrown: unknown) => expect.fail(String(thrown)),
+      );
+      await vi.advanceTimersByTimeAsync(0);
+      return sent;
+    },
+  };
+}
+
+/** Expects that no request waits, and that no timer and no listener is left. */
+async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
+  expect(plan.held?.size).toBe(0);
+  expect(all.map(({ incoming }) => incoming.listeners.size)).toEqual(all.map(() => 0));
+  // The queue looks for requests in the background for another moment.
+  await vi.advanceTimersByTimeAsync(500);
+  expect(vi.getTimerCount()).toBe(0);
+}
+
+describe("an upstream that refuses connections", () => {
+  test.each(["GET", "POST", "DELETE"])("holds a %s until it is back", async (method) => {
+    const setup = setUp(refuse);
+    const body = new StreamBody(streamOf(["a", "b"]));
+    const sent = await setup.send({ method, body: method === "POST" ? body : null });
+    expect([sent.status, setup.plan.held?.size]).toEqual([undefined, 1]);
+    if (method === "POST") expect(body.isUntouched).toBe(true);
+    setup.transport.answer = async ({ body: given }) =>
+      fakeResponse({ body: new StreamBody((given ?? body).stream()) });
+    await vi.advanceTimersByTimeAsync(50);
+    expect(sent.status).toBe(200);
+    if (method === "POST") expect(await sent.response?.text()).toBe("ab");
+    await expectIdle(setup, sent);
+  });
+
+  test("gets one request as a look, after growing pauses; the others are not sent", async () => {
+    const setup = setUp(refuse, { retry: false });
+    const all = [await setup.send(), await setup.send(), await setup.send({ method: "POST" })];
+    expect(setup.transport.hops).toHaveLength(1);
+    const looks: number[] = [];
+    for (let i = 0; i < 8; i++) {
+      await vi.advanceTimersByTimeAsync(500);
+      looks.push(setup.transport.hops.length - 1);
+    }
+    // After 50, 150, 350, 750, 1550, 2550 and 3550 ms.
+    expect(looks).toEqual([3, 4, 4, 5, 5, 6, 6, 7]);
+    expect(setup.plan.held?.size).toBe(3);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(all.map(({ status }) => status)).toEqual([503, 503, 503]);
+    expect(all[0]?.response?.headers.get("retry-after")).toBe("1");
+    await expectIdle(setup, ...all);
+  });
+
+  test("gets the requests gradually when it is back: each answer lets two more go", async () => {
+    const setup = setUp(refuse);
+    const all: Sent[] = [];
+    for (let i = 0; i < 20; i++) all.push(await setup.send());
+    setup.transport.hops.length = 0;
+    const answers: (() => void)[] = [];
+    setup.transport.answer = () =>
+      new Promise((resolve) => answers.push(() => resolve(fakeResponse())));
+    await vi.advanceTimersByTimeAsync(50);
+    const running: number[] = [];
+    while (answers.length > 0) {
+      running.push(answers.length);
+      for (const each of answers.splice(0)) each();
+      await vi.advanceTimersByTimeAsync(0);
+    }
+    expect(running).toEqual([1, 2, 4, 8, 5]);
+    expect(all.map(({ status }) => status)).toEqual(all.map(() => 200));
+    await expectIdle(setup, ...all);
+    await setup.send();
+    expect(setup.transport.hops).toHaveLength(21);
+  });
+
+  test("does not keep requests waiting by a look that takes long", async () => {
+    const setup = setUp(refuse);
+    const [slow, next] = [await setup.send(), await setup.send()];
+    setup.transport.answer = hang;
+    await vi.advanceTimersByTimeAsync(50);
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(50);
+    expect([slow.status, next.status]).toEqual([undefined, 200]);
+    const later = await setup.send();
+    expect(later.status).toBe(200);
+    slow.incoming.leave();
+    await vi.advanceTimersByTimeAsync(0);
+    await expectIdle(setup, slow, next, later);
+  });
+
+  test("that refuses again holds the requests again", async () => {
+    const setup = setUp(refuse);
+    const all = [await setup.send(), await setup.send(), await setup.send(), await setup.send()];
+    let count = 0;
+    setup.transport.answer = () => (count++ === 0 ? answer() : refuse());
+    await vi.advanceTimersByTimeAsync(50);
+    expect(all.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(setup.plan.held?.size).toBe(3);
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(200);
+    expect(all.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    await expectIdle(setup, ...all);
+  });
+
+  test("is waited for with `retry: false` as well", async () => {
+    const setup = setUp(refuse, { retry: false });
+    const sent = await setup.send({ method: "POST" });
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(50);
+    expect(sent.status).toBe(200);
+  });
+
+  test("is waited for by a redirected request, from where the redirect led", async () => {
+    const paths: string[] = [];
+    const setup = setUp(
+      ({ path }) => {
+        paths.push(path);
+        if (path === "/") return fakeResponse(to("/next"));
+        return paths.length < 5 ? refuse() : answer();
+      },
+      { followRedirects: true, retry: false },
+    );
+    const sent = await setup.send();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([sent.status, ...paths]).toEqual([200, "/", "/next", "/next", "/next", "/next"]);
+    await expectIdle(setup, sent);
+  });
+});
+
+describe("the end of a wait", () => {
+  test("a client that disconnects frees its place, and its request is not sent", async () => {
+    const setup = setUp(refuse);
+    const [gone, other] = [await setup.send({ path: "/gone" }), await setup.send()];
+    gone.incoming.leave();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([gone.status, setup.plan.held?.size]).toEqual([499, 1]);
+    setup.transport.hops.length = 0;
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(50);
+    expect(other.status).toBe(200);
+    expect(setup.transport.hops.map(({ path }) => path)).toEqual(["/"]);
+    await expectIdle(setup, gone, other);
+  });
+
+  test("the only client that disconnects ends the looks", async () => {
+    const setup = setUp(refuse);
+    const gone = await setup.send();
+    setup.transport.hops.length = 0;
+    gone.incoming.leave();
+    await vi.advanceTimersByTimeAsync(WAIT);
+    expect(setup.transport.hops).toEqual([]);
+    await expectIdle(setup, gone);
+  });
+
+  test("a client that disconnects during a look makes room for the next one", async () => {
+    const setup = setUp(refuse);
+    const [gone, other] = [await setup.send(), await setup.send()];
+    setup.transport.answer = hang;
+    await vi.advanceTimersByTimeAsync(50);
+    setup.transport.answer = answer;
+    gone.incoming.leave();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([gone.status, other.status]).toEqual([499, 200]);
+    await expectIdle(setup, gone, other);
+  });
+
+  test("`timeout` does not run while a request waits, and runs when it was sent", async () => {
+    const setup = setUp(refuse, { timeout: 300 });
+    const sent = await setup.send();
+    await vi.advanceTimersByTimeAsync(2_500);
+    expect(sent.status).toBeUndefined();
+    setup.transport.answer = hang;
+    await vi.advanceTimersByTimeAsync(300);
+    expect(sent.status).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(sent.status).toBe(504);
+    await expectIdle(setup, sent);
+  });
+
+  test.each([
+    ["the time ends", async () => void (await vi.advanceTimersByTimeAsync(WAIT)), 503],
+    ["the client disconnects", async (_: Setup, { incoming }: Sent) => incoming.leave(), 499],
+    ["the proxy is closed", async ({ plan }: Setup) => plan.held?.close(), 503],
+  ] as const)("a body that was not sent is cancelled when %s", async (_, end, status) => {
+    const setup = setUp(refuse);
+    const cancelled = vi.fn();
+    const body = new StreamBody(streamOf(["a", "b"], cancelled));
+    const sent = await setup.send({ method: "POST", body });
+    expect(cancelled).not.toHaveBeenCalled();
+    await end(setup, sent);
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sent.status, cancelled.mock.calls.length]).toEqual([status, 1]);
+  });
+
+  test("`close` ends all waits, and later requests do not wait", async () => {
+    const setup = setUp(refuse);
+    const sent = await setup.send();
+    setup.plan.held?.close();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sent.status).toBe(503);
+    expect((await setup.send()).status).toBe(502);
+    await expectIdle(setup, sent);
+  });
+
+  test("`close` during a look: the request ends with the look", async () => {
+    const setup = setUp(refuse);
+    const sent = await setup.send();
+    let end: (() => void) | undefined;
+    setup.transport.answer = () =>
+      new Promise((_, reject) => {
+        end = () => reject(new ProxyError("connection_refused"));
+      });
+    await vi.advanceTimersByTimeAsync(50);
+    setup.plan.held?.close();
+    setup.transport.answer = refuse;
+    end?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sent.status).toBe(502);
+    await expectIdle(setup, sent);
+  });
+});
+
+test("at most 1,024 requests wait: in a full queue, the address with the most gives way", async () => {
+  const setup = setUp(refuse);
+  const many: Sent[] = [];
+  for (let i = 0; i < 1_024; i++) many.push(await setup.send({ clientKey: "many" }));
+  const other = await setup.send({ clientKey: "other" });
+  expect(setup.plan.held?.size).toBe(1_024);
+  expect(many.at(-1)?.status).toBe(503);
+  expect(many.filter(({ status }) => status !== undefined)).toHaveLength(1);
+  expect((await setup.send({ clientKey: "many" })).status).toBe(503);
+  setup.transport.hops.length = 0;
+  setup.transport.answer = answer;
+  await vi.advanceTimersByTimeAsync(50);
+  expect(other.status).toBe(200);
+  await expectIdle(setup, ...many, other);
+}, 30_000);
+
+describe("names", () => {
+  const again = failWith("dns_error", Object.assign(new Error(), { code: "EAI_AGAIN" }));
+  const missing = failWith("dns_error", Object.assign(new Error(), { code: "ENOTFOUND" }));
+  const waits = async (setup: Setup): Promise<boolean> => (await setup.send()).status === undefined;
+
+  test("a request waits for a fixed name that cannot be looked up now", async () => {
+    expect(await waits(setUp(again))).toBe(true);
+    expect(await waits(setUp(again, {}, balance(["http://a.test"])))).toBe(true);
+  });
+
+  test("a request waits for a fixed name that was found before, and not for one that never was", async () => {
+    for (const target of [TARGET, balance(["http://a.test"])]) {
+      const setup = setUp(missing, {}, target);
+      expect(await waits(setup)).toBe(false);
+      setup.transport.answer = answer;
+      expect((await setup.send()).status).toBe(200);
+      setup.transport.answer = missing;
+      expect(await waits(setup)).toBe(true);
+    }
+  });
+
+  test("no request waits for a name that may come from a request", async () => {
+    const setup = setUp(answer, {}, () => "http://named.test");
+    expect((await setup.send()).status).toBe(200);
+    setup.transport.answer = again;
+    expect(await waits(setup)).toBe(false);
+    setup.transport.answer = refuse;
+    expect(await waits(setup)).toBe(true);
+  });
+
+  test("no request waits for a redirect's name", async () => {
+    const options: ProxyOptions = { followRedirects: true, redirectTargets: "any" };
+    const setup = setUp(
+      ({ upstream }) =>
+        upstream.hostname === "up.test" ? fakeResponse(to("http://other.test/")) : again(),
+      options,
+    );
+    expect((await setup.send()).status).toBe(502);
+  });
+});
+
+test.each<ProxyErrorCode>([
+  "tls_certificate_error",
+  "destination_ip_unroutable",
+  "destination_ip_prohibited",
+  "connection_timeout",
+  "connection_limit_reached",
+  "destination_unavailable",
+])("a request that fails with %s does not wait", async (code) => {
+  const setup = setUp(failWith(code));
+  const sent = await setup.send();
+  expect(sent.status).toBeGreaterThan(500);
+  await expectIdle(setup, sent);
+});
+
+describe("a connection that broke", () => {
+  const breakOff = failWith("connection_terminated");
+
+  test("a listed request is sent once more, after a pause in which other requests are sent", async () => {
+    const setup = setUp(breakOff);
+    const sent = await setup.send();
+    setup.transport.answer = answer;
+    expect((await setup.send({ method: "POST" })).status).toBe(200);
+    expect(sent.status).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(50);
+    expect(sent.status).toBe(200);
+    await expectIdle(setup, sent);
+  });
+
+  test("a request that ends every connection is not sent without end", async () => {
+    const setup = setUp(breakOff);
+    const sent = await setup.send();
+    await vi.advanceTimersByTimeAsync(WAIT);
+    expect([sent.status, setup.transport.hops.length]).toEqual([502, 2]);
+    await expectIdle(setup, sent);
+  });
+
+  test("a request whose second connection is refused waits", async () => {
+    const outcomes = [
+      () => {
+        throw stale;
+      },
+      breakOff,
+      refuse,
+      refuse,
+      refuse,
+      answer,
+    ];
+    const setup = setUp(() => (outcomes.shift() as typeof answer)());
+    const sent = await setup.send();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(sent.status).toBe(200);
+    await expectIdle(setup, sent);
+  });
+
+  test.each([
+    ["POST", {}],
+    ["GET", { retry: false }],
+  ] as const)("a %s with %j fails immediately", async (method, options) => {
+    const setup = setUp(breakOff, options);
+    const sent = await setup.send({ method });
+    expect([sent.status, setup.transport.hops.length]).toEqual([502, 1]);
+  });
+});
+
+describe("several upstreams", () => {
+  test("a request waits when all refuse, and goes to any that is back", async () => {
+    const target = balance(["http://a.test", "http://b.test"], { policy: "first", slowStart: 0 });
+    const setup = setUp(refuse, { retry: false }, target);
+    const sent = await setup.send({ method: "POST" });
+    const waiting = await setup.send({ method: "POST" });
+    expect([setup.plan.held?.size, target.active, target.waiting]).toEqual([2, 0, 0]);
+    setup.transport.hops.length = 0;
+    setup.transport.answer = ({ upstream }) =>
+      upstream.hostname === "b.test" ? answer() : refuse();
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect([sent.status, waiting.status]).toEqual([200, 200]);
+    expect(target.active).toBe(0);
+    await expectIdle(setup, sent, waiting);
+  });
+
+  test("each look asks all of them, and takes nothing from the retry budget", async () => {
+    const target = balance(["http://a.test", "http://b.test"], {
+      policy: "first",
+      outliers: false,
+      retryBudget: { ratio: 0, perSecond: 1 },
+    });
+    const setup = setUp(refuse, {}, target);
+    const sent = await setup.send({ method: "POST" });
+    setup.transport.hops.length = 0;
+    await vi.advanceTimersByTimeAsync(2_000);
+    const hosts = setup.transport.hops.map(({ upstream }) => upstream.hostname);
+    expect(hosts.join()).toBe(Array(5).fill("a.test,b.test").join());
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([sent.status, target.active]).toEqual([200, 0]);
+  });
+
+  test("a request waits when none can be picked, and counts as waiting, not as running", async () => {
+    let isUp = false;
+    const { choose } = balance(["http://a.test"]);
+    const reports: boolean[] = [];
+    const own = {
+      choose,
+      anyTarget: "http://a.test/base",
+      pick: () => (isUp ? "http://b.test/base" : undefined),
+      report: ({ isOver }: { isOver: boolean }) => void reports.push(isOver),
+    };
+    const setup = setUp(answer, { pathRewrite: { "^/x": "/y" } }, own);
+    const sent = await setup.send({ method: "POST", path: "/x" });
+    expect([sent.status, setup.plan.held?.size, reports.length]).toEqual([undefined, 1, 0]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    isUp = true;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(sent.status).toBe(200);
+    expect(setup.transport.hops.map(({ upstream, path }) => upstream.origin + path)).toEqual([
+      "http://b.test/base/y",
+    ]);
+    expect(reports).toEqual([false, true]);
+    await expectIdle(setup, sent);
+    const without = setUp(answer, {}, { choose, pick: () => undefined });
+    expect((await without.send()).status).toBe(503);
+  });
+});
+
+describe("a request that an HTTP/2 upstream has not processed", () => {
+  const unprocessed = (): never => {
+    throw new ProxyError("connection_terminated", { unprocessed: true });
+  };
+
+  /** Reads the body, and then reports that it was not processed. */
+  function readThen(
+    ...outcomes: (() => ReturnType<typeof fakeResponse>)[]
+  ): [FakeTransport["answer"], string[]] {
+    const bodies: string[] = [];
+    return [
+      async ({ body }) => {
+        bodies.push(await new Response(body?.stream()).text());
+        return (outcomes.shift() as typeof answer)();
+      },
+      bodies,
+    ];
+  }
+  const upload = (length: number): Given<Incoming> => ({
+    method: "POST",
+    body: new StreamBody(streamOf(["x".repeat(length - 1), "y"])),
+  });
+
+  test("is sent again with its body, up to 64 KiB", async () => {
+    const [read, bodies] = readThen(unprocessed, unprocessed, answer);
+    const setup = setUp(read);
+    const sent = await setup.send(upload(65_536));
+    await vi.advanceTimersByTimeAsync(500);
+    expect([sent.status, ...bodies.map(({ length }) => length)]).toEqual([
+      200, 65_536, 65_536, 65_536,
+    ]);
+    await expectIdle(setup, sent);
+    const [readLong, long] = readThen(unprocessed, answer);
+    const tooLong = await setUp(readLong).send(upload(65_537));
+    await vi.advanceTimersByTimeAsync(500);
+    expect([tooLong.status, long.length]).toEqual([502, 1]);
+  });
+
+  test("keeps longer bodies of the methods in `retry`, up to `replayLimit`", async () => {
+    for (const [methods, status] of [
+      [["POST"], 200],
+      [["GET"], 502],
+    ] as const) {
+      const [read] = readThen(unprocessed, answer);
+      const setup = setUp(read, { retry: { methods } });
+      const sent = await setup.send(upload(100_000));
+      await vi.advanceTimersByTimeAsync(500);
+      expect(sent.status).toBe(status);
+    }
+  });
+});
+
+test("the event of a request has the time that the request has waited", async () => {
+  const ends: RequestEnd[] = [];
+  const setup = setUp(refuse, { onRequestEnd: (end) => void ends.push(end) });
+  await setup.send();
+  await vi.advanceTimersByTimeAsync(100);
+  setup.transport.answer = answer;
+  await vi.advanceTimersByTimeAsync(100);
+  await setup.send();
+  expect(ends.map(({ timings }) => timings.held)).toEqual([150, undefined]);
+});
+
+test("the option is refused where the client does not report refused connections", () => {
+  expect(() => createFetchProxy({ target: TARGET, wait: 1_000 })).toThrow(
+    "fetchway: bad option `wait`: leave it out: the client here does not report refused connections",
+  );
+  expect(() => createFetchProxy({ target: TARGET, wait: 0 })).not.toThrow();
+});
