@@ -5,7 +5,7 @@
  *        ↑ longer pause ← refused again ←——————————┤
  *     the gate is removed once no request waits ← each answer lets two further requests go
  */
-import { ProxyError } from "../error.ts";
+import { placeError, placeOf, ProxyError } from "../error.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import { RecentMap } from "../recentmap.ts";
 import type { Upstream } from "../target/target.ts";
@@ -60,6 +60,8 @@ class Gate {
   #pause = FIRST_PAUSE;
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #onOver: () => void;
+  /** The error of the last request that was refused. */
+  reason: ProxyError | undefined;
 
   /** @param onOver called when requests need not wait for the upstream any longer */
   constructor(onOver: () => void) {
@@ -257,10 +259,11 @@ export class HeldRequests {
         if (again === undefined) throw thrown;
         // Only a refusal makes other requests wait. A connection may break because of the request on it.
         gate = isRefused ? this.#gateOf(key) : this.#gates.get(key);
+        if (gate !== undefined && isRefused) gate.reason = thrown as ProxyError;
         ({ request, left } = again);
         scope = Object.assign(scope.again(), { lease });
       }
-      await this.#wait(scope, gate, end - performance.now(), thrown);
+      await this.#wait(scope, gate, end - performance.now());
       try {
         const response = await next(request, scope);
         gate?.answered();
@@ -272,18 +275,13 @@ export class HeldRequests {
   }
 
   /** Waits until a request may be sent. Its time limit is paused meanwhile. */
-  async #wait(
-    scope: Scope,
-    gate: Gate | undefined,
-    timeout: number,
-    cause: unknown,
-  ): Promise<void> {
+  async #wait(scope: Scope, gate: Gate | undefined, timeout: number): Promise<void> {
     const since = performance.now();
     scope.listenNow();
     scope.pauseIdle(true);
     try {
       if (gate === undefined) await pause(FIRST_PAUSE, scope);
-      else await gate.enter(scope, timeout, (what) => this.#unavailable(what, cause));
+      else await gate.enter(scope, timeout, (what) => this.#unavailable(what, gate.reason));
     } catch (thrown) {
       scope.end();
       throw thrown;
@@ -331,9 +329,11 @@ export class HeldRequests {
   }
 
   /** Returns the error of a request that has waited without success. */
-  #unavailable(what: string, cause: unknown): ProxyError {
+  #unavailable(what: string, cause: ProxyError | undefined): ProxyError {
     const message = `${what} (wait: ${this.#timeout} ms)`;
-    return new ProxyError("destination_unavailable", { message, cause, retryAfter: 1 });
+    const error = new ProxyError("destination_unavailable", { message, cause, retryAfter: 1 });
+    if (cause !== undefined) placeError(error, placeOf(cause));
+    return error;
   }
 }
 

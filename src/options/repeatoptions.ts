@@ -97,14 +97,21 @@ export interface RepeatOptions {
   attemptTimeout?: number;
   /**
    * Milliseconds for which a request waits for an upstream that refuses connections, whose Unix socket is missing, or whose
-   * name cannot be found now, because such an upstream most likely restarts. Then the client gets 503 with `Retry-After`.
-   * No request waits by default.
+   * name cannot be found now, because such an upstream most likely restarts. After that time, the client gets 503 with
+   * `Retry-After`. No request waits by default, or with `0`.
    *
-   * A request with any method may wait, because nothing of it was sent; its body is not read meanwhile. While one request is
-   * sent as a look at the upstream, the others wait, at most 1,024 for one upstream. Of the methods in `retry`, also
-   * requests whose connection broke before the response wait. `timeout` does not run while a request waits. A client that
-   * disconnects ends its wait; on Node, that of a client that has sent a large body ends at the latest with the time.
-   * On runtimes whose client does not report refused connections, which is Workers, the option is refused.
+   * A request with any method waits, because nothing of it was sent, and its body stays unread. One request after another is
+   * sent as a look at the upstream, after pauses of 50 ms to 1 s; the others follow gradually when it is back. At most 1,024
+   * requests wait for one upstream; of more, the newest one of the client address with the most gets 503. `timeout` does not
+   * run meanwhile, and looks do not count for `retry`.
+   *
+   * A name is waited for only if it is that of a fixed `target` of `createProxy`, or of `balance`; and only if the name
+   * servers do not answer, or the upstream has answered before. A request that `retry` may send again is sent once more
+   * also after its connection broke. A request that an HTTP/2 upstream has not processed is sent again, with a body of up to
+   * 64 KiB, which is kept for that.
+   *
+   * A client that disconnects ends its wait. Node does not notice that while a large body is unread: then the wait ends with
+   * its time. The option is refused on Workers and in `fetchway/fetch`, whose clients do not report refused connections.
    * @example 15_000
    */
   wait?: number;

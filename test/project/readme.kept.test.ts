@@ -16,7 +16,7 @@ const rows = readPage("README.md")
 const KEEPERS: Readonly<Record<string, readonly string[]>> = {
   "src/bodies.ts: HeldBody": ["transformText"],
   "src/exchange/hooks.ts: UnframedBody": ["without length"],
-  "src/exchange/interceptors.ts: ReplayBody": ["followRedirects", "retry"],
+  "src/exchange/interceptors.ts: ReplayBody": ["followRedirects", "retry", "wait"],
   "src/exchange/mirror.ts: ReplayBody": ["mirror"],
   "src/request/incoming.ts: UnframedBody": ["without length"],
 };
@@ -55,6 +55,7 @@ function numberIn(file: string, pattern: RegExp): number {
 test("the limits in README are those of the code", () => {
   expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
   expect(limitOf("retry")).toBe(defaults.replayLimit);
+  expect(limitOf("wait")).toBe(numberIn("src/exchange/wait.ts", /bodyLimit = ([\d_]+)/));
   expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);
   expect(limitOf("transformText")).toBe(numberIn("src/bodies.ts", /maxBytes = ([\d_]+)/));
   expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MAX_BYTES = ([\d_]+)/));

@@ -59,6 +59,23 @@ test("an event stream: an event arrives while the stream is open, and a disconne
   await within(closed, "the upstream's connection to close");
 });
 
+test("a restart: a request waits until the upstream is back", async () => {
+  const away = new Upstream();
+  await away.listen();
+  const { port, url } = away;
+  const origin = await start("Ride out restarts", { [TARGET]: url });
+  await away.stop();
+  const response = fetch(origin, { method: "POST", body: "x" });
+  let isOver = false;
+  void response.finally(() => (isOver = true)).catch(() => {});
+  await expect(fetch(url)).rejects.toThrow("fetch failed");
+  expect(isOver).toBe(false);
+  const back = new Upstream();
+  ending.push(() => void back.stop());
+  await back.listen(port);
+  expect(await (await response).text()).toBe("x");
+});
+
 test("a part of an API: no spelling of its path passes without the token", async () => {
   const origin = await start("A part of an API that only some clients may use");
   const { hostname, port } = new URL(origin);
