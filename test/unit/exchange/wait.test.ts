@@ -11,6 +11,7 @@ import { compile, type Plan } from "../../../src/plan.ts";
 import type { Incoming } from "../../../src/request/incoming.ts";
 import { parseTarget } from "../../../src/target/target.ts";
 import { balance } from "../../../src/upstreams/balance.ts";
+import type { Member } from "../../../src/upstreams/policy.ts";
 import type { Target } from "../../../src/upstreams/upstreams.ts";
 import {
   type FakeIncoming,
@@ -150,11 +151,15 @@ describe("an upstream that refuses connections", () => {
     setup.transport.answer = answer;
     await vi.advanceTimersByTimeAsync(50);
     expect([slow.status, next.status]).toEqual([undefined, 200]);
+    setup.transport.answer = hang;
+    const long = [slow];
+    for (let i = 0; i < 5; i++) long.push(await setup.send());
+    setup.transport.answer = answer;
     const later = await setup.send();
     expect(later.status).toBe(200);
-    slow.incoming.leave();
+    for (const { incoming } of long) incoming.leave();
     await vi.advanceTimersByTimeAsync(0);
-    await expectIdle(setup, slow, next, later);
+    await expectIdle(setup, ...long, next, later);
   });
 
   test("that refuses again holds the requests again", async () => {
@@ -208,6 +213,18 @@ describe("the end of a wait", () => {
     await vi.advanceTimersByTimeAsync(50);
     expect(other.status).toBe(200);
     expect(setup.transport.hops.map(({ path }) => path)).toEqual(["/"]);
+    await expectIdle(setup, gone, other);
+  });
+
+  test("a client that disconnects in the moment in which its request may be sent makes room for the next one", async () => {
+    const setup = setUp(refuse);
+    const [gone, other] = [await setup.send({ path: "/gone" }), await setup.send()];
+    setup.transport.hops.length = 0;
+    setup.transport.answer = answer;
+    vi.advanceTimersByTime(50);
+    gone.incoming.leave();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([gone.status, other.status, setup.transport.hops.length]).toEqual([499, 200, 1]);
     await expectIdle(setup, gone, other);
   });
 
@@ -427,8 +444,9 @@ describe("several upstreams", () => {
   });
 
   test("each look asks all of them, and takes nothing from the retry budget", async () => {
+    let first = 0;
     const target = balance(["http://a.test", "http://b.test"], {
-      policy: "first",
+      policy: { pick: (able) => able[able.length > 1 ? first++ % 2 : 0] as Member },
       outliers: false,
       retryBudget: { ratio: 0, perSecond: 1 },
     });
@@ -437,7 +455,8 @@ describe("several upstreams", () => {
     setup.transport.hops.length = 0;
     await vi.advanceTimersByTimeAsync(2_000);
     const hosts = setup.transport.hops.map(({ upstream }) => upstream.hostname);
-    expect(hosts.join()).toBe(Array(5).fill("a.test,b.test").join());
+    expect(hosts).toHaveLength(10);
+    for (let look = 0; look < 10; look += 2) expect(hosts[look]).not.toBe(hosts[look + 1]);
     setup.transport.answer = answer;
     await vi.advanceTimersByTimeAsync(1_000);
     expect([sent.status, target.active]).toEqual([200, 0]);
@@ -509,13 +528,14 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   });
 
   test("keeps longer bodies of the methods in `retry`, up to `replayLimit`", async () => {
-    for (const [methods, status] of [
-      [["POST"], 200],
-      [["GET"], 502],
+    for (const [methods, length, status] of [
+      [["POST"], 100_000, 200],
+      [["GET"], 100_000, 502],
+      [["GET"], 60_000, 200],
     ] as const) {
       const [read] = readThen(unprocessed, answer);
       const setup = setUp(read, { retry: { methods } });
-      const sent = await setup.send(upload(100_000));
+      const sent = await setup.send(upload(length));
       await vi.advanceTimersByTimeAsync(500);
       expect(sent.status).toBe(status);
     }
