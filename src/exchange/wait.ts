@@ -289,7 +289,6 @@ export class HeldRequests {
       if (scope.observer !== undefined) scope.observer.held += performance.now() - since;
     }
     scope.pauseIdle(false);
-    scope.wasHeld = true;
   }
 
   /** Returns the attempt to make later, for which nothing is counted if the request was not processed. */
@@ -302,6 +301,9 @@ export class HeldRequests {
   ): NextAttempt | undefined {
     if (this.#isClosed || scope.error !== undefined) return undefined;
     const outcome = outcomeOf(thrown);
+    // A socket that this process may not use is no sign of a restart.
+    if (outcome === "refused" && codeOf((thrown as ProxyError).cause) === "EACCES")
+      return undefined;
     if (outcome === "unresolved" && !this.#mayResolve(key, thrown as ProxyError)) return undefined;
     return nextAttempt(request, outcome, "later", this.#retry, left);
   }

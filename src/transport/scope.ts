@@ -157,8 +157,6 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
-  /** @internal Whether the request has waited for its upstream, with the option `wait`. */
-  wasHeld = false;
   /** @internal */
   readonly client: Client;
   readonly #timeout: number;
@@ -357,7 +355,6 @@ export class Scope implements Listener {
     next.lease = this.lease;
     next.upstream = this.upstream;
     next.log = this.log;
-    next.wasHeld = this.wasHeld;
     // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
     // disconnected.
     next.listenNow();

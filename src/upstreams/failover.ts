@@ -540,8 +540,9 @@ class LeasedAttempt {
     const lease = this.#lease;
     let query: PickRequest | undefined;
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
-    // A request that has waited looks for any upstream that is back. Such a look is no retry of a running request.
-    if (picked === undefined && (this.#hasBudget || scope.wasHeld || lease.spendRetry())) {
+    // With `wait`, a request that was refused would wait if no budget is left, although another upstream may take it.
+    const isFree = this.#options.waits && next.left === this.#left;
+    if (picked === undefined && (isFree || this.#hasBudget || lease.spendRetry())) {
       query = lease.newQuery(scope);
       picked = lease.pickAnother(query);
     }

@@ -377,6 +377,11 @@ test.each<ProxyErrorCode>([
   await expectIdle(setup, sent);
 });
 
+test("a request does not wait for a socket that this process may not use", async () => {
+  const denied = Object.assign(new Error(), { code: "EACCES" });
+  expect((await setUp(failWith("connection_refused", denied)).send()).status).toBe(502);
+});
+
 describe("a connection that broke", () => {
   const breakOff = failWith("connection_terminated");
 
@@ -460,6 +465,21 @@ describe("several upstreams", () => {
     setup.transport.answer = answer;
     await vi.advanceTimersByTimeAsync(1_000);
     expect([sent.status, target.active]).toEqual([200, 0]);
+  });
+
+  test("a request does not wait while one of them can take it, also without a retry budget", async () => {
+    const target = balance(["http://a.test", "http://b.test"], {
+      policy: "first",
+      outliers: false,
+      retryBudget: { ratio: 0, perSecond: 1 },
+    });
+    const setup = setUp(
+      ({ upstream }) => (upstream.hostname === "a.test" ? refuse() : answer()),
+      {},
+      target,
+    );
+    for (let i = 0; i < 5; i++) expect((await setup.send({ method: "POST" })).status).toBe(200);
+    await expectIdle(setup);
   });
 
   test("a request waits when none can be picked, and counts as waiting, not as running", async () => {
