@@ -263,7 +263,7 @@ export class HeldRequests {
         ({ request, left } = again);
         scope = Object.assign(scope.again(), { lease });
       }
-      await this.#wait(scope, gate, end - performance.now());
+      await this.#wait(scope, gate, Math.max(0, end - performance.now()));
       try {
         const response = await next(request, scope);
         gate?.answered();

@@ -110,8 +110,8 @@ export interface RepeatOptions {
    * also after its connection broke. A request that an HTTP/2 upstream has not processed is sent again, with a body of up to
    * 64 KiB, which is kept for that.
    *
-   * A client that disconnects ends its wait. Node does not notice that while a large body is unread: then the wait ends with
-   * its time. The option is refused on Workers and in `fetchway/fetch`, whose clients do not report refused connections.
+   * A client that disconnects ends its wait. Node does not notice that while a large body is unread, nor does Deno while any
+   * body is: then the wait ends with its time. The option is refused on Workers and in `fetchway/fetch`, whose clients do not report refused connections.
    * @example 15_000
    */
   wait?: number;

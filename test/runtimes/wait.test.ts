@@ -169,7 +169,11 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();
-    const [gone, stays] = [await front.send("GET", "/gone"), await front.send("GET", "/stays")];
+    // Deno does not notice that a client disconnects while a body is unread.
+    const gone = await (runtime === "deno"
+      ? front.send("GET", "/gone")
+      : front.send("POST", "/gone", "x"));
+    const stays = await front.send("GET", "/stays");
     await front.held(2);
     gone.leave("FIN");
     await front.held(1);

@@ -250,6 +250,26 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
+  test("a look that is refused after the time has ended is the last one", async () => {
+    const setup = setUp(refuse, { retry: false });
+    const sent = await setup.send();
+    let end: (() => void) | undefined;
+    setup.transport.answer = () =>
+      new Promise((_, reject) => {
+        end = () => reject(new ProxyError("connection_refused"));
+      });
+    await vi.advanceTimersByTimeAsync(2 * WAIT);
+    expect([sent.status, setup.transport.hops.length]).toEqual([undefined, 2]);
+    const started = vi.spyOn(globalThis, "setTimeout");
+    end?.();
+    await vi.advanceTimersByTimeAsync(1);
+    expect([sent.status, setup.transport.hops.length]).toEqual([503, 2]);
+    // Node prints a warning for a negative delay.
+    expect(started.mock.calls.every(([, delay]) => (delay ?? 0) >= 0)).toBe(true);
+    started.mockRestore();
+    await expectIdle(setup, sent);
+  });
+
   test("`timeout` does not run while a request waits, and runs when it was sent", async () => {
     const setup = setUp(refuse, { timeout: 300 });
     const sent = await setup.send();
