@@ -19,7 +19,10 @@ export interface Form {
   readonly value?: string;
   /** Whether the flag also has the form `--no-name`, which sets the option to false. */
   readonly negatable: boolean;
-  /** Whether the flag may be given several times. Messages do not show its values, because these may be secret. */
+  /**
+   * Whether the flag may be given several times. Messages then leave out the given text, which may contain a secret, such as
+   * the value of a header field.
+   */
   readonly repeats: boolean;
   readonly read: Read;
 }

@@ -50,9 +50,9 @@ const LISTEN_AFTER = 20;
 class BunIncoming extends WebIncoming {
   /**
    * The milliseconds until the proxy listens for a disconnect; undefined, to listen from the start, for a request with
-   * `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body, and may then answer 400
-   * itself and abort the signal. Only a listener that is added at the start stops that request before it is sent to the
-   * upstream.
+   * `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body. If the body is malformed,
+   * Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then prevents that the request
+   * is sent to the upstream.
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;

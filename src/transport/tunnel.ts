@@ -22,7 +22,7 @@ export interface TunnelHandler {
   onData(bytes: Uint8Array, mayFree?: boolean): void;
   /** Called when there is room again after a `write` that returned false. */
   onDrain(): void;
-  /** Called when the upstream has closed its direction; ours is still open. */
+  /** Called when the upstream has closed its direction. Ours may still be open: `end()` closes it. */
   onEnd(): void;
   /** Called last, when the connection is closed. `error` is set if it was not closed properly. */
   onClose(error?: unknown): void;

@@ -288,7 +288,7 @@ describe("the figures of a run", () => {
   });
 });
 
-test("the package contains only the documents of the bench", () => {
+test("of the files in bench/, the npm package contains only the documents and charts", () => {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
     files: string[];
   };

@@ -108,7 +108,7 @@ describe("srvx: any response defines how it is sent", () => {
   });
 });
 
-describe("@hono/node-server: fields that are given as pairs are sent unchanged", () => {
+describe("@hono/node-server, with the patch", () => {
   interface NodeServer {
     createAdaptorServer: (options: { fetch: Fetch }) => Server;
   }
@@ -119,7 +119,7 @@ describe("@hono/node-server: fields that are given as pairs are sent unchanged",
     return readAnswer(await apps.listen(server));
   }
 
-  test("with the patch, in the same way as a record of arrays by the published version", async () => {
+  test("sends fields given as pairs one line for each value, as the published version sends a record of arrays", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -83,7 +83,7 @@ export const rewriting = {
     await expectEach(t, "Location", elsewhere.map(same), { setup: "moved" });
   },
 
-  async "the target's base path and query are removed from URLs, and the prefix of stripPrefix is added"(
+  async "in Location, the target's base path and query are removed, and the prefix of stripPrefix is put back"(
     t: Tools,
   ): Promise<void> {
     const { url } = t.upstream;

@@ -1,5 +1,5 @@
 /**
- * A host that counts its work. It runs in a separate process: `node host.ts <host> <mode>`.
+ * A server that counts its work. `startWork` starts it in a separate process: `node _host.ts <host> <mode>`.
  *
  * It prints its port. Then it answers each line on stdin with a line of JSON: its work since the previous line.
  */

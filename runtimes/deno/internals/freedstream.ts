@@ -42,7 +42,10 @@ class FreeingSink extends StreamSink {
   #passed: Uint8Array | undefined;
   /** The number of bytes in `#held` and `#passed`. */
   #length = 0;
-  /** Whether the reader is Deno's own, which does not use a chunk after the next read; undefined until a read shows the reader. */
+  /**
+   * Whether the reader is Deno's own, which does not use a chunk after the next read; undefined until the stack of a read has
+   * shown which reader it is.
+   */
   #isNative: boolean | undefined;
   #isWaiting = false;
   #isEnded = false;

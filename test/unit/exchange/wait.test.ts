@@ -397,7 +397,7 @@ test.each<ProxyErrorCode>([
   await expectIdle(setup, sent);
 });
 
-test("a request does not wait for a socket that this process may not use", async () => {
+test("a request does not wait for an upstream to which this process may not connect (EACCES)", async () => {
   const denied = Object.assign(new Error(), { code: "EACCES" });
   expect((await setUp(failWith("connection_refused", denied)).send()).status).toBe(502);
 });

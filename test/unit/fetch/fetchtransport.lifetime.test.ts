@@ -127,7 +127,7 @@ describe("the scope of an exchange over `fetch`", () => {
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
   });
 
-  test("that has ended before the request is sent prevents sending", async () => {
+  test("that was aborted before the request is sent prevents sending", async () => {
     const client = new FakeClient();
     const fetch = vi.fn<FetchLike>(() => new Response());
     const scope = new Scope(client, 0, 0);
