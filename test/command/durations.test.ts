@@ -65,6 +65,7 @@ const everywhere = {
   tunnelTimeout: "1s",
   tunnelCloseTimeout: "1s",
   attemptTimeout: "1s",
+  wait: "1s",
   retry: { delay: "1s" },
   pool: {
     timeout: "1s",
