@@ -81,12 +81,12 @@ async function withConfig(
   replaced: Readonly<Record<string, string>>,
   use: (command: Command, file: string) => Promise<void>,
   flagsOfTest = "",
+  env: NodeJS.ProcessEnv = { PASSWORD: "s3cret" },
 ): Promise<void> {
   await withCopy(place, replaced, async (copy) => {
     const file = fileURLToPath(copy);
-    const command = new Command(`--config "${file}" ${flagsOfTest}`, [], undefined, undefined, {
-      PASSWORD: "s3cret",
-    });
+    const line = `--config "${file}" ${flagsOfTest}`;
+    const command = new Command(line, [], undefined, undefined, env);
     try {
       await use(command, file);
     } finally {
@@ -216,6 +216,19 @@ test("basic auth: only the right password passes, and the upstream does not see 
       expect(lastGot()?.headers.authorization).toBeUndefined();
     },
     "--port 0 --log off",
+  );
+});
+
+test("basic auth: without a password, the command does not start", async () => {
+  await withConfig(
+    `${PAGE}: What is not here`,
+    {},
+    async (command) => {
+      expect(await within(command.exit, "the exit")).toBe(2);
+      expect(command.stderr).toContain("set PASSWORD");
+    },
+    "--port 0",
+    { PASSWORD: "" },
   );
 });
 
