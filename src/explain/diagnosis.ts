@@ -133,14 +133,18 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   destination_unavailable: ({ message = "the upstream cannot be used now", place }) => {
     const states = place?.states?.();
     if (states === undefined) return [message];
-    const named = states.slice(0, MAX_NAMED).map(({ name, state, reason }) => {
-      const isOut = state !== "up" && state !== "starting" && reason !== undefined;
-      return `${name} is ${state}${isOut ? ` (${reason})` : ""}`;
+    const out = states.filter(
+      ({ state, reason }) => state !== "up" && state !== "starting" && reason !== undefined,
+    );
+    const named = states.slice(0, MAX_NAMED).map((upstream) => {
+      const { name, state, reason } = upstream;
+      return `${name} is ${state}${out.includes(upstream) ? ` (${reason})` : ""}`;
     });
     const more = states.length - named.length;
     if (more > 0) named.push(`and ${more} more`);
     if (named.length === 0) return [`${message}: there is none`, "does its host name resolve?"];
-    return [`${message}: ${named.join(", ")}`, "see the failures before this one, and their logs"];
+    const failures = out.length > 0 ? "the last failure of each" : "the failures before this one";
+    return [`${message}: ${named.join(", ")}`, `see ${failures}, and their logs`];
   },
   destination_ip_prohibited: ({ at, thrown }) => {
     const [flag = "--allow-net"] = /--allow-[\w-]+/.exec(thrown.message ?? "") ?? [];

@@ -73,8 +73,8 @@ export interface UpstreamState {
    */
   readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
   /**
-   * The reason for the last change between up, ejected and down, such as `5 failures in a row`; undefined if there was none.
-   * A half-open upstream still has the reason of its ejection.
+   * The reason for the last change between up, ejected and down, such as `5 failures in a row, last: connection_refused`;
+   * undefined if there was none. A half-open upstream still has the reason of its ejection.
    */
   readonly reason?: string | undefined;
   /** When that change was, in milliseconds since 1970. */

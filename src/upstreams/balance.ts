@@ -381,14 +381,14 @@ export class Balancer implements Upstreams, Group {
     if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && isSent !== false) member.requests++;
     if (isFirst && isAboutUpstream(result)) {
-      const isFailure = status === undefined || status >= 500;
-      if (isFailure) member.failures++;
-      else this.#policy.observe?.(member, latency);
-      this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
+      const failure = status === undefined || status >= 500 ? nameFailure(result) : undefined;
+      if (failure === undefined) this.#policy.observe?.(member, latency);
+      else member.failures++;
+      this.#outliers?.record(member.health, failure, this.#healths, isProbe);
     } else if (error !== undefined && isAboutUpstream(result)) {
       // A status of 500 or above was already counted as a failure when the headers arrived.
       if (status !== undefined && status < 500) member.failures++;
-      this.#outliers?.record(member.health, true, this.#healths);
+      this.#outliers?.record(member.health, nameFailure(result), this.#healths);
     }
     if (!isOver) return;
     member.active--;
@@ -590,6 +590,11 @@ function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTar
   const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
+}
+
+/** Names a failure without the message of the error, because the reasons of changes are shown on pages. */
+function nameFailure({ error, status }: Result): string {
+  return `${error?.code ?? status ?? "no response"}`;
 }
 
 function checkWeight(weight: number): void {

@@ -132,16 +132,16 @@ export class HealthChecks {
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
-    const isHealthy = await this.#ask(checked.target, transport, scope).catch((thrown: unknown) =>
-      // A check for which the proxy had no free connection or file descriptor says nothing about the upstream.
-      toProxyError(thrown).code === "connection_limit_reached" ? undefined : false,
+    const failure = await this.#ask(checked.target, transport, scope).catch(
+      (thrown: unknown) => toProxyError(thrown).code,
     );
     deadline.clear();
     this.#running.delete(scope);
     scope.end();
     // The checks may have been stopped, and even started again, in the meantime.
     if (timer === undefined || this.#timers.get(checked) !== timer) return;
-    if (isHealthy !== undefined) this.#count(checked, isHealthy, ejection);
+    // A check for which the proxy had no free connection or file descriptor says nothing about the upstream.
+    if (failure !== "connection_limit_reached") this.#count(checked, failure, ejection);
     this.#wait(checked, 1);
   }
 
@@ -149,7 +149,8 @@ export class HealthChecks {
    * @param ejection the `ejection` of the upstream when the check began. A check that began before an ejection does not
    * help to end that ejection
    */
-  #count(checked: Checked, isHealthy: boolean, ejection: number): void {
+  #count(checked: Checked, failure: string | undefined, ejection: number): void {
+    const isHealthy = failure === undefined;
     const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
     const before = this.#streaks.get(checked);
     const streak: Streak = {
@@ -169,11 +170,16 @@ export class HealthChecks {
       streak.contrary = 0;
     }
     const checks = count === 1 ? "a check" : `${count} checks`;
-    this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
+    const last = count === 1 ? ":" : ", last:";
+    this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : `failed${last} ${failure}`}`);
   }
 
-  /** Sends one check. Resolves to true if the response shows that the upstream works. */
-  async #ask(target: TargetAddress, transport: Transport, scope: Scope): Promise<boolean> {
+  /** Sends one check. Resolves to what is wrong with the response; undefined if it shows that the upstream works. */
+  async #ask(
+    target: TargetAddress,
+    transport: Transport,
+    scope: Scope,
+  ): Promise<string | undefined> {
     const { path, headers = {} } = this.#options;
     const upstream = parseTarget(target);
     const request: UpstreamRequest = {
@@ -189,20 +195,22 @@ export class HealthChecks {
     };
     const response = await transport.send(request, scope);
     try {
-      return await this.#isExpected(response);
+      return await this.#findWrong(response);
     } finally {
       discardBody(response);
     }
   }
 
-  async #isExpected({ status, body }: UpstreamResponse): Promise<boolean> {
+  async #findWrong({ status, body }: UpstreamResponse): Promise<string | undefined> {
     const { status: expected, body: text } = this.#options;
     const isGood =
       typeof expected === "function"
         ? refusePromise(expected(status), "status")
         : status === expected || (expected === undefined && status >= 200 && status < 300);
-    if (!isGood || text === undefined) return isGood;
-    return body !== null && contains(body.stream(), text);
+    if (!isGood) return `${status}`;
+    if (text === undefined) return undefined;
+    const isFound = body !== null && (await contains(body.stream(), text));
+    return isFound ? undefined : `${status} with another body`;
   }
 }
 

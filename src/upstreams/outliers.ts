@@ -74,6 +74,8 @@ export class Health {
   /** A number that identifies the last ejection of the upstream; 0 before the first ejection. */
   lastEjection = 0;
   consecutiveFailures = 0;
+  /** The error code or the status of the last failure. */
+  lastFailure = "";
   successes = 0;
   failures = 0;
 
@@ -114,19 +116,27 @@ export class OutlierDetector {
 
   /**
    * Records the result of a request.
+   * @param failure what failed, as an error code or a status; undefined if nothing did
    * @param isProbe whether the request is the probe of a half-open upstream. Results of other requests do not end the
    * half-open state
    */
-  record(health: Health, isFailure: boolean, all: readonly Health[], isProbe = false): void {
-    if (isFailure) {
+  record(
+    health: Health,
+    failure: string | undefined,
+    all: readonly Health[],
+    isProbe = false,
+  ): void {
+    if (failure !== undefined) {
       health.failures++;
       health.consecutiveFailures++;
+      health.lastFailure = failure;
       const isTooMany = health.consecutiveFailures >= this.#options.consecutiveFailures;
       if (health.isHalfOpen) {
-        if (isProbe) this.#eject(health, all, "it failed again");
+        if (isProbe) this.#eject(health, all, `it failed again: ${failure}`);
       } else if (isTooMany) {
         const { consecutiveFailures: count } = health;
-        this.#eject(health, all, `${count} ${count === 1 ? "failure" : "failures in a row"}`);
+        const failures = count === 1 ? "1 failure:" : `${count} failures in a row, last:`;
+        this.#eject(health, all, `${failures} ${failure}`);
       }
       return;
     }
@@ -178,7 +188,8 @@ export class OutlierDetector {
       const isBelow = requests >= MIN_REQUESTS_FOR_RATE && rateOf(health) < threshold;
       if (!isOftenFailing && !isBelow) continue;
       const percentage = Math.round(100 * (1 - rateOf(health)));
-      this.#eject(health, all, `${percentage} % of its requests failed`);
+      const reason = `${percentage} % of its requests failed, last: ${health.lastFailure}`;
+      this.#eject(health, all, reason);
     }
   }
 

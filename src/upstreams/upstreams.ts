@@ -114,7 +114,7 @@ export interface StateChange {
   readonly state: "up" | "ejected" | "down";
   /** The state before the change. */
   readonly previous: "up" | "ejected" | "down";
-  /** The reason for the change, such as `5 failures in a row` or `3 checks failed`. */
+  /** The reason for the change, such as `5 failures in a row, last: connection_refused` or `3 checks failed, last: 404`. */
   readonly reason: string;
 }
 

@@ -154,7 +154,7 @@ describe.each([
     expect(stats.overall).toEqual({ state: "degraded", reasons: ["1 of 3 upstreams down"] });
     expect(stats.upstreams.find((each) => each.name === dead)?.condition).toEqual({
       state: "ejected",
-      reason: "5 failures in a row",
+      reason: "5 failures in a row, last: connection_refused",
       since: expect.any(Number) as number,
     });
     // No client has got an error, because its request was sent to another upstream.
@@ -171,7 +171,7 @@ describe.each([
     const output = (): string => program.output();
     await until(() => output().includes(`"upstream":"${dead}","state":"ejected"`), "the ejection");
     expect(output().match(/"state":"ejected"/g)).toHaveLength(1);
-    expect(output()).toContain('"reason":"5 failures in a row"');
+    expect(output()).toContain('"reason":"5 failures in a row, last: connection_refused"');
     await until(() => program.output().includes('"path":"/api/x","route":"both"'), "the log");
   });
 });

@@ -163,10 +163,10 @@ test("--inspect shows the request that the page names, and a mistake with its li
   const exitOf = (command: Command): Promise<number | null> => within(command.exit, "the exit");
   await withConfig(
     place,
-    {},
+    local(),
     async (command) => {
       expect(await exitOf(command)).toBe(0);
-      expect(command.stdout).toMatch(/route shop\.example\/api → http:\/\/10\.0\.0\.9:4001/);
+      expect(command.stdout).toMatch(/route shop\.example\/api → http:\/\/127\.0\.0\.1:\d+/);
       expect(command.stdout).toMatch(/Host: shop\.example/);
     },
     inspect,
@@ -177,6 +177,15 @@ test("--inspect shows the request that the page names, and a mistake with its li
     async (command) => {
       expect(await exitOf(command)).toBe(2);
       expect(command.stderr).toMatch(/\.ts:\d+: route "shop\.example\/api": timeout: /);
+    },
+    inspect,
+  );
+  await withConfig(
+    place,
+    { ...local(), "/etc/ssl/shop.pem": `${folder}/missing.pem` },
+    async (command) => {
+      expect(await exitOf(command)).toBe(2);
+      expect(command.stderr).toMatch(/server\.cert \S+ cannot be read: there is no such file/);
     },
     inspect,
   );

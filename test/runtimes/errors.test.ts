@@ -58,8 +58,8 @@ const EXPECTED: Record<string, string | RegExp> = {
   "response cut":
     "http_response_incomplete: 127.0.0.1:CUT closed the connection in the middle of the response (see its log)",
   "every upstream down":
-    "destination_unavailable: no upstream can take the request: http://127.0.0.1:DEAD is down (a check failed), " +
-    "http://127.0.0.1:SILENT is down (a check failed) (see the failures before this one, and their logs)",
+    "destination_unavailable: no upstream can take the request: http://127.0.0.1:DEAD is down (a check failed: connection_refused), " +
+    "http://127.0.0.1:SILENT is down (a check failed: http_response_timeout) (see the last failure of each, and their logs)",
   "the second upstream refused as well":
     /^connection_refused: (?:127\.0\.0\.1:DEAD|localhost:DEAD at .*) \(is it running\?\)$/,
   redirected: "connection_refused: 127.0.0.1:DEAD (is it running?)",

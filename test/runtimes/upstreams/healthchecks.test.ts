@@ -44,7 +44,7 @@ test("checks request the path with the header fields, and look for a text in the
   text = "ill";
   await until(() => statesOf(target)[0] === "down", "a failed check");
   await until(() => changes.length > 0, "the change");
-  expect(changes).toEqual(["down: a check failed"]);
+  expect(changes).toEqual(["down: a check failed: 200 with another body"]);
   text = "well";
   await until(() => statesOf(target)[0] !== "down", "a good check");
   target.close();

@@ -282,7 +282,7 @@ describe("an upstream that is out of use", () => {
     expect(target.members[0]?.weight).toBe(0.1);
     await until(() => changes.length === 2, "the changes");
     expect(changes).toEqual([
-      "up → ejected: 2 failures in a row",
+      "up → ejected: 2 failures in a row, last: 500",
       "ejected → up: 2 checks succeeded",
     ]);
     // Because checks may be wrong, one failure ejects the upstream again, as long as no request to it has succeeded.

@@ -81,7 +81,9 @@ describe("the upstream in the explanation of an error", () => {
     expect(explained).toMatch(
       /^destination_unavailable: no upstream can take the request: http:\/\/a:0 is down \(3 checks failed\), http:\/\/a:1 is up, /,
     );
-    expect(explained).toContain("http://a:7 is ejected, and 2 more (");
+    expect(explained).toContain(
+      "http://a:7 is ejected, and 2 more (see the last failure of each, ",
+    );
     const none = failedAt({ states: () => [] }, "destination_unavailable", { message });
     expect(explainError(none)).toBe(
       "destination_unavailable: no upstream can take the request: there is none (does its host name resolve?)",

@@ -55,7 +55,9 @@ describe("an upstream", () => {
     const { clock, target } = setUp(2, { onStateChange });
     fail(target, "http://a.test", 20);
     await until(() => changes.length > 0, "the ejection");
-    expect(changes).toEqual(["http://a.test up → ejected: 5 failures in a row"]);
+    expect(changes).toEqual([
+      "http://a.test up → ejected: 5 failures in a row, last: connection_refused",
+    ]);
     clock.now = 30_001;
     expect(pick(target)).toBe("http://a.test");
     await Promise.resolve();
@@ -78,9 +80,17 @@ describe("an upstream", () => {
     const { since = 0 } = target.states()[0] ?? {};
     expect(since).toBeGreaterThanOrEqual(before);
     expect(since).toBeLessThanOrEqual(Date.now());
-    expect(changeOf(0)).toEqual({ state: "ejected", reason: "5 failures in a row", since });
+    expect(changeOf(0)).toEqual({
+      state: "ejected",
+      reason: "5 failures in a row, last: connection_refused",
+      since,
+    });
     clock.now = 30_001;
-    expect(changeOf(0)).toEqual({ state: "half-open", reason: "5 failures in a row", since });
+    expect(changeOf(0)).toEqual({
+      state: "half-open",
+      reason: "5 failures in a row, last: connection_refused",
+      since,
+    });
     expect(pick(target)).toBe("http://a.test");
     const answer = { status: 200, error: undefined, latency: 1, isOver: false };
     target.report({ target: "http://a.test", ...answer });

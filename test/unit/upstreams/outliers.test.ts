@@ -17,12 +17,12 @@ class Pair {
   eject(): number {
     const at = this.now;
     for (let i = 0; i < outlierDefaults.consecutiveFailures; i++) {
-      this.#detector.record(this.first, true, this.all);
+      this.#detector.record(this.first, "502", this.all);
     }
     const until = this.first.ejectedUntil;
     this.now = until;
     this.sweep();
-    this.#detector.record(this.first, false, this.all, true);
+    this.#detector.record(this.first, undefined, this.all, true);
     return until - at;
   }
 
