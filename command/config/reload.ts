@@ -2,6 +2,7 @@
 import { basename } from "node:path";
 import { UsageError } from "../flags/read.ts";
 import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
+import { type CertificatePaths, readCertificate } from "../serve/certificate.ts";
 import type { Router } from "../serve/routes.ts";
 import { runAgain } from "../serve/runagain.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
@@ -34,7 +35,12 @@ export function reloadConfig(
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
     printNotice(`${name} has been reloaded: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
-      printWarning(`${name}: server.${option} has changed: restart the command for that`);
+      const refusal = option === "cert" || option === "key" ? refuse(next.server) : undefined;
+      const fix =
+        refusal === undefined
+          ? ": restart the command for that"
+          : `, but a restart would fail: ${refusal}`;
+      printWarning(`${name}: server.${option} has changed${fix}`);
     }
     // The server keeps the options with which it was started, so the next reload is compared with those as well.
     current = { server: current.server, routes: next.routes };
@@ -63,6 +69,16 @@ export function assertRouted(name: string, { routes }: Settings): void {
 /** Returns the messages of an error, one line each. A `ConfigError` may have several. */
 export function explainAll(error: unknown): readonly string[] {
   return error instanceof ConfigError ? error.problems : [explain(error)];
+}
+
+/** Returns why the command would not start with the certificate of a config file; undefined if it would. */
+function refuse(server: CertificatePaths): string | undefined {
+  try {
+    readCertificate(server, (option) => `server.${option}`);
+    return undefined;
+  } catch (error) {
+    return explain(error);
+  }
 }
 
 function findChanged(before: object, after: object): string[] {

@@ -184,6 +184,15 @@ describe.each([
     await until(() => countReloads(program) > before, "the reload by SIGHUP");
     expect(program.output()).toMatch(/has been reloaded: 1 route, unchanged\n/);
     expect(await ask(`${origin}/else`)).toBe("200 /else undefined");
+
+    // Nobody should restart into a certificate that cannot be read.
+    writeFileSync(
+      path(),
+      `export default {\n  target: "${target}",\n  server: { cert: "none.pem", key: "none.key" },\n};\n`,
+    );
+    await program.printed(
+      /: server\.cert has changed, but a restart would fail: server\.cert "\S+none\.pem" cannot be read: there is no such file\n/,
+    );
     expect(program.code()).toBeUndefined();
   });
 });
