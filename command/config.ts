@@ -5,7 +5,7 @@
 import type { CreateProxyOptions } from "#fetchway";
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { ServerOptions } from "./flags/commandoptions.ts";
-import type { Duration } from "./flags/duration.ts";
+import type { Duration, Size } from "./flags/duration.ts";
 import type { TargetList } from "./flags/severalupstreams.ts";
 
 export type { CreateProxyOptions } from "#fetchway";
@@ -18,7 +18,7 @@ export type {
   SecurityOptions,
   ServerOptions,
 } from "./flags/commandoptions.ts";
-export type { Duration } from "./flags/duration.ts";
+export type { Duration, Size } from "./flags/duration.ts";
 export type { LogForm } from "./log/requestlog.ts";
 
 /** The names of the options that are durations. */
@@ -35,16 +35,24 @@ export type DurationName =
   | "socketTTL"
   | "ttl";
 
-/** The names of the options that are groups with durations among them. */
-export type GroupName = "check" | "dns" | "outliers" | "pool" | "resolve" | "retry";
+/** The names of the options that are groups with durations or sizes among them. */
+export type GroupName = "check" | "dns" | "mirror" | "outliers" | "pool" | "resolve" | "retry";
 
-/** Options in which a duration may be a number of milliseconds, or a text with its unit, such as `"10s"`. */
+/** The names of the options that are sizes. */
+export type SizeName = "bodyLimit" | "maxBody" | "maxHeaderSize" | "replayLimit";
+
+/**
+ * Options in which a duration may be a number of milliseconds, or a text with its unit, such as `"10s"`, and a size a number
+ * of bytes, or a text such as `"10mb"`.
+ */
 export type WithDurations<Options> = {
   [Name in keyof Options]: Name extends DurationName
     ? Options[Name] | Duration
-    : Name extends GroupName
-      ? Grouped<Options[Name]>
-      : Options[Name];
+    : Name extends SizeName
+      ? Options[Name] | Size
+      : Name extends GroupName
+        ? Grouped<Options[Name]>
+        : Options[Name];
 };
 
 type Grouped<Value> = Value extends object ? WithDurations<Value> : Value;

@@ -26,9 +26,9 @@ async function run(args: readonly string[]): Promise<string[]> {
   // The form that only a config file sets is known later. What `--inspect` prints is for people.
   if (line.given.server.log === "json" && line.given.line.inspect === undefined) useJsonMessages();
   try {
-    const { routes, problems } = checkLine(line);
+    const { routes, problems, doubts } = checkLine(line);
     if (problems.length > 0) return problems;
-    await start(line, routes, config);
+    await start(line, routes, config, doubts);
     return [];
   } catch (error) {
     return [...explainAll(error)];

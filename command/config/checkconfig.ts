@@ -236,6 +236,7 @@ function explainTop(name: string): string | undefined {
 }
 
 function explainInRoute(name: string): string | undefined {
+  if (name === "location") return "it is called `match` here";
   if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
   if (Object.hasOwn(serverSchema, name)) {
     return `it is an option of the server, not of a route; write it at the top in server: { ${name}: … }`;
@@ -260,7 +261,9 @@ function strip(message: string): string {
     .replace(/; there are .*$/, "");
 }
 
-/** Adds to a message about milliseconds that a config file may also have a text. */
+/** Adds to a message about milliseconds or bytes that a config file may also have a text. */
 function offerText(message: string): string {
-  return message.replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"');
+  return message
+    .replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"')
+    .replace("use a number of bytes", '$& or a text such as "10mb"');
 }

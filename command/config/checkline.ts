@@ -1,16 +1,20 @@
 import { readdirSync } from "node:fs";
 import type { LineSettings } from "../flags/commandoptions.ts";
-import type { CommandLine } from "../flags/parse.ts";
-import { type GivenRoute, readRoute } from "../flags/routeflag.ts";
+import { type CommandLine, parse } from "../flags/parse.ts";
+import { type GivenRoute, readRoute, splitWords } from "../flags/routeflag.ts";
 import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits } from "../limits/clientlimits.ts";
 import { explain, findProblems, findTargetProblems } from "./problems.ts";
 
 /**
  * Checks a command line, and reads its routes.
- * @returns the routes, and all mistakes, one line each
+ * @returns the routes, and all mistakes and warnings, one line each
  */
-export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[] } {
+export function checkLine(line: CommandLine): {
+  routes: GivenRoute[];
+  problems: string[];
+  doubts: string[];
+} {
   const problems = [...line.problems, ...findProblems(line)];
   const routes: GivenRoute[] = [];
   const { demo, config, route: texts = [] } = line.given.line;
@@ -18,6 +22,9 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
     if (Array.isArray(read)) problems.push(...read);
     else routes.push(read);
   }
+  const doubts = [line, ...texts.map((text) => parse(splitWords(text)))].flatMap(
+    (each) => each.doubts,
+  );
   const taken = new Set<string>();
   for (const pattern of routes.flatMap(({ match }) => match)) {
     if (taken.has(pattern)) problems.push(`--route ${pattern}: another --route has the same path`);
@@ -29,11 +36,12 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
   if (line.given.server.host?.startsWith("unix:") && line.given.server.port !== undefined) {
     problems.push(`${labelOf(line, "port")} does nothing beside --host unix:…; leave it out`);
   }
-  if (line.unsure) return { routes, problems };
+  if (line.unsure) return { routes, problems, doubts };
   problems.push(...findTargetProblems(line.targets));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
-  if (!isRouted) problems.push(`no target: write ${suggestTarget()}`);
-  return { routes, problems };
+  // A mistake may be the reason why there is no target, as in `-c fetchway.config.mjs`.
+  if (!isRouted && problems.length === 0) problems.push(`no target: write ${suggestTarget()}`);
+  return { routes, problems, doubts };
 }
 
 function checkInspected({ inspect, inspectHeader }: LineSettings): string[] {

@@ -1,4 +1,4 @@
-/** Durations in a config file, such as `timeout: "10s"`, for which the options of a proxy have numbers only. */
+/** Durations and sizes in a config file, such as `timeout: "10s"`, for which the options of a proxy have numbers only. */
 import {
   isRecord,
   type Kind,
@@ -8,7 +8,9 @@ import {
   upstreamSchema,
 } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
-import { parseDuration } from "../flags/duration.ts";
+import { isDoubtful, parseDuration, parseSize } from "../flags/duration.ts";
+
+type OnDoubt = (warning: string) => void;
 
 const routeTable: Table = {
   ...proxySchema,
@@ -21,19 +23,26 @@ function groupOf(members: Table): Table[string] {
   return { kind: { members, check: () => undefined } };
 }
 
-/** Returns a config with milliseconds in place of durations. All other values stay as they are, whether valid or not. */
-export function readDurations(config: unknown): unknown {
-  const read = readMembers(config, configTable);
+/**
+ * Returns a config with milliseconds in place of durations, and bytes in place of sizes. All other values stay as they are, whether valid or not.
+ * @param onDoubt called with a warning about each number that is probably meant in seconds
+ */
+export function readDurations(config: unknown, onDoubt: OnDoubt = () => {}): unknown {
+  const read = readMembers(config, configTable, "", onDoubt);
   if (!isRecord(read) || !Array.isArray(read["routes"])) return read;
-  const routes = read["routes"].map((route: unknown) => readMembers(route, routeTable));
+  const routes = read["routes"].map((route: unknown, index) =>
+    readMembers(route, routeTable, `routes[${index}].`, onDoubt),
+  );
   return { ...read, routes };
 }
 
-function readMembers(options: unknown, table: Table): unknown {
+/** @param label the place of the options, such as `pool.` */
+function readMembers(options: unknown, table: Table, label: string, onDoubt: OnDoubt): unknown {
   if (!isRecord(options)) return options;
   const entries = Object.entries(options).map(([name, value]) => {
     const kind = Object.hasOwn(table, name) ? table[name]?.kind : undefined;
-    return [name, kind === undefined ? value : readValue(value, kind)] as const;
+    if (kind === undefined) return [name, value] as const;
+    return [name, readValue(value, kind, name, label, onDoubt)] as const;
   });
   // An object without durations is returned itself, because it may be more than its own members, as an app is.
   return entries.some(([name, value]) => value !== options[name])
@@ -41,11 +50,23 @@ function readMembers(options: unknown, table: Table): unknown {
     : options;
 }
 
-function readValue(value: unknown, { name, members, parts = [] }: Kind<never>): unknown {
-  if (members !== undefined) return readMembers(value, members);
-  if (name === "milliseconds" && typeof value === "string") return parseDuration(value) ?? value;
+function readValue(
+  value: unknown,
+  { name, members, parts = [] }: Kind<never>,
+  option: string,
+  label: string,
+  onDoubt: OnDoubt,
+): unknown {
+  if (members !== undefined) return readMembers(value, members, `${label}${option}.`, onDoubt);
+  if (name === "milliseconds") {
+    if (typeof value === "string") return parseDuration(value) ?? value;
+    if (typeof value === "number" && isDoubtful(option, value)) {
+      onDoubt(`${label}${option}: ${value} is ${value} ms; for seconds write "${value}s"`);
+    }
+  }
+  if (name === "bytes" && typeof value === "string") return parseSize(value) ?? value;
   for (const part of parts) {
-    const read = readValue(value, part);
+    const read = readValue(value, part, option, label, onDoubt);
     if (read !== value) return read;
   }
   return value;

@@ -29,14 +29,18 @@ let imports = 0;
 
 /**
  * Reads and checks a config file. Modules that the file itself imports are not reloaded.
+ * @param onDoubt called with a warning about each value that is valid, but probably not meant
  * @throws ConfigError that names the file, the line and the fix
  */
-export async function readConfig(path: string): Promise<ReadConfig> {
+export async function readConfig(
+  path: string,
+  onDoubt: (warning: string) => void = () => {},
+): Promise<ReadConfig> {
   const source = readSource(path);
   const written = path.endsWith(".json")
     ? parseJson(path, source)
     : await importConfig(path, source);
-  const config = readDurations(written);
+  const config = readDurations(written, (doubt) => onDoubt(`${basename(path)}: ${doubt}`));
   const faults = checkConfig(config);
   if (faults.length > 0) throw toConfigError(path, source, faults);
   return resolvePaths(config as ReadConfig, dirname(path));
@@ -80,6 +84,7 @@ export function readSource(path: string): string {
 }
 
 function parseJson(path: string, source: string): unknown {
+  if (source.trim() === "") throw new ConfigError([`${basename(path)}: the file is empty`]);
   try {
     return JSON.parse(source);
   } catch {
@@ -141,6 +146,10 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
     return new ConfigError([
       `${basename(path)}: this single executable cannot import files: use a .json file`,
     ]);
+  }
+  if (/(?:Cannot find (?:package|module)|Import) ["']fetchway["'/]/.test(failure.message ?? "")) {
+    const fix = "run npm install fetchway in its folder, or leave defineConfig out";
+    return new ConfigError([`${basename(path)}: it cannot import fetchway: ${fix}`]);
   }
   const name = basename(path);
   const moduleName = name.replace(/\.c?([jt]s)$/, ".m$1");

@@ -4,6 +4,7 @@ import { flags } from "../flags/flags.ts";
 import type { CommandLine } from "../flags/parse.ts";
 import { UsageError } from "../flags/read.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
+import { explainTarget } from "../flags/shorttarget.ts";
 import { explainRefused } from "../serve/permission.ts";
 
 const ANY_TARGET = "http://localhost";
@@ -34,7 +35,8 @@ function explainWord(word: string): string | undefined {
   if (/^(?:help|version)$/.test(word)) return `there is no command ${word}: use --${word}`;
   if (/^[^/=:?#]*\/[^=:?#]*=/.test(word))
     return `${quoteInput(word)} is a route: use --route ${quoteInput(word)}`;
-  return undefined;
+  const fix = explainTarget(word);
+  return fix && `${quoteInput(word)}: ${fix}`;
 }
 
 function tryCreate(options: RouteOptions): string | undefined {

@@ -29,7 +29,7 @@ export function reloadConfig(
   let current = settings;
 
   async function apply(): Promise<void> {
-    const next = compose(await readConfig(path));
+    const next = compose(await readConfig(path, printWarning));
     assertRouted(name, next);
     router.update(next.routes);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));

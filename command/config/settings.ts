@@ -77,8 +77,10 @@ export function toSettings(
     const others = match.filter((each) => !taken.has(each));
     return others.length === 0 ? [] : [{ match: others, options }];
   });
+  const all = { ...serverDefaults, ...server, ...flags.server };
   return {
-    server: { ...serverDefaults, ...server, ...flags.server },
+    // An IPv6 address may be in brackets, as in a URL.
+    server: { ...all, host: all.host.replace(/^\[(.*)\]$/, "$1") },
     routes: [...given, ...left],
   };
 }

@@ -190,7 +190,10 @@ export const securityFlags: Flags<SecurityOptions> = {
     },
     ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
     insecure: "accept any certificate of an upstream",
-    cors: "let pages of all origins read responses, without cookies",
+    cors: {
+      help: "let pages of all origins read responses, without cookies",
+      instead: "for one origin, use --cors-origin",
+    },
     corsOrigin: { value: "<a,b>", help: "let pages of these origins read responses, with cookies" },
   },
 };

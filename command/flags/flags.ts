@@ -39,6 +39,7 @@ export interface Flag extends Form {
   readonly short?: string;
   readonly help: string;
   readonly check: Check;
+  readonly instead?: string;
   /** The words that may follow a flag that needs no value. Any other word after the flag is not its value. */
   readonly choices: readonly string[];
   /** The default as the help shows it. */

@@ -23,6 +23,8 @@ export interface FlagText {
   readonly value?: string;
   /** The default as the help shows it, where it depends on the machine. */
   readonly fallback?: string;
+  /** What to write instead of a wrong value, if the message of the option does not say it. */
+  readonly instead?: string;
   /** The values that may follow a flag that needs none. */
   readonly optional?: readonly string[];
 }

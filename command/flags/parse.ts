@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { quoteInput, nearest } from "#fetchway/options";
 import type { LineSettings, ServerSettings } from "./commandoptions.ts";
+import { isDoubtful } from "./duration.ts";
 import { type Flag, flags, type FlagGroup } from "./flags.ts";
 import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
@@ -23,6 +24,8 @@ export interface CommandLine {
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
   readonly problems: readonly string[];
+  /** The warnings about values that are valid, but probably not meant, one line each. */
+  readonly doubts: readonly string[];
   /** Whether `target` may be the value of an unknown flag instead. */
   readonly unsure: boolean;
 }
@@ -114,6 +117,7 @@ export function parse(args: readonly string[]): CommandLine {
   const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
+  const doubts: string[] = [];
   // The number of targets before the first unknown flag: a target after it may be the value of that flag instead.
   let sure: number | undefined;
 
@@ -158,14 +162,17 @@ export function parse(args: readonly string[]): CommandLine {
       if (wrong !== undefined) throw new UsageError(wrong);
       given[flag.scope][flag.option] = value;
       labels.set(flag, label);
+      if (/^\d+$/.test(text) && isDoubtful(flag.option, Number(text))) {
+        doubts.push(`${spelled} ${text} is ${text} ms; for seconds write ${text}s`);
+      }
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      problems.push(`${label}: ${error.message}`);
+      problems.push(`${label}: ${flag.instead ?? error.message}`);
     }
   }
 
   const known = targets.slice(0, sure === 0 ? 1 : sure).map(expandTarget);
-  return { target: known[0], targets: known, given, labels, problems, unsure: sure === 0 };
+  return { target: known[0], targets: known, given, labels, problems, doubts, unsure: sure === 0 };
 }
 
 /** Returns the advice for a flag of another command, even if it is spelled with one dash. */

@@ -26,7 +26,8 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
   "--bind -b --address -a --hostname --ip --listen-host --interface --addr": "--host",
   "--to --upstream --proxy --backend --target --url --proxy-url --proxyUrl --remote --forward --forward-to":
     TARGET,
-  "--destination --dest --origin --server --proxy-pass -t": TARGET,
+  "--destination --dest --origin --server --proxy-pass": TARGET,
+  "-t": `to test a config, use --config <file> --inspect /; ${TARGET}`,
   "--proxy-partial --proxyPartial --strip-path --strip-path-prefix --uri-strip": "--strip-prefix",
   "--prefix --path --location --context": ROUTE,
   "--rewrite --path-filter": "--path-rewrite",
@@ -90,7 +91,7 @@ for (const [table, takesValue] of [
   for (const [names, given] of Object.entries(table)) {
     const advice = given.startsWith("--") ? `use ${given}` : given;
     for (const name of names.split(" ")) {
-      advices.set(name, { advice, takesValue, isTarget: advice === TARGET });
+      advices.set(name, { advice, takesValue, isTarget: advice.endsWith(TARGET) });
     }
   }
 }

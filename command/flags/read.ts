@@ -1,6 +1,6 @@
 /** Reads the text of a flag by the kind of the option that the flag sets. */
 import type { Kind, KindName } from "#fetchway/options";
-import { parseDuration } from "./duration.ts";
+import { parseDuration, parseSize } from "./duration.ts";
 
 /** A mistake in the command line. The message says how to correct it. */
 export class UsageError extends Error {}
@@ -117,9 +117,9 @@ function readDuration(text: string): number {
 }
 
 function readBytes(text: string): number {
-  const [, digits, unit = ""] = /^(\d+)([kmg]?)(?:i?b)?$/i.exec(text) ?? [];
-  if (digits === undefined) throw new UsageError("use bytes, or a size such as 512k or 10mb");
-  return Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
+  const size = parseSize(text);
+  if (size === undefined) throw new UsageError("use bytes, or a size such as 512k or 10mb");
+  return size;
 }
 
 function readChoice(choices: readonly string[]): Read {

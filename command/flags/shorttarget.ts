@@ -1,8 +1,8 @@
 /** The short forms of a target on the command line. */
 
 const PORT = /^:?(\d+)(\/.*)?$/s;
-/** A host name, an IPv4 address or an IPv6 address in brackets, with a port. */
-const HOST_AND_PORT = /^((?:[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\])):(\d+)(\/.*)?$/is;
+/** A host name, an IPv4 address or an IPv6 address in brackets, with a port. A URL reads a host of digits as an address. */
+const HOST_AND_PORT = /^(?!\d+:)((?:[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\])):(\d+)(\/.*)?$/is;
 
 /** Whether a text is a target: a URL, or one of the short forms. */
 export function isTargetText(text: string): boolean {
@@ -23,4 +23,20 @@ export function expandTarget(text: string): string {
 
 function isPort(digits: string): boolean {
   return Number(digits) > 0 && Number(digits) < 65_536;
+}
+
+/** Returns what to write instead of a word that is no target, but usual for other programs; undefined for any other word. */
+export function explainTarget(word: string): string | undefined {
+  const [, digits, port] = /^(?:https?:\/\/)?(\d+):(\d+)(?![.:\d])/.exec(word) ?? [];
+  if (port !== undefined) {
+    return `${digits} is no host: to listen on port ${digits}, write fetchway ${port} --port ${digits}`;
+  }
+  // nginx writes `http://unix:/path:/uri`.
+  const [, socket] = /^(?:https?:\/\/unix:)?(\/.*?\.sock(?:et)?):?\/?$/.exec(word) ?? [];
+  if (socket !== undefined) return `write unix:${socket}`;
+  if (/^(?:\.{0,2}\/|\.{1,2}$)/.test(word)) {
+    return "it serves no files; see docs/coming-from-nginx.md";
+  }
+  const words = word.split(",");
+  return words.length > 1 && words.every(isTargetText) ? "separate targets by spaces" : undefined;
 }

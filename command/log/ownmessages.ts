@@ -6,12 +6,16 @@
  * because some collectors take each line on stderr for an error, whatever its level is.
  */
 import process from "node:process";
+import { isatty } from "node:tty";
 import { format } from "node:util";
 import { escapeControls } from "#fetchway/errors";
 import { renderJson } from "./escape.ts";
 
 /** How urgent a message is. */
 export type Level = "info" | "warn" | "error";
+
+/** Whether somebody can press Ctrl+C. */
+export const hasTerminal: boolean = isatty(0);
 
 let isJson = false;
 /** The listener by which the runtime prints warnings; none if it must not print them (`--no-warnings` of Node). */

@@ -75,7 +75,7 @@ export class RequestLog {
     const changes = isJson ? this.#lines : this.#errors;
     this.#changes = new FailureLog(
       (change) => changes.write(renderChange(change)),
-      ({ last, count }) => changes.write(renderChange(last, count)),
+      ({ last, count }) => changes.write(renderChange({ ...last, time: Date.now() }, count)),
       ({ name, state }) => `${name} ${state}`,
     );
     const render = createLineForm(form, stdout);
@@ -167,7 +167,8 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
     renderSum({ last, count, span, isMixed }) {
       const times = `… ${count} ${count === 1 ? "time" : "times"} more in ${renderDuration(span)}`;
       const what = isMixed ? "other failures, the last was" : "";
-      return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderDiagnosis(last.failure)}`;
+      // The time of the last failure would be earlier than that of the lines before this one.
+      return `${dim(renderTime(Date.now()))} ${times}:${what && ` ${what}`} ${last.status} ${renderDiagnosis(last.failure)}`;
     },
   };
 }

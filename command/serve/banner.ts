@@ -3,6 +3,7 @@ import type { RouteSettings, Settings } from "../config/settings.ts";
 import type { ServerSettings } from "../flags/commandoptions.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { shareLimits } from "../limits/clientlimits.ts";
+import { hasTerminal } from "../log/ownmessages.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
 import { nearOrigin } from "./loopback.ts";
@@ -36,7 +37,8 @@ export function renderHint(
   const near = nearOrigin(address).replace(/^unix:(.*)$/s, "--unix-socket $1 http://localhost");
   if (demo !== undefined) {
     const steps = renderFirstSteps(near).map((step) => `  ${step}`);
-    return ["Try it from another terminal; Ctrl+C stops it.", "", ...steps].join("\n");
+    const end = hasTerminal ? "; Ctrl+C stops it." : ":";
+    return [`Try it from another terminal${end}`, "", ...steps].join("\n");
   }
   return takesOne(routes) ? `  curl -i ${near}/` : "";
 }

@@ -31,7 +31,7 @@ export function checkPattern(text: unknown): string | undefined {
   if (host === "*") return `for any host, write ${quoteInput(path)}`;
   if (host !== "" && !HOST.test(host)) return `${quoteInput(host)} is not a host`;
   if (path.endsWith("*")) {
-    return `a prefix matches all paths below it; write ${quoteInput(host + path.replace(/\*+$/, ""))}`;
+    return `a prefix matches all paths below it; write ${quoteInput(host + (path.replace(/\/?\*+$/, "") || "/"))}`;
   }
   if (slash < 0 && ONE_WORD.test(host)) {
     return `write ${quoteInput(`/${host}`)} for the path, or ${quoteInput(`${host}/`)} for the host`;

@@ -18,7 +18,7 @@ import type { GivenRoute } from "../flags/routeflag.ts";
 import { readBalanceFlags } from "../flags/severalupstreams.ts";
 import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits, readExempt } from "../limits/clientlimits.ts";
-import { printNotice, useJsonMessages } from "../log/ownmessages.ts";
+import { printNotice, printWarning, useJsonMessages } from "../log/ownmessages.ts";
 import { noteTlsVersions } from "../log/tlsversions.ts";
 import { countWorkers } from "../workers/countworkers.ts";
 import { joinParent } from "../workers/workerlink.ts";
@@ -36,11 +36,15 @@ import { handleSignals } from "./signals.ts";
 import { checkSocketMode, nameSocketClients, readSocketPath } from "./socketfile.ts";
 import { createStop } from "./stop.ts";
 
-/** Starts what a command line asks for: the server, or the inspection of a request. */
+/**
+ * Starts what a command line asks for: the server, or the inspection of a request.
+ * @param doubts the warnings about the command line
+ */
 export async function start(
   { targets, given }: CommandLine,
   routes: readonly GivenRoute[],
   path: string | undefined,
+  doubts: string[],
 ): Promise<void> {
   const worker = await joinParent();
   if (worker?.begin.log === "json") useJsonMessages();
@@ -61,7 +65,7 @@ export async function start(
     const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
     return fillCookies(full, secret);
   };
-  const file = path === undefined ? {} : await readConfig(path);
+  const file = path === undefined ? {} : await readConfig(path, (doubt) => doubts.push(doubt));
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
     ({ address: demo } = await listen(answerDemo, { port: 0, host: LOOPBACK }));
   }
@@ -71,11 +75,14 @@ export async function start(
   if (missing !== undefined) throw new UsageError(missing);
   const nameOption = nameAsWritten(given.server, file);
   checkSocketMode(given.server, file);
-  if (given.line.inspect !== undefined) return printInspection(given.line, settings, nameOption);
-
   const server = worker === undefined ? settings.server : { ...settings.server, ...worker.given };
-  const isJson = server.log === "json";
+  const isInspection = given.line.inspect !== undefined;
+  const isJson = server.log === "json" && !isInspection;
   if (isJson) useJsonMessages();
+  // Each worker reads the same flags and file as the parent, which has warned already.
+  if (worker === undefined) for (const doubt of doubts) printWarning(doubt);
+  if (isInspection) return printInspection(given.line, settings, nameOption);
+
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
     return startWorkers(settings, path, demo, secret, nameOption);

@@ -5,7 +5,7 @@ import process from "node:process";
 import type { Proxy } from "#fetchway";
 import type { Front, Running } from "./listen.ts";
 import type { SignalActions } from "./signals.ts";
-import { printNotice, printWarning } from "../log/ownmessages.ts";
+import { hasTerminal, printNotice, printWarning } from "../log/ownmessages.ts";
 
 /** The exit code if requests or tunnels were cut off. */
 const CUT = 1;
@@ -108,9 +108,8 @@ export function exitCodeOf(cut: Running): number {
 /** Prints which requests and tunnels are still running when the command stops. */
 export function printRunning(running: Running): void {
   if (running.requests + running.tunnels === 0) return;
-  printNotice(
-    `stopping: ${describeRunning(running)} still running; press Ctrl+C again to exit immediately`,
-  );
+  const hint = hasTerminal ? "; press Ctrl+C again to exit immediately" : "";
+  printNotice(`stopping: ${describeRunning(running)} still running${hint}`);
 }
 
 /** Prints which requests and tunnels were cut off. */

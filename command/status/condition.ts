@@ -116,9 +116,14 @@ export function describeOverall(facts: OverallFacts): Overall {
     const what = failed === serverErrors ? "are 5xx" : "failed";
     reasons.push(`${renderShare({ requests, failed })} of the last minute ${what}`);
   }
-  if (down > 0) reasons.push(`${down} of ${upstreams.length} upstreams down`);
+  const count = upstreams.length;
+  // The last upstream that fails is not ejected: "2 of 3 down" would read as if it worked.
+  const isNoneLeft = count > 1 && upstreams.every((state) => state === "failing" || OUT.has(state));
+  if (isNoneLeft && down < count) reasons.push(`${count} of ${count} upstreams fail`);
+  else if (down > 0) reasons.push(`${down} of ${count} upstreams down`);
   // While most requests fail, the parts that fail are nothing new.
-  for (const [name, states] of isFailing ? [] : Object.entries({ upstreams, routes })) {
+  const parts = { upstreams: isNoneLeft ? [] : upstreams, routes };
+  for (const [name, states] of isFailing ? [] : Object.entries(parts)) {
     const failing = states.filter((state) => state === "failing").length;
     if (failing > 0) reasons.push(`${failing} of ${states.length} ${name} failing`);
   }

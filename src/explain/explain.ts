@@ -59,17 +59,19 @@ export async function explainRequest(
   };
   const facts = { options, isTrusted, hooks };
   const { fields, dropped } = explainFields(incoming.headers, captured.headers, make, facts);
+  const sent = [
+    explainHost(captured, plan, hooks),
+    ...fields,
+    ...(hasOwnClient(captured, plan) ? explainFraming(captured, pool?.keepAlive !== false) : []),
+  ];
   return {
     request: captured,
     response: undefined,
     error: undefined,
     path: await explainPath(incoming, captured, plan, hooks),
-    fields: [
-      explainHost(captured, plan, hooks),
-      ...fields,
-      ...(hasOwnClient(captured, plan) ? explainFraming(captured, pool?.keepAlive !== false) : []),
-    ],
-    dropped,
+    fields: sent,
+    // The proxy writes some fields itself, such as Host and Upgrade, perhaps as the client sent them.
+    dropped: dropped.filter((field) => !sent.some((each) => isSameField(each, field))),
   };
 }
 
@@ -142,6 +144,10 @@ async function explainPath(
   if (joined !== rewritten) steps.push("the target's path or query in front");
   if (joined !== sent) steps.push(hooks.join(" or "));
   return steps;
+}
+
+function isSameField(one: ExplainedField, other: ExplainedField): boolean {
+  return `${one.name}:${one.value}`.toLowerCase() === `${other.name}:${other.value}`.toLowerCase();
 }
 
 function missing(): never {

@@ -57,14 +57,25 @@ test.each<[string, Partial<OverallFacts>]>([
       routes: of(2, "failing"),
     },
   ],
+  // The last upstream is not ejected, so it is not down, but does not work either.
+  [
+    "failing: 100 % of the last minute are 5xx, 3 of 3 upstreams fail",
+    {
+      requests: 9,
+      failed: 9,
+      serverErrors: 9,
+      upstreams: of(3, "ejected", "half-open", "failing"),
+    },
+  ],
+  ["degraded: 2 of 2 upstreams fail", { upstreams: of(2, "failing", "failing") }],
   // While most requests fail, the failing parts are not counted.
   [
-    "failing: 90 % of the last minute are 5xx, 1 of 2 upstreams down",
+    "failing: 90 % of the last minute are 5xx, 1 of 3 upstreams down",
     {
       requests: 10,
       failed: 9,
       serverErrors: 9,
-      upstreams: of(2, "down", "failing"),
+      upstreams: of(3, "down", "failing"),
       routes: of(1, "failing"),
     },
   ],

@@ -131,6 +131,17 @@ describe("a wrong config file", () => {
     ["a.json", "[1]", 'a.json: export an object such as { target: "http://…" }'],
     ["b.mjs", "\n\nexport default { target: nothing };\n", "b.mjs:3: nothing is not defined"],
     ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
+    ["a.json", " \n", "a.json: the file is empty"],
+    [
+      "f.mjs",
+      "throw new Error(\"Cannot find package 'fetchway' imported from /srv/f.mjs\")",
+      "f.mjs: it cannot import fetchway: run npm install fetchway in its folder, or leave defineConfig out",
+    ],
+    [
+      "l.json",
+      '{ "routes": [{ "match": "/a", "target": "http://a.test", "location": "/a" }] }',
+      'l.json:1: route "/a": location: it is called `match` here',
+    ],
     // A config file has no short forms of targets, such as a port alone.
     ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://localhost:4000"'],
     [
@@ -217,7 +228,7 @@ export default {
       'c.mjs: route "/a": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
       'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535',
-      'c.mjs:10: route "/a/": bodyLimit: use a number of bytes',
+      'c.mjs:10: route "/a/": bodyLimit: use a number of bytes or a text such as "10mb"',
       'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
       'c.mjs: route "/b, http://x/c": target: say where to send the requests',
       'c.mjs:11: route "/b, http://x/c": upstream: it is called `target` here',

@@ -10,6 +10,7 @@ import { serverSchema } from "../../command/flags/commandoptions.ts";
 import { parseDuration } from "../../command/flags/duration.ts";
 import { flags } from "../../command/flags/flags.ts";
 import { parse } from "../../command/flags/parse.ts";
+import { startProgram } from "../helpers/program.ts";
 import {
   poolSchema,
   proxySchema,
@@ -55,6 +56,31 @@ describe("flags with a duration", () => {
       ]);
     },
   );
+});
+
+test("a time without a unit that is probably meant in seconds causes one warning at the start", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+  const path = join(folder, "times.json");
+  const config = {
+    server: { port: 0, keepAliveTimeout: 65, stopTimeout: "10ms", workers: 2 },
+    retry: { delay: 5 },
+    attemptTimeout: 50,
+    connectTimeout: 0,
+    routes: [{ match: "/", target, pool: { timeout: 30 } }],
+  };
+  writeFileSync(path, JSON.stringify(config));
+  const given = ["--timeout", "10", "--tunnel-timeout", "500", "--idle-timeout", "20ms"];
+  const route = `/api=${target} --timeout 20`;
+  const args = ["command/main.ts", "--config", path, ...given, "--route", route];
+  await using program = startProgram("node", args);
+  await program.printed(/listens on /);
+  rmSync(folder, { recursive: true });
+  expect(program.output().match(/fetchway: .* is \d+ ms.*/g)).toEqual([
+    "fetchway: --timeout 10 is 10 ms; for seconds write 10s",
+    "fetchway: --timeout 20 is 20 ms; for seconds write 20s",
+    'fetchway: times.json: server.keepAliveTimeout: 65 is 65 ms; for seconds write "65s"',
+    'fetchway: times.json: routes[0].pool.timeout: 30 is 30 ms; for seconds write "30s"',
+  ]);
 });
 
 /** Every duration of a config file. The type of this constant makes the compiler check the names in `Config`. */
@@ -143,6 +169,17 @@ describe("a config file with durations", () => {
       ].toSorted(),
     );
     expect(findPaths(read, "1s")).toEqual([]);
+  });
+
+  test("may have sizes such as 10mb", async () => {
+    const path = join(folder, "sizes.json");
+    const sizes = { bodyLimit: "10mb", replayLimit: "512k", server: { maxHeaderSize: "32kb" } };
+    writeFileSync(path, JSON.stringify({ target, ...(sizes satisfies Config) }));
+    expect(await readConfig(path)).toMatchObject({
+      bodyLimit: 10_485_760,
+      replayLimit: 524_288,
+      server: { maxHeaderSize: 32_768 },
+    });
   });
 
   test("keeps all other values, also instances of classes", () => {

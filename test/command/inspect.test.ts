@@ -102,6 +102,20 @@ test("--inspect shows the upstream request line by line, each line with its reas
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
+test("--inspect does not show a field as dropped that is sent as the client has sent it", async () => {
+  const upgrade = ["Connection: Upgrade", "Upgrade: websocket"];
+  const text = await show(
+    { target, changeOrigin: false },
+    "http://shop.example/",
+    ...upgrade,
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+  );
+  expect(text).toMatch(/^ {2}Host: shop\.example/m);
+  expect(text).toMatch(/^ {2}Upgrade: websocket/m);
+  expect(text).not.toContain("not forwarded");
+});
+
 test("--inspect shows a trace that the proxy starts with the option that starts it", async () => {
   const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
   expect(text).toMatch(
@@ -352,6 +366,8 @@ describe.each([
     const text = program.output();
     expect(reasonOf(text, "GET /x HTTP/1.1")).toBe("stripPrefix");
     expect(reasonOf(text, "X-Forwarded-Host: a.test")).toBe("xfwd: about the client (RFC 7239 §5)");
-    expect(reasonOf(text, "te: trailers")).toBe("belongs to one connection (RFC 9110 §7.6.1)");
+    expect(reasonOf(text, "TE: trailers")).toBe(
+      "the client accepts trailer fields (RFC 9110 §10.1.4)",
+    );
   });
 });

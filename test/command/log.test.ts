@@ -353,6 +353,18 @@ describe("failures in the log", () => {
     expect(stdout.text).toBe("");
   });
 
+  test("that are summed up have the time of the summary, so that the log does not go back", async () => {
+    const before = new Date().toISOString();
+    const [log, , stderr] = start("common");
+    // They have failed at a time in the past.
+    for (let i = 0; i < 3; i++) log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
+    await log.close();
+    const [first = "", sum = ""] = stderr.text.split("\n");
+    expect(first < before).toBe(true);
+    expect(sum).toMatch(/^\S+ … 2 times more in /);
+    expect(sum >= before).toBe(true);
+  });
+
   test("of upstreams have one line for each change of state, and equal changes that follow immediately are summed up", async () => {
     const down = {
       name: "http://a\n",

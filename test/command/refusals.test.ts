@@ -89,9 +89,9 @@ bad target "70000": use a URL such as "http://localhost:4000", also for WebSocke
 $ 4000 :4000 localhost:6000
 http://localhost:4000 is there twice; set its weight instead
 $ /run/app.sock
-bad target "/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+"/run/app.sock": write unix:/run/app.sock
 $ http://unix:/run/app.sock
-bad target "http://unix:/run/app.sock": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+"http://unix:/run/app.sock": write unix:/run/app.sock
 $ ftp://a
 bad target "ftp://a": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
 $ http://me:s3cret@a
@@ -108,7 +108,24 @@ $ --route /a=http://a --route /a/=http://b --route /c
 --route /a: another --route has the same path
 $ --help=few
 --help: use --help, or --help all
-no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo
+$ -c a.json
+there is no -c: use --config
+$ -t --config a.json
+there is no -t: to test a config, use --config <file> --inspect /; write the target without a flag: fetchway http://127.0.0.1:4000
+$ -t localhost:4000
+there is no -t: write the target without a flag: fetchway localhost:4000
+$ 4000:8080
+"4000:8080": 4000 is no host: to listen on port 4000, write fetchway 8080 --port 4000
+$ http://4000:8080
+"http://4000:8080": 4000 is no host: to listen on port 4000, write fetchway 8080 --port 4000
+$ ./public
+"./public": it serves no files; see docs/coming-from-nginx.md
+$ http://unix:/run/app.sock:/
+"http://unix:/run/app.sock:/": write unix:/run/app.sock
+$ a:1,b:2
+"a:1,b:2": separate targets by spaces
+$ 4000 --cors=http://a.test
+--cors: for one origin, use --cors-origin
 $ --to localhost:4000
 there is no --to: write the target without a flag: fetchway localhost:4000
 $ --listen :80 --upstream nonsense -P 81 http://a

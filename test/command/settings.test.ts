@@ -23,6 +23,11 @@ test("a target without routes becomes a route for all requests, with the options
   });
 });
 
+test("the host may be an IPv6 address in brackets, as in a URL", () => {
+  const flags = { ...none, server: { host: "[::1]" }, target: "http://a" };
+  expect(toSettings(flags).server.host).toBe("::1");
+});
+
 const config: ReadConfig = {
   server: { port: 1, host: "::" },
   timeout: 1,
