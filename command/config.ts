@@ -33,7 +33,8 @@ export type DurationName =
   | "minRateGrace"
   | "slowStart"
   | "socketTTL"
-  | "ttl";
+  | "ttl"
+  | "wait";
 
 /** The names of the options that are groups with durations or sizes among them. */
 export type GroupName = "check" | "dns" | "mirror" | "outliers" | "pool" | "resolve" | "retry";

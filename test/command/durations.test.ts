@@ -173,8 +173,12 @@ describe("a config file with durations", () => {
 
   test("may have sizes such as 10mb", async () => {
     const path = join(folder, "sizes.json");
-    const sizes = { bodyLimit: "10mb", replayLimit: "512k", server: { maxHeaderSize: "32kb" } };
-    writeFileSync(path, JSON.stringify({ target, ...(sizes satisfies Config) }));
+    const sizes: Config = {
+      bodyLimit: "10mb",
+      replayLimit: "512k",
+      server: { maxHeaderSize: "32kb" },
+    };
+    writeFileSync(path, JSON.stringify({ target, ...sizes }));
     expect(await readConfig(path)).toMatchObject({
       bodyLimit: 10_485_760,
       replayLimit: 524_288,

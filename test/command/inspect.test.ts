@@ -358,7 +358,7 @@ describe.each([
       "command/main.ts",
       ...flags,
       "-H",
-      "te: trailers",
+      "keep-alive: timeout=5",
     ]);
     await using _ = program;
     await within(program.ended(), "the end");
@@ -366,8 +366,8 @@ describe.each([
     const text = program.output();
     expect(reasonOf(text, "GET /x HTTP/1.1")).toBe("stripPrefix");
     expect(reasonOf(text, "X-Forwarded-Host: a.test")).toBe("xfwd: about the client (RFC 7239 §5)");
-    expect(reasonOf(text, "TE: trailers")).toBe(
-      "the client accepts trailer fields (RFC 9110 §10.1.4)",
+    expect(reasonOf(text, "keep-alive: timeout=5")).toBe(
+      "belongs to one connection (RFC 9110 §7.6.1)",
     );
   });
 });

@@ -178,7 +178,7 @@ test("an upstream that the workers have ejected is shown as down on the status p
   const { upstreams, overall } = await stats();
   expect(upstreams.find(({ name }) => name === dead)?.condition).toEqual({
     state: "ejected",
-    reason: "5 failures in a row",
+    reason: "5 failures in a row, last: connection_refused",
     since: expect.any(Number) as number,
   });
   expect(overall).toEqual({ state: "degraded", reasons: ["1 of 2 upstreams down"] });
