@@ -59,6 +59,10 @@ async function isServing(origin: string): Promise<boolean> {
 const listens = /listens on (http:\S+) /;
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
+  test("on a terminal, the command says that Ctrl+C stops it", async () => {
+    await start(runtime, "--demo").printed(/Try it from another terminal; Ctrl\+C stops it\./);
+  });
+
   test.each([
     ["a target", () => [upstream.url]],
     ["--config", () => [`--config=${saveConfig()}`]],

@@ -48,3 +48,28 @@ test.each([
     expect(pair.eject()).toBe(60_000);
   },
 );
+
+test("the reason for an ejection names the last failure", () => {
+  let now = 0;
+  const reasons: string[] = [];
+  const detector = new OutlierDetector(
+    { ...outlierDefaults, consecutiveFailures: 100 },
+    { now: () => now, random: () => 0 },
+    (_, reason) => void reasons.push(reason),
+  );
+  const first = new Health();
+  const all = [first, new Health()];
+  detector.record(first, undefined, all);
+  for (let i = 0; i < 98; i++) detector.record(first, "502", all);
+  detector.record(first, "connection_refused", all);
+  now = outlierDefaults.interval;
+  detector.sweep(all);
+  now = first.ejectedUntil;
+  detector.sweep(all);
+  detector.record(first, "504", all, true);
+  expect(reasons).toEqual([
+    "99 % of its requests failed, last: connection_refused",
+    "the ejection is over",
+    "it failed again: 504",
+  ]);
+});
