@@ -13,6 +13,7 @@ export type { MaybeResponse, RequestDraft, HookOptions } from "./options/hookopt
 export type {
   RequestEnd,
   RequestTimings,
+  WaitChange,
   ObservationOptions,
 } from "./options/observationoptions.ts";
 export type { ClientOptions } from "./options/clientoptions.ts";

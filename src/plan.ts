@@ -4,7 +4,7 @@ import type { Tracing } from "./exchange/observation.ts";
 import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
 import type { AttemptOptions } from "./exchange/repeat.ts";
 import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
-import type { HeldRequests } from "./exchange/wait.ts";
+import type { HeldRequests, holdRequests } from "./exchange/wait.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
@@ -12,7 +12,6 @@ import { badOption, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
 import { mirrorDefaults } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
-import type { RetryOptions } from "./options/repeatoptions.ts";
 import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
@@ -21,6 +20,7 @@ import { unmapAddress } from "./target/address.ts";
 import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
+import type { Target } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -39,7 +39,7 @@ export interface RuntimeParts {
   /** Reports failures to the developer of the app, if the app itself does not look for them; undefined to report none. */
   log?: LogFailure;
   /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
-  holdRequests?: (timeout: number, retry: Required<RetryOptions>) => HeldRequests;
+  holdRequests?: typeof holdRequests;
   /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
@@ -60,10 +60,18 @@ export interface Plan extends RequestRules {
   readonly mirror: Mirror | undefined;
   /** The requests that wait for their upstreams; undefined without the option `wait`. */
   readonly held: HeldRequests | undefined;
+  /** Returns the target and the plan of the proxy that sends a request which this one has moved; undefined before that. */
+  successorOf: ((request: Request) => Successor) | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
   /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
   readonly log: LogFailure | undefined;
+}
+
+/** Where a request that has waited goes instead. */
+export interface Successor {
+  readonly target: Target;
+  readonly plan: Plan;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -141,6 +149,7 @@ export function compile(
     send,
     attempts,
     held,
+    successorOf: undefined,
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,
@@ -231,7 +240,7 @@ function compileSend(
   const retries = options.retry !== false && again.attempts > 0;
   const limit = options.replayLimit ?? defaults.replayLimit;
   const retry = retries ? again : { ...again, attempts: 0 };
-  const held = options.wait ? compileWait(options.wait, retry, holdRequests) : undefined;
+  const held = compileWait(options, retry, holdRequests);
   // Request bodies are copied only if an option asks for it.
   if (redirects > 0) steps.push(keepBody(limit));
   else if (options.retry && retries) steps.push(keepBody(limit, again.methods, held?.bodyLimit));
@@ -256,11 +265,12 @@ function compileSend(
 }
 
 function compileWait(
-  timeout: number,
-  retry: Required<RetryOptions>,
+  { wait, onWait }: ProxyOptions,
+  retry: AttemptOptions["retry"],
   holdRequests: RuntimeParts["holdRequests"],
-): HeldRequests {
-  if (holdRequests !== undefined) return holdRequests(timeout, retry);
+): HeldRequests | undefined {
+  if (!wait) return undefined;
+  if (holdRequests !== undefined) return holdRequests(wait, retry, onWait);
   throw badOption("wait", "leave it out: the client here does not report refused connections");
 }
 

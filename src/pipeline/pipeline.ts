@@ -15,7 +15,7 @@ import { isEventStream } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
 import type { Context } from "../options/forwardingoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";
-import type { Plan } from "../plan.ts";
+import type { Plan, Successor } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { countForwards, respondAsRecipient } from "../request/maxforwards.ts";
 import { toUpstreamRequest } from "../request/outgoing.ts";
@@ -162,6 +162,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   const { plan, scope, request } = exchange;
   try {
     if (scope.error !== undefined) throw scope.error;
+    if (plan.held !== undefined) scope.isMovable = isRepeatable(exchange);
     return plan.send(request, scope).then(
       (received) => conclude(exchange, received),
       (thrown: unknown) => failSent(exchange, thrown),
@@ -176,9 +177,28 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
  * cancels a body that no attempt has begun to send.
  */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
-  const { request, scope } = exchange;
+  const { request, scope, plan } = exchange;
+  const { successorOf } = plan;
+  if (successorOf !== undefined && thrown === plan.held?.moved) {
+    return sendElsewhere(exchange, successorOf);
+  }
   if (scope.isEnded) request.body?.cancel();
   return fail(exchange, thrown);
+}
+
+/** Whether the whole exchange can be run again if nothing was sent. A redirect shows that something was. */
+function isRepeatable({ incoming, plan, request }: Sendable): boolean {
+  return !plan.follows && (request.body === null || request.body === incoming.body);
+}
+
+/** Runs the exchange again in another proxy. It is reported as one. */
+function sendElsewhere(
+  { incoming, context, respond, observation, scope }: Sendable,
+  successorOf: (request: Request) => Successor,
+): Promise<Response> {
+  scope.lease?.release();
+  const { target, plan } = successorOf(incoming.request());
+  return runExchange(begin(incoming, target, plan, context, respond, observation));
 }
 
 /** Makes the response to the client from that of the upstream. */
@@ -413,9 +433,11 @@ async function setMeasured(
   exchange: Sendable,
   measuring: Promise<BodySource | null>,
 ): Promise<undefined> {
-  const { scope, request } = exchange;
+  const { incoming, scope, request } = exchange;
   try {
-    exchange.request = { ...request, body: await scope.orAbort(measuring) };
+    const body = await scope.orAbort(measuring);
+    if (request.body === incoming.body) incoming.body = body;
+    exchange.request = { ...request, body };
   } catch (thrown) {
     request.body?.cancel();
     throw thrown;
