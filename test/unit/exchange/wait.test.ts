@@ -631,9 +631,8 @@ describe("another proxy", () => {
     expect(all.map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(bodies.toSorted()).toEqual(["ab", "c", "none"]);
     expect(after.transport.hops.every(({ headers }) => headers.includes("after"))).toBe(true);
-    expect(ends.map(({ status, error }) => [status, error])).toEqual(
-      Array(3).fill([200, undefined]),
-    );
+    expect(ends.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(ends.every(({ error }) => error === undefined)).toBe(true);
     expect(Math.min(...ends.map(({ timings }) => timings.held ?? 0))).toBeGreaterThan(10);
     await expectIdle(before, ...all);
   });
