@@ -1,6 +1,6 @@
 /** `--wait` and the config's `wait`: requests wait for an upstream that restarts, and for the upstream of a new config. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,9 +21,11 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Starts an upstream that answers with its name, the method, the path and the number of bytes of the body. */
 async function startUpstream(name: string, port = 0): Promise<Server> {
-  const answer: RequestListener = async (req, res) =>
-    res.end(`${name} ${req.method} ${req.url} ${(await text(req)).length}`);
-  const server = createServer((req, res) => void answer(req, res));
+  const server = createServer((req, res) => {
+    const answer = (body: string): unknown =>
+      res.end(`${name} ${req.method} ${req.url} ${body.length}`);
+    text(req).then(answer, () => {});
+  });
   await listen(server, port);
   ends.push(() => stop(server));
   return server;
@@ -47,7 +49,7 @@ async function findAway(): Promise<number> {
 
 interface Front {
   readonly program: Program;
-  ask(path: string, body?: string): Promise<string>;
+  readonly ask: (path: string, body?: string) => Promise<string>;
   /** Waits until this number of requests waits, and returns all metrics. */
   held(count: number): Promise<string>;
 }
