@@ -7,6 +7,7 @@ export type {
   Explanation,
   Proxy,
   ProxyFetch,
+  WaitingProxy,
 } from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft, HookOptions } from "./options/hookoptions.ts";

@@ -20,7 +20,6 @@ import { unmapAddress } from "./target/address.ts";
 import { parseTarget, assertReachable } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
-import type { Target } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -60,18 +59,10 @@ export interface Plan extends RequestRules {
   readonly mirror: Mirror | undefined;
   /** The requests that wait for their upstreams; undefined without the option `wait`. */
   readonly held: HeldRequests | undefined;
-  /** Returns the target and the plan of the proxy that sends a request which this one has moved; undefined before that. */
-  successorOf: ((request: Request) => Successor) | undefined;
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
   /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
   readonly log: LogFailure | undefined;
-}
-
-/** Where a request that has waited goes instead. */
-export interface Successor {
-  readonly target: Target;
-  readonly plan: Plan;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -149,7 +140,6 @@ export function compile(
     send,
     attempts,
     held,
-    successorOf: undefined,
     transport,
     mirror: compileMirror(options, transport, inProcess),
     tracing,

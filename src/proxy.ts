@@ -85,15 +85,6 @@ export interface Proxy {
    * @throws TypeError for a timeout that is not a number of milliseconds
    */
   readonly close: (timeout?: number) => Promise<void>;
-  /**
-   * Moves the requests that wait for an upstream (`wait`), and those that would begin to wait later, to other proxies of the
-   * same entry, for example because the target has changed. Their bodies are unread, and the other proxy treats them like
-   * new requests; this one reports their ends. Requests of which an upstream may have processed a part are not moved, and
-   * none with `followRedirects`: they wait until their time ends. Without `wait`, the call has no effect.
-   * @param choose returns the proxy that takes a request over
-   * @example before.moveWaiting(() => after);
-   */
-  readonly moveWaiting: (choose: (request: Request) => Proxy) => void;
   /** Closes the proxy's own connections immediately: requests without a response get 503, other responses fail. */
   readonly destroy: () => void;
 }
@@ -169,6 +160,19 @@ export interface ExplainingProxy {
   readonly explain: (request: Request, context?: Context) => Promise<Explanation>;
 }
 
+/** The method `moveWaiting`, which proxies have on the runtimes where requests can wait for an upstream (`wait`). */
+export interface WaitingProxy {
+  /**
+   * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
+   * because the target has changed. Their bodies are unread, and the other proxy treats them like new requests; this one
+   * reports their ends. Requests of which an upstream may have processed a part are not moved, and none with
+   * `followRedirects`: they wait until their time ends. Without `wait`, the call has no effect.
+   * @param choose returns the proxy that takes a request over
+   * @example before.moveWaiting(() => after);
+   */
+  readonly moveWaiting: (choose: (request: Request) => WaitingProxy) => void;
+}
+
 /** A target and its compiled options, which all calls of a proxy share. */
 export interface Route {
   readonly target: Target;
@@ -178,8 +182,6 @@ export interface Route {
 }
 
 const NO_OPTIONS: ProxyOptions = {};
-/** The routes of all proxies, for `moveWaiting`. */
-const routes: WeakMap<Proxy, Route> = new WeakMap();
 
 const PROXY_FETCH =
   "proxyFetch(request, target, options?) takes the incoming Request first, then the target";
@@ -224,9 +226,7 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
     const route = createRoute(options, runtime);
     // The members that `extend` makes come first, because `assign` would replace the getters in a later argument by
     // their values.
-    const proxy = Object.assign(extend?.(route) ?? {}, toProxy(route, runtime)) as OwnProxy;
-    routes.set(proxy, route);
-    return proxy;
+    return Object.assign(extend?.(route) ?? {}, toProxy(route, runtime)) as OwnProxy;
   };
 }
 
@@ -285,10 +285,6 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       }
     },
     stats: () => addStates(transport.stats?.(), target, plan),
-    moveWaiting: (choose) => {
-      plan.successorOf = (request) => routes.get(choose(request)) as Route;
-      plan.held?.move();
-    },
     close: async (timeout) => {
       endUpstreams();
       await ownTransport?.close?.(timeout);

@@ -212,6 +212,17 @@ class Gate {
   }
 }
 
+/** Ends the wait of a request because another proxy sends it. */
+class Moved extends ProxyError {
+  /** Sends the request. The exchange is that of the pipeline, which is in a higher layer. */
+  readonly sendElsewhere: (exchange: object) => Promise<Response>;
+
+  constructor(sendElsewhere: Moved["sendElsewhere"]) {
+    super("destination_unavailable", { message: "another proxy sends the request" });
+    this.sendElsewhere = sendElsewhere;
+  }
+}
+
 /** The requests of a proxy that wait for their upstreams. */
 export class HeldRequests {
   /** The number of bytes up to which the body of a request is kept, because HTTP/2 may report that it was not processed. */
@@ -225,8 +236,8 @@ export class HeldRequests {
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
   #isClosed = false;
-  /** The error that ends the wait of a request because another proxy sends it; undefined until `move` was called. */
-  moved: ProxyError | undefined;
+  /** The reason for which requests wait no longer here; undefined until `move` was called. */
+  moved: Moved | undefined;
 
   /**
    * @param timeout milliseconds for which a request may wait
@@ -260,9 +271,12 @@ export class HeldRequests {
     for (const gate of this.#gates.values()) gate.close(reason);
   }
 
-  /** Ends all waits with `moved`, except those of requests that may have been processed in part. Later requests do not wait. */
-  move(): void {
-    this.moved = new ProxyError("destination_unavailable", { message: "another proxy sends it" });
+  /**
+   * Lets another proxy send the requests that wait, except those that may have been processed in part.
+   * @param sendElsewhere sends a request in that proxy; it gets the exchange
+   */
+  move(sendElsewhere: Moved["sendElsewhere"]): void {
+    this.moved = new Moved(sendElsewhere);
     for (const gate of this.#gates.values()) gate.move(this.moved);
   }
 

@@ -15,7 +15,7 @@ import { isEventStream } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
 import type { Context } from "../options/forwardingoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";
-import type { Plan, Successor } from "../plan.ts";
+import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { countForwards, respondAsRecipient } from "../request/maxforwards.ts";
 import { toUpstreamRequest } from "../request/outgoing.ts";
@@ -151,6 +151,16 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
+/** Runs an exchange of which nothing was sent again, as the exchange of another proxy. It is reported as one. */
+export function forwardAgain(
+  { incoming, context, respond, observation, scope }: Exchange,
+  target: Target,
+  plan: Plan,
+): Promise<Response> {
+  scope?.lease?.release();
+  return runExchange(begin(incoming, target, plan, context, respond, observation));
+}
+
 /** Ends an exchange whose request is not sent. */
 function endUnsent({ scope }: Exchange, response: Response): Response {
   scope?.lease?.release();
@@ -159,10 +169,13 @@ function endUnsent({ scope }: Exchange, response: Response): Response {
 }
 
 function sendPrepared(exchange: Sendable): Promise<Response> {
-  const { plan, scope, request } = exchange;
+  const { incoming, plan, scope, request } = exchange;
   try {
     if (scope.error !== undefined) throw scope.error;
-    if (plan.held !== undefined) scope.isMovable = isRepeatable(exchange);
+    if (plan.held !== undefined) {
+      // A redirect shows that an upstream has processed something.
+      scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
+    }
     return plan.send(request, scope).then(
       (received) => conclude(exchange, received),
       (thrown: unknown) => failSent(exchange, thrown),
@@ -178,27 +191,10 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
  */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
   const { request, scope, plan } = exchange;
-  const { successorOf } = plan;
-  if (successorOf !== undefined && thrown === plan.held?.moved) {
-    return sendElsewhere(exchange, successorOf);
-  }
+  const moved = plan.held?.moved;
+  if (moved !== undefined && thrown === moved) return moved.sendElsewhere(exchange);
   if (scope.isEnded) request.body?.cancel();
   return fail(exchange, thrown);
-}
-
-/** Whether the whole exchange can be run again if nothing was sent. A redirect shows that something was. */
-function isRepeatable({ incoming, plan, request }: Sendable): boolean {
-  return !plan.follows && (request.body === null || request.body === incoming.body);
-}
-
-/** Runs the exchange again in another proxy. It is reported as one. */
-function sendElsewhere(
-  { incoming, context, respond, observation, scope }: Sendable,
-  successorOf: (request: Request) => Successor,
-): Promise<Response> {
-  scope.lease?.release();
-  const { target, plan } = successorOf(incoming.request());
-  return runExchange(begin(incoming, target, plan, context, respond, observation));
 }
 
 /** Makes the response to the client from that of the upstream. */

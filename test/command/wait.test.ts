@@ -1,4 +1,5 @@
 /** `--wait` and the config's `wait`: requests wait for an upstream that restarts, and for the upstream of a new config. */
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -6,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
 import { mebibyte } from "../helpers/large.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { listen } from "../helpers/serve.ts";
@@ -48,6 +50,7 @@ async function findAway(): Promise<number> {
 }
 
 interface Front {
+  readonly origin: string;
   readonly program: Program;
   readonly ask: (path: string, body?: string) => Promise<string>;
   /** Waits until this number of requests waits, and returns all metrics. */
@@ -74,6 +77,7 @@ async function start(flags: readonly string[], tool = "node"): Promise<Front> {
     }
   };
   return {
+    origin,
     program,
     held: (count) =>
       within(poll(new RegExp(`^fetchway_requests_held ${count}$`, "m")), `${count} to wait`),
@@ -122,6 +126,22 @@ describe.each(Object.keys(ARGS))("on %s", (tool) => {
       new RegExp(`no request waits for http://127.0.0.1:${before} any longer .*; 3 requests have`),
     );
     expect(await front.ask("/later")).toBe("200 after GET /later 0");
+  });
+
+  test("a WebSocket waits, and opens at the upstream of the new config", async () => {
+    const config = writeConfig(`${tool}-sockets`, await findAway());
+    const front = await start([`--config=${config}`], tool);
+    const socket = new WebSocket(front.origin.replace("http:", "ws:"));
+    const opened = once(socket, "open");
+    await front.held(1);
+    const after = await startUpstream("after");
+    const sockets = new WebSocketServer({ server: after });
+    sockets.on("connection", (each) => each.send("hello"));
+    const greeted = once(socket, "message");
+    writeConfig(`${tool}-sockets`, portOf(after));
+    await within(opened, "the opening");
+    expect(String((await within(greeted, "the message"))[0])).toBe("hello");
+    socket.terminate();
   });
 
   test("a stop ends them with 503 within its time", async () => {

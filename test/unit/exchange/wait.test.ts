@@ -8,7 +8,8 @@ import { holdRequests } from "../../../src/exchange/wait.ts";
 import { describeWait } from "../../../src/explain/waits.ts";
 import type { RequestEnd, WaitChange } from "../../../src/options/observationoptions.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
-import { forward } from "../../../src/pipeline/pipeline.ts";
+import type { Exchange } from "../../../src/pipeline/exchange.ts";
+import { forward, forwardAgain } from "../../../src/pipeline/pipeline.ts";
 import { compile, type Plan } from "../../../src/plan.ts";
 import type { Incoming } from "../../../src/request/incoming.ts";
 import { parseTarget } from "../../../src/target/target.ts";
@@ -605,8 +606,7 @@ test("the option is refused where the client does not report refused connections
 describe("another proxy", () => {
   /** Moves the requests that wait in one proxy to another one. */
   function move({ plan }: Setup, { plan: next }: Setup): void {
-    plan.successorOf = () => ({ target: TARGET, plan: next });
-    plan.held?.move();
+    plan.held?.move((exchange) => forwardAgain(exchange as Exchange, TARGET, next));
   }
 
   test("sends the requests that wait, with their bodies, and this one reports them", async () => {
