@@ -153,11 +153,10 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
 
 /** Runs an exchange of which nothing was sent again, as the exchange of another proxy. It is reported as one. */
 export function forwardAgain(
-  { incoming, context, respond, observation, scope }: Exchange,
+  { incoming, context, respond, observation }: Exchange,
   target: Target,
   plan: Plan,
 ): Promise<Response> {
-  scope?.lease?.release();
   return runExchange(begin(incoming, target, plan, context, respond, observation));
 }
 

@@ -637,22 +637,50 @@ describe("another proxy", () => {
     await expectIdle(before, ...all);
   });
 
-  test("sends a request whose attempt is refused after the move", async () => {
-    const [before, after] = [setUp(refuse), setUp(answer)];
-    const sent = await before.send({ method: "POST" });
+  test.each([
+    ["first attempt", 0],
+    ["attempt after a wait", 1],
+  ])("sends a request whose %s is refused after the move", async (_, waits) => {
+    const states: string[] = [];
+    const onWait = ({ state }: WaitChange): void => void states.push(state);
     let end: (() => void) | undefined;
-    before.transport.answer = () =>
-      new Promise((_, reject) => {
+    const refuseLater: FakeTransport["answer"] = () =>
+      new Promise((__, reject) => {
         end = () => reject(new ProxyError("connection_refused"));
       });
+    const [before, after] = [setUp(waits > 0 ? refuse : refuseLater, { onWait }), setUp(answer)];
+    const sent = await before.send({ method: "POST" });
+    before.transport.answer = refuseLater;
     await vi.advanceTimersByTimeAsync(50);
     move(before, after);
     await vi.advanceTimersByTimeAsync(0);
     expect(sent.status).toBeUndefined();
     end?.();
     await vi.advanceTimersByTimeAsync(0);
-    expect([sent.status, before.transport.hops.length]).toEqual([200, 2]);
+    expect([sent.status, before.transport.hops.length]).toEqual([200, 1 + waits]);
     await expectIdle(before, sent);
+    expect(states).toEqual(waits > 0 ? ["waiting", "over"] : []);
+  });
+
+  test("takes requests that wait for several upstreams, which then have no place there", async () => {
+    const target = balance(["http://a.test", "http://b.test"]);
+    const [before, after] = [setUp(refuse, {}, target), setUp(answer)];
+    const all = [await before.send(), await before.send({ method: "POST" })];
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(all.map(({ status }) => status)).toEqual([200, 200]);
+    expect([target.active, target.waiting]).toEqual([0, 0]);
+    await expectIdle(before, ...all);
+  });
+
+  test("does not get a request whose body a hook has replaced, because the hook may have read it", async () => {
+    const onRequest: ProxyOptions["onRequest"] = (draft) => void (draft.body = "changed");
+    const [before, after] = [setUp(refuse, { onRequest }), setUp(answer)];
+    const body = new StreamBody(streamOf(["a"]));
+    const sent = await before.send({ method: "POST", body });
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sent.status, after.transport.hops.length]).toEqual([undefined, 0]);
   });
 
   test("does not get a request that may have been processed, or was redirected", async () => {
