@@ -33,7 +33,8 @@ export type DurationName =
   | "minRateGrace"
   | "slowStart"
   | "socketTTL"
-  | "ttl";
+  | "ttl"
+  | "wait";
 
 /** The names of the options that are groups with durations among them. */
 export type GroupName = "check" | "dns" | "outliers" | "pool" | "resolve" | "retry";
