@@ -223,6 +223,17 @@ test("a worker that is replaced lets its requests wait for an upstream that stay
   expect(await within(answers, "the answers")).toEqual(answersOf("again"));
 });
 
+test("a stop ends the requests of all workers with 503", async () => {
+  const target = `http://127.0.0.1:${await findAway()}`;
+  const front = await start([target, "--wait=60s", "--stop-timeout=300", "--workers=2"]);
+  const answers = sendAll(front);
+  await front.held(3);
+  front.program.signal("SIGTERM");
+  const refusal = "503 Service Unavailable: destination_unavailable\n";
+  expect(await within(answers, "the answers")).toEqual([refusal, refusal, refusal]);
+  await front.program.ended();
+});
+
 test("--inspect explains a request of a route with `wait`", async () => {
   const args = ["command/main.ts", "http://127.0.0.1:1", "--wait", "1m", "--inspect", "/a"];
   await using program = startProgram("node", args);
