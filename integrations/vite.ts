@@ -10,7 +10,7 @@ import {
   type NodeHandler,
   type NodeProxy,
 } from "#fetchway/node";
-import { explainError } from "#fetchway/errors";
+import { describeWait, explainError } from "#fetchway/errors";
 import { quoteInput, isRecord } from "#fetchway/options";
 
 export type { CreateProxyOptions } from "#fetchway";
@@ -26,7 +26,9 @@ export interface ViteServer {
   readonly middlewares: { use(handler: NodeHandler): unknown };
   /** Node's server; null in middleware mode. */
   readonly httpServer: Server | null;
-  readonly config: { readonly logger: { error(message: string): void } };
+  readonly config: {
+    readonly logger: { info(message: string): void; error(message: string): void };
+  };
 }
 
 /** The plugin. Its type is written here, so that the package works with several versions of Vite. */
@@ -50,6 +52,9 @@ interface ViteRoute {
   readonly proxy: NodeProxy;
 }
 
+/** Milliseconds for which requests wait for an upstream that restarts, unless the route has the option `wait`. */
+const WAIT = 5_000;
+
 /** The subprotocols of the WebSockets by which Vite's own client receives its updates. */
 const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vite-ping"]);
 
@@ -60,6 +65,9 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  * precedence. The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so
  * are all other requests. If a request gets no response from the upstream, Vite's logger logs that, unless the route has
  * `onError`.
+ *
+ * While an upstream restarts, requests wait for it for 5 s, and Vite's logger says so: the option `wait` of a route changes
+ * that time, and `wait: 0` lets requests fail immediately.
  * @throws TypeError that names each bad prefix and each bad option with its rule, and the fix
  * @example
  * ```ts
@@ -85,6 +93,8 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     const { pathname } = new URL(request.url);
     logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${explainError(error)}`);
   };
+  const onWait: CreateProxyOptions["onWait"] = (change) =>
+    logger?.info(`fetchway: ${describeWait(change)}`);
 
   if (!isRecord(routes)) {
     throw new TypeError(
@@ -92,7 +102,7 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     );
   }
   const made = Object.entries(routes).map(([prefix, route]) =>
-    createRoute(prefix, { onError: report, ...toOptions(route) }),
+    createRoute(prefix, { wait: WAIT, onWait, onError: report, ...toOptions(route) }),
   );
   const mistakes = made.flatMap((each) => (Array.isArray(each) ? each : []));
   const sorted = made

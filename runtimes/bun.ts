@@ -14,6 +14,7 @@ import {
   type Proxy,
   type ProxyFetch,
   type Runtime,
+  type WaitingProxy,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport/port.ts";
 import { readRequest } from "./bun/readrequest.ts";
@@ -21,6 +22,7 @@ import { respond } from "./bun/respond.ts";
 import { readHandlers, WEBSOCKET_HINT, type WebSocketHandlers } from "./bun/websocket.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { addExplain } from "./sockets/explaining.ts";
+import { addMoveWaiting } from "./sockets/movewaiting.ts";
 import { createFailureLog } from "./sockets/logfailure.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
@@ -62,7 +64,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 }
 
 /** A proxy on Bun. As the default export of a module, it starts a server. */
-export interface BunProxy extends Proxy, ExplainingProxy {
+export interface BunProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * The server's limit for request bodies in bytes, which Bun reads from a default export. It is the highest possible
    * number instead of Bun's 128 MB, so that only the option `bodyLimit` limits bodies.
@@ -129,6 +131,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
   runtime,
   (route) => ({
     ...addExplain(route, runtime),
+    ...addMoveWaiting(route),
     ...refuseNodeMembers(),
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     error: reportError,

@@ -27,4 +27,7 @@ export type {
  * @example export default createProxy({ target: "https://api.example" });
  */
 export const createProxy: CreateProxy<NodeProxy> = (options) =>
-  Object.assign(createFetchProxy(options), refuseNodeMembers(), { explain: refuse });
+  Object.assign(createFetchProxy(options), refuseNodeMembers(), {
+    explain: refuse,
+    moveWaiting: refuse,
+  });

@@ -17,6 +17,7 @@ import {
   type Proxy,
   type ProxyFetch,
   type Runtime,
+  type WaitingProxy,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport/port.ts";
 import { setUnref } from "../src/transport/timers.ts";
@@ -26,6 +27,7 @@ import { respond } from "./deno/respond.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { addExplain } from "./sockets/explaining.ts";
+import { addMoveWaiting } from "./sockets/movewaiting.ts";
 import { createFailureLog } from "./sockets/logfailure.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
@@ -76,7 +78,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 }
 
 /** A proxy on Deno. */
-export interface DenoProxy extends Proxy, ExplainingProxy {}
+export interface DenoProxy extends Proxy, ExplainingProxy, WaitingProxy {}
 
 /** Returns `NODE_ENV`; undefined without the permission to read it. Deno would ask the user for it, or throw. */
 function readMode(): string | undefined {
@@ -122,5 +124,5 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  */
 export const createProxy: CreateProxy<DenoProxy> = /* @__PURE__ */ bindCreateProxy(
   runtime,
-  (route) => ({ ...addExplain(route, runtime), ...refuseNodeMembers() }),
+  (route) => ({ ...addExplain(route, runtime), ...addMoveWaiting(route), ...refuseNodeMembers() }),
 );

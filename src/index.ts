@@ -7,12 +7,14 @@ export type {
   Explanation,
   Proxy,
   ProxyFetch,
+  WaitingProxy,
 } from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft, HookOptions } from "./options/hookoptions.ts";
 export type {
   RequestEnd,
   RequestTimings,
+  WaitChange,
   ObservationOptions,
 } from "./options/observationoptions.ts";
 export type { ClientOptions } from "./options/clientoptions.ts";

@@ -4,7 +4,7 @@ import type { Tracing } from "./exchange/observation.ts";
 import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
 import type { AttemptOptions } from "./exchange/repeat.ts";
 import { convertErrors, sendAttempts, sendThrough } from "./exchange/send.ts";
-import type { HeldRequests } from "./exchange/wait.ts";
+import type { HeldRequests, holdRequests } from "./exchange/wait.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
@@ -12,7 +12,6 @@ import { badOption, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
 import { mirrorDefaults } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
-import type { RetryOptions } from "./options/repeatoptions.ts";
 import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
@@ -39,7 +38,7 @@ export interface RuntimeParts {
   /** Reports failures to the developer of the app, if the app itself does not look for them; undefined to report none. */
   log?: LogFailure;
   /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
-  holdRequests?: (timeout: number, retry: Required<RetryOptions>) => HeldRequests;
+  holdRequests?: typeof holdRequests;
   /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
@@ -231,7 +230,7 @@ function compileSend(
   const retries = options.retry !== false && again.attempts > 0;
   const limit = options.replayLimit ?? defaults.replayLimit;
   const retry = retries ? again : { ...again, attempts: 0 };
-  const held = options.wait ? compileWait(options.wait, retry, holdRequests) : undefined;
+  const held = compileWait(options, retry, holdRequests);
   // Request bodies are copied only if an option asks for it.
   if (redirects > 0) steps.push(keepBody(limit));
   else if (options.retry && retries) steps.push(keepBody(limit, again.methods, held?.bodyLimit));
@@ -256,11 +255,12 @@ function compileSend(
 }
 
 function compileWait(
-  timeout: number,
-  retry: Required<RetryOptions>,
+  { wait, onWait }: ProxyOptions,
+  retry: AttemptOptions["retry"],
   holdRequests: RuntimeParts["holdRequests"],
-): HeldRequests {
-  if (holdRequests !== undefined) return holdRequests(timeout, retry);
+): HeldRequests | undefined {
+  if (!wait) return undefined;
+  if (holdRequests !== undefined) return holdRequests(wait, retry, onWait);
   throw badOption("wait", "leave it out: the client here does not report refused connections");
 }
 

@@ -160,6 +160,19 @@ export interface ExplainingProxy {
   readonly explain: (request: Request, context?: Context) => Promise<Explanation>;
 }
 
+/** The method `moveWaiting`, which proxies have on the runtimes where requests can wait for an upstream (`wait`). */
+export interface WaitingProxy {
+  /**
+   * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
+   * because the target has changed. Their bodies are unread, and the other proxy treats them like new requests; this one
+   * reports their ends. Requests of which an upstream may have processed a part are not moved, and none with
+   * `followRedirects`: they wait until their time ends. Without `wait`, the call has no effect.
+   * @param choose returns the proxy that takes a request over
+   * @example before.moveWaiting(() => after);
+   */
+  readonly moveWaiting: (choose: (request: Request) => WaitingProxy) => void;
+}
+
 /** A target and its compiled options, which all calls of a proxy share. */
 export interface Route {
   readonly target: Target;

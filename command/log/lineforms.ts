@@ -134,7 +134,8 @@ export function createPrettyForm(palette: Palette): LineForm {
 export function renderOutcome(end: RequestEnd): string {
   const { bytesIn, bytesOut, protocol, error, attempts, timings } = end;
   const duration = renderDuration(timings.total);
-  const tries = attempts > 1 ? `, ${attempts} attempts` : "";
+  const held = timings.held === undefined ? "" : `, held ${renderDuration(timings.held)}`;
+  const tries = (attempts > 1 ? `, ${attempts} attempts` : "") + held;
   const sent = bytesOut === undefined ? "" : renderSize(bytesOut);
   if (protocol !== undefined && end.status === 101) {
     const ended = error === undefined || isClientGone(error) ? "closed" : "cut";
@@ -201,6 +202,7 @@ export function renderJsonLine(end: RequestEnd): string {
     status: end.status,
     upstream: end.upstream,
     ms: round(timings.total),
+    heldMs: round(timings.held),
     queueMs: round(timings.queue),
     connectMs: round(timings.connect),
     firstByteMs: round(timings.firstByte),

@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { Writable } from "node:stream";
-import { type RequestEnd, ProxyError } from "#fetchway";
-import { escapeControls, renderDiagnosis } from "#fetchway/errors";
+import { type RequestEnd, ProxyError, type WaitChange } from "#fetchway";
+import { describeWait, escapeControls, renderDiagnosis } from "#fetchway/errors";
 import { pathOf } from "#fetchway/requests";
 import type { StateChange } from "#fetchway/upstreams";
 import { diagnoseFailure, isClientGone } from "./causes.ts";
@@ -19,13 +19,13 @@ import {
   renderOutcome,
 } from "./lineforms.ts";
 import { LineWriter, type Output } from "./linewriter.ts";
-import { renderMessage } from "./ownmessages.ts";
+import { type Level, renderMessage } from "./ownmessages.ts";
 
 /** The forms of the log: the values of `--log`. */
 export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
 
 /** A change of an upstream with its time, in milliseconds since 1970. */
-type TimedChange = StateChange & { readonly time: number };
+type TimedChange = (StateChange | WaitChange) & { readonly time: number };
 
 type Stream = Output & Writable & { readonly isTTY?: boolean };
 
@@ -48,7 +48,7 @@ export class RequestLog {
   readonly #errors: LineWriter;
   readonly #failures: FailureLog<FailedRequest>;
   /**
-   * The changes of upstreams that are ejected, down or up again. Equal changes are summed up as failures are, because the
+   * The changes of upstreams that are ejected, down, up again, or waited for. Equal changes are summed up as failures are, because the
    * state of an upstream may change all the time.
    */
   readonly #changes: FailureLog<TimedChange>;
@@ -76,7 +76,7 @@ export class RequestLog {
     this.#changes = new FailureLog(
       (change) => changes.write(renderChange(change)),
       ({ last, count }) => changes.write(renderChange({ ...last, time: Date.now() }, count)),
-      ({ name, state }) => `${name} ${state}`,
+      (change) => `${nameOf(change)} ${change.state}`,
     );
     const render = createLineForm(form, stdout);
     this.onRequestEnd = render && ((end) => this.#write(end, render));
@@ -104,6 +104,11 @@ export class RequestLog {
 
   /** Reports that one of several upstreams is ejected, down, or up again. */
   readonly onStateChange = (change: StateChange): void => {
+    this.#changes.add({ ...change, time: Date.now() });
+  };
+
+  /** Reports that requests wait for an upstream, or that none waits any longer. */
+  readonly onWait = (change: WaitChange): void => {
     this.#changes.add({ ...change, time: Date.now() });
   };
 
@@ -179,18 +184,40 @@ function createChangeForm(
   stderr: Stream,
 ): (change: TimedChange, count?: number) => string {
   if (form === "json") {
-    return ({ name, state, reason, time }, count) => {
-      const level = state === "up" ? "info" : "error";
-      return renderJson({ time: toIsoTime(time), level, upstream: name, state, reason, count });
+    return (change, count) => {
+      const { state, reason } = change;
+      const time = toIsoTime(change.time);
+      const level = LEVELS[state];
+      const waits = "requests" in change && {
+        held: change.requests,
+        ms: Math.round(change.duration),
+      };
+      return renderJson({ time, level, upstream: nameOf(change), state, reason, ...waits, count });
     };
   }
   const { dim, red, green } = createPalette(stderr);
   const renderTime = form === "pretty" ? clockTime : toIsoTime;
-  return ({ name, state, reason, time }, count) => {
+  return (change, count) => {
     const more = count === undefined ? "" : ` … ${count} ${count === 1 ? "time" : "times"} more:`;
+    const begin = `${dim(renderTime(change.time))}${more}`;
+    if ("requests" in change) return `${begin} ${describeWait(change)}`;
+    const { name, state, reason } = change;
     const shown = state === "up" ? green(state) : red(state);
-    return `${dim(renderTime(time))}${more} upstream ${escapeControls(name)} ${shown}: ${reason}`;
+    return `${begin} upstream ${escapeControls(name)} ${shown}: ${reason}`;
   };
+}
+
+const LEVELS: Readonly<Record<TimedChange["state"], Level>> = {
+  up: "info",
+  back: "info",
+  waiting: "warn",
+  over: "error",
+  ejected: "error",
+  down: "error",
+};
+
+function nameOf(change: TimedChange): string {
+  return "name" in change ? change.name : change.upstream;
 }
 
 function toIsoTime(time: number): string {

@@ -43,7 +43,7 @@ export class Observers {
    * requests without a failure cost nothing.
    */
   readonly prepare = (options: RouteOptions): RouteOptions => {
-    const { onRequestEnd, onError, target, balance } = options;
+    const { onRequestEnd, onError, onWait, target, balance } = options;
     const prepared = { ...options };
     const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
     if (this.#listeners.length > 0) {
@@ -57,6 +57,10 @@ export class Observers {
       };
       prepared.balance = { ...balance, onStateChange };
     }
+    prepared.onWait = (change) => {
+      this.#log.onWait(change);
+      onWait?.(change);
+    };
     const isOff = this.#log.onRequestEnd === undefined;
     prepared.onError = async (error, request) => {
       if (isOff) this.#log.onError(error, request);

@@ -10,6 +10,7 @@ import { authorityOf, pathOf } from "#fetchway/requests";
 import type { Server, ServerRequest } from "srvx";
 import { isSame, type RouteSettings } from "../config/settings.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
+import { sumOf } from "../status/recent.ts";
 import {
   decodePattern,
   hostOf,
@@ -47,7 +48,8 @@ const RETIRED_TIME = 10_000;
 
 /**
  * Sends requests to the proxies of the routes, by host and path. The routes can be replaced while requests are running:
- * a route whose settings are the same keeps its proxy, and the requests of a removed route are finished by its old proxy.
+ * a route whose settings are the same keeps its proxy, and the requests of a removed route are finished by its old proxy,
+ * except those that wait for an upstream to come back: the new routes take them.
  */
 export class Router {
   #table: RouteTable = { routes: [], patterns: new PatternMap(), only: undefined };
@@ -102,6 +104,9 @@ export class Router {
     this.#table = createTable(routes);
     for (const route of opened) this.#attach(route);
     for (const route of before) if (!routes.includes(route)) this.#retire(route);
+    for (const { proxy } of this.#retired.keys()) {
+      proxy.moveWaiting((request) => (this.#table.only ?? this.#findFor(request)).proxy);
+    }
   }
 
   /** The number of removed routes whose connections are not closed yet. */
@@ -195,7 +200,7 @@ export class Router {
   }
 
   /** Finds the route by `Host` and the URL of the web request. The proxy forwards the path of the same URL. */
-  #findFor({ url, headers }: ServerRequest): LiveRoute {
+  #findFor({ url, headers }: Pick<ServerRequest, "url" | "headers">): LiveRoute {
     return this.#find(headers.get("host") ?? authorityOf(url), url);
   }
 
@@ -277,8 +282,11 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
 
 /** Whether a proxy has running or waiting requests or tunnels; false on a runtime that does not count them. */
 function isBusy(proxy: Proxy): boolean {
-  const origins = Object.values(proxy.stats()?.origins ?? {});
-  return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
+  const { origins = {}, held = 0 } = proxy.stats() ?? {};
+  const isInUse = Object.values(origins).some(
+    ({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0,
+  );
+  return isInUse || held > 0;
 }
 
 type UpstreamStats = NonNullable<PoolStats["upstreams"]>;
@@ -326,8 +334,14 @@ export function endStats(stats: PoolStats): PoolStats {
     waiting: 0,
     state: "up",
   }));
-  const sums = upstreams && { upstreams, waiting: 0 };
+  const sums = { ...(upstreams && { upstreams, waiting: 0 }), ...(stats.held && { held: 0 }) };
   return { ...stats, closed: stats.created, origins: {}, ...sums };
+}
+
+/** Adds up the requests that wait for upstreams to come back, if any proxy has the option `wait`. */
+function mergeHeld(all: readonly PoolStats[]): { held?: number } {
+  const known = all.flatMap(({ held }) => held ?? []);
+  return known.length === 0 ? {} : { held: sumOf(known) };
 }
 
 /** Returns the highest `maxSockets` of several proxies, if any has one. */
@@ -364,6 +378,7 @@ export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
     requestsPerSocket: created === 0 ? 0 : requests / created,
     tunnels: sum((each) => each.tunnels),
     ...mergeMaxSockets(all),
+    ...mergeHeld(all),
     version: sum((each) => each.version),
     origins,
     ...mergeUpstreams(all),

@@ -110,7 +110,11 @@ export async function start(
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {
     const configured = settings.server;
-    return worker.serve({ front, router, observers, server, configured });
+    const reload =
+      path === undefined
+        ? undefined
+        : async (): Promise<void> => router.update(compose(await readConfig(path)).routes);
+    return worker.serve({ front, router, observers, server, configured, reload });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);

@@ -112,6 +112,9 @@ export interface Snapshot {
     bytesOut: number;
     tunnels: number;
     retries: number;
+    /** The number of requests that have waited for an upstream to come back (`wait`), and for how many seconds in all. */
+    held: number;
+    heldSeconds: number;
   };
   readonly recent: {
     readonly seconds: number;
@@ -196,7 +199,15 @@ export interface MetricsReport {
   readonly requests: readonly SeenRequest[];
 }
 
-const TOTALS = ["requests", "failed", "bytesIn", "bytesOut", "retries"] as const;
+const TOTALS = [
+  "requests",
+  "failed",
+  "bytesIn",
+  "bytesOut",
+  "retries",
+  "held",
+  "heldSeconds",
+] as const;
 
 /** The facts about the process, which do not change. */
 export interface About {
@@ -237,6 +248,8 @@ export class Metrics {
   bytesIn = 0;
   bytesOut = 0;
   retries = 0;
+  held = 0;
+  heldSeconds = 0;
 
   /** @param poolStats returns the statistics of the connections at this moment */
   constructor(
@@ -267,7 +280,11 @@ export class Metrics {
     this.requests++;
     this.bytesIn += end.bytesIn ?? 0;
     this.bytesOut += end.bytesOut ?? 0;
-    if (end.attempts > 1) this.retries += end.attempts - 1;
+    if (timings.held !== undefined) {
+      this.held++;
+      this.heldSeconds += timings.held / 1000;
+      // Looks at an upstream that is away are no retries.
+    } else if (end.attempts > 1) this.retries += end.attempts - 1;
     this.#recent.add(second, REQUESTS);
     this.#statuses.add(second, Math.min(Math.floor(status / 100), 5));
     if (isFailed) {
@@ -314,6 +331,8 @@ export class Metrics {
         bytesOut: this.bytesOut,
         tunnels: sumOf(this.tunnels.values()),
         retries: this.retries,
+        held: this.held,
+        heldSeconds: this.heldSeconds,
       },
       recent: {
         seconds: Math.min(RECENT_SECONDS, second - this.#startSecond + 1),

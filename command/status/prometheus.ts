@@ -122,6 +122,7 @@ export function renderMetrics(metrics: Metrics): string {
             connections.maxSockets,
           ),
         ]),
+    ...renderHeld(snapshot),
     ...renderClients(snapshot),
     ...renderLimit("process_max_fds", "Files that a process may have open.", limitOfOpenFiles()),
     ...renderWorkers(snapshot),
@@ -152,6 +153,31 @@ export function renderMetrics(metrics: Metrics): string {
 function renderLimit(name: string, help: string, limit: number | null | undefined): string[] {
   const isLimited = limit !== null && limit !== undefined && limit !== Infinity;
   return isLimited ? [renderFamily(name, "gauge", help, [[{}, limit]])] : [];
+}
+
+/** Renders the requests that wait for an upstream. Returns no lines if no route has the option `wait`. */
+function renderHeld({ connections, total }: Snapshot): string[] {
+  if (connections?.held === undefined) return [];
+  return [
+    renderFamily(
+      "fetchway_requests_held",
+      "gauge",
+      "Requests that wait for an upstream to come back.",
+      [[{}, connections.held]],
+    ),
+    renderFamily(
+      "fetchway_held_requests_total",
+      "counter",
+      "Requests that have ended and had waited for an upstream to come back.",
+      [[{}, total.held]],
+    ),
+    renderFamily(
+      "fetchway_held_seconds_total",
+      "counter",
+      "Seconds for which these requests have waited.",
+      [[{}, total.heldSeconds]],
+    ),
+  ];
 }
 
 function renderClients({ clients }: Snapshot): string[] {

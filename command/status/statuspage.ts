@@ -204,7 +204,8 @@ function showNow({ total, connections, memory }) {
       ["memory", ...toSize(memory).split(" ")], ["connections", connections ? toShort(connections.created) : "–"]),
     ...(connections ? [make("h2", "next", "Connections now"),
       tiles(["in use", toShort(connections.inUse)], ["idle", toShort(connections.free)], ["tunnels", toShort(connections.open)],
-        ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "warn" : ""])] : []));
+        ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "warn" : ""],
+        ...(connections.held === undefined ? [] : [["held", toShort(connections.held), "", connections.held > 0 ? "warn" : ""]]))] : []));
 }
 function showLatency({ recent: { latencies, percentiles } }) {
   const section = $("latency"), title = make("h2", "", "Time to the response headers, last minute");

@@ -27,6 +27,8 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file have them. */
   readonly configured: ServerSettings;
+  /** Reads the config file again, and applies its routes; undefined without a file. */
+  readonly reload: (() => Promise<void>) | undefined;
 }
 
 /**
@@ -132,6 +134,8 @@ export class WorkerLink {
     const { front, router, server } = serving;
     switch (order.type) {
       case "retire":
+        // The config file may have changed, and requests must not wait for an upstream that was taken out of it.
+        if ((router.stats()?.held ?? 0) > 0) serving.reload?.().catch(() => {});
         return void this.#stop(serving, () => {});
       case "stop": {
         const reportRunning = (running: Running): void =>

@@ -5,6 +5,7 @@ import { forward } from "../../src/pipeline/pipeline.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { Proxy, Route, Runtime } from "../../src/proxy.ts";
 import { addExplain } from "../sockets/explaining.ts";
+import { addMoveWaiting } from "../sockets/movewaiting.ts";
 import { createFailureLog } from "../sockets/logfailure.ts";
 import { findRequestChannel } from "../sockets/requestchannel.ts";
 import { attachTo, plugInto } from "./attach.ts";
@@ -49,6 +50,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
   const upgrade = createUpgradeListener(route);
   return addFormerMethods({
     ...addExplain(route, runtime),
+    ...addMoveWaiting(route),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
-import type { ExplainingProxy, Proxy } from "../../src/proxy.ts";
+import type { ExplainingProxy, Proxy, WaitingProxy } from "../../src/proxy.ts";
 import type { AttachOptions, SrvxServer } from "./attach.ts";
 import type { UpgradeListener } from "./handleupgrade.ts";
 import { awaitingContinue } from "./incomingbody.ts";
@@ -28,7 +28,7 @@ export type NodeHandler = (
 ) => void;
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
-export interface NodeProxy extends Proxy, ExplainingProxy {
+export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. Only proxies of the entry
    * for Node have this member.

@@ -187,8 +187,8 @@ export class Observation implements ScopeObserver {
     this.#event = undefined;
     // The errors of tunnels come from sockets, which do not know where the request was sent.
     if (event.error instanceof ProxyError) placeError(event.error, this.#upstream);
-    reportEnd(this.#report, event);
-    reportEnd(this.#trace, event);
+    callListener(this.#report, event);
+    callListener(this.#trace, event);
   }
 
   get #isReported(): boolean {
@@ -196,9 +196,13 @@ export class Observation implements ScopeObserver {
   }
 }
 
-function reportEnd(report: ReportEnd | undefined, event: RequestEnd): void {
+/** Calls a listener of the app that only observes. An exception or a rejection of it is printed. */
+export function callListener<Event>(
+  listener: ((event: Event) => unknown) | undefined,
+  event: Event,
+): void {
   try {
-    const reported = report?.(event);
+    const reported = listener?.(event);
     if (isPromise(reported)) reported.then(undefined, printException);
   } catch (thrown) {
     printException(thrown);

@@ -5,7 +5,10 @@
  *        ↑ longer pause ← refused again ←——————————┤
  *     the gate is removed once no request waits ← each answer lets two further requests go
  */
-import { placeError, placeOf, ProxyError } from "../error.ts";
+import { BytesBody } from "../body/bytes.ts";
+import type { BodySource } from "../body/source.ts";
+import { type ErrorPlace, placeError, placeOf, ProxyError } from "../error.ts";
+import type { WaitChange } from "../options/observationoptions.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import { RecentMap } from "../recentmap.ts";
 import type { Upstream } from "../target/target.ts";
@@ -16,7 +19,8 @@ import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts"
 import type { Interceptor } from "../transport/port.ts";
 import type { Scope, Send } from "../transport/scope.ts";
 import { codeOf } from "../transport/socketerror.ts";
-import { nextAttempt, type NextAttempt, outcomeOf } from "./repeat.ts";
+import { callListener } from "./observation.ts";
+import { nextAttempt, type NextAttempt, type Outcome, outcomeOf } from "./repeat.ts";
 import { pause } from "./send.ts";
 
 /** Milliseconds until the first look at an upstream. Each further pause is twice as long, up to the maximum. */
@@ -24,6 +28,14 @@ const FIRST_PAUSE = 50;
 const MAX_PAUSE = 1_000;
 /** The maximum number of requests that wait for one upstream. */
 const MAX_WAITING = 1_024;
+/** The number of upstreams of one target that are named when requests wait for them. */
+const MAX_NAMED = 3;
+/** The outcomes of a request of which the upstream has processed nothing. */
+const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
+  "refused",
+  "unresolved",
+  "unprocessed",
+]);
 /** The number of upstreams that are remembered because they have answered. */
 const MAX_ANSWERED = 1_000;
 
@@ -31,12 +43,15 @@ const MAX_ANSWERED = 1_000;
 class HeldRequest implements Waiting {
   place: Place | undefined;
   readonly clientKey: string | undefined;
+  /** Whether another proxy may send the request instead. */
+  readonly isMovable: boolean;
   /** Ends the wait: without a reason, the request is sent. */
   readonly settle: (reason?: ProxyError) => void;
 
-  constructor(clientKey: string | undefined, settle: HeldRequest["settle"]) {
+  constructor(clientKey: string | undefined, isMovable: boolean, settle: HeldRequest["settle"]) {
     this.place = undefined;
     this.clientKey = clientKey;
+    this.isMovable = isMovable;
     this.settle = settle;
   }
 }
@@ -59,12 +74,14 @@ class Gate {
   #isOver = false;
   #pause = FIRST_PAUSE;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  readonly #onOver: () => void;
+  readonly #onOver: (isAnswering: boolean) => void;
+  /** The number of requests that have waited. */
+  count = 0;
   /** The error of the last request that was refused. */
   reason: ProxyError | undefined;
 
-  /** @param onOver called when requests need not wait for the upstream any longer */
-  constructor(onOver: () => void) {
+  /** @param onOver called when no request waits for the upstream any longer, with whether it is back */
+  constructor(onOver: (isAnswering: boolean) => void) {
     this.#onOver = onOver;
     this.#startPause();
   }
@@ -75,10 +92,16 @@ class Gate {
 
   /**
    * Waits until a request may be sent.
+   * @param isMovable whether another proxy may send the request instead
    * @param refusal makes the error of a request that must not wait any longer
    * @throws ProxyError 503 when the time is over, or if too many requests wait
    */
-  async enter(scope: Scope, timeout: number, refusal: (what: string) => ProxyError): Promise<void> {
+  async enter(
+    scope: Scope,
+    timeout: number,
+    isMovable: boolean,
+    refusal: (what: string) => ProxyError,
+  ): Promise<void> {
     const { clientKey } = scope.client;
     if (this.#queue.length >= MAX_WAITING) {
       const full = refusal(`${MAX_WAITING} other requests wait for the upstream`);
@@ -93,7 +116,7 @@ class Gate {
     try {
       await scope.orAbort(
         new Promise<void>((resolve, reject) => {
-          held = new HeldRequest(clientKey, (reason) => {
+          held = new HeldRequest(clientKey, isMovable, (reason) => {
             if (reason !== undefined) return reject(reason);
             mayGo = true;
             resolve();
@@ -142,11 +165,19 @@ class Gate {
 
   /** Ends the wait of all requests with this reason. */
   close(reason: ProxyError): void {
-    for (const held of this.#queue.inOrder()) {
-      this.#queue.remove(held);
-      held.settle(reason);
-    }
+    for (const held of this.#queue.inOrder()) this.#settle(held, reason);
     this.#end();
+  }
+
+  /** Ends the wait of the requests that another proxy may send instead. */
+  move(reason: ProxyError): void {
+    for (const held of this.#queue.inOrder()) if (held.isMovable) this.#settle(held, reason);
+    this.#release();
+  }
+
+  #settle(held: HeldRequest, reason: ProxyError): void {
+    this.#queue.remove(held);
+    held.settle(reason);
   }
 
   /**
@@ -177,7 +208,18 @@ class Gate {
     if (this.#isOver) return;
     this.#isOver = true;
     clearTimeout(this.#timer);
-    this.#onOver();
+    this.#onOver(this.#isAnswering);
+  }
+}
+
+/** Ends the wait of a request because another proxy sends it. */
+class Moved extends ProxyError {
+  /** Sends the request. The exchange is that of the pipeline, which is in a higher layer. */
+  readonly sendElsewhere: (exchange: object) => Promise<Response>;
+
+  constructor(sendElsewhere: Moved["sendElsewhere"]) {
+    super("destination_unavailable", { message: "another proxy sends the request" });
+    this.sendElsewhere = sendElsewhere;
   }
 }
 
@@ -191,13 +233,24 @@ export class HeldRequests {
   readonly #gates: Map<unknown, Gate> = new Map();
   /** The upstreams that have answered, so that their names exist. */
   readonly #answered: RecentMap<unknown, true> = new RecentMap(MAX_ANSWERED);
+  readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
   #isClosed = false;
+  /** The reason for which requests wait no longer here; undefined until `move` was called. */
+  moved: Moved | undefined;
 
-  /** @param timeout milliseconds for which a request may wait */
-  constructor(timeout: number, retry: Required<RetryOptions>) {
+  /**
+   * @param timeout milliseconds for which a request may wait
+   * @param onWait called when requests begin to wait for an upstream, and when none waits any longer
+   */
+  constructor(
+    timeout: number,
+    retry: Required<RetryOptions>,
+    onWait: ((change: WaitChange) => unknown) | undefined,
+  ) {
     this.#timeout = timeout;
     this.#retry = retry;
+    this.#onWait = onWait;
   }
 
   /** The number of requests that wait. */
@@ -216,6 +269,15 @@ export class HeldRequests {
   close(reason: ProxyError = poolClosed()): void {
     this.#isClosed = true;
     for (const gate of this.#gates.values()) gate.close(reason);
+  }
+
+  /**
+   * Lets another proxy send the requests that wait, except those that may have been processed in part.
+   * @param sendElsewhere sends a request in that proxy; it gets the exchange
+   */
+  move(sendElsewhere: Moved["sendElsewhere"]): void {
+    this.moved = new Moved(sendElsewhere);
+    for (const gate of this.#gates.values()) gate.move(this.moved);
   }
 
   /** Sends each request, and lets it wait if its upstream refuses connections. */
@@ -246,7 +308,11 @@ export class HeldRequests {
     thrown?: unknown,
   ): Promise<UpstreamResponse> {
     const { lease } = scope;
+    const { body, upstream } = request;
+    const place = lease?.group.states && key === lease.group ? lease.group : upstream;
     const end = performance.now() + this.#timeout;
+    let isMovable = scope.isMovable;
+    let counting: Gate | undefined;
     let left = this.#retry.attempts;
     let gate = thrown === undefined ? this.#gates.get(key) : undefined;
     for (let isSent = thrown !== undefined; ; isSent = true) {
@@ -257,13 +323,19 @@ export class HeldRequests {
         else if (again === undefined && scope.error === undefined) gate?.answered();
         else gate?.left();
         if (again === undefined) throw thrown;
+        isMovable &&= UNPROCESSED.has(outcomeOf(thrown)) && isUntouched(body);
         // Only a refusal makes other requests wait. A connection may break because of the request on it.
-        gate = isRefused ? this.#gateOf(key) : this.#gates.get(key);
+        const opens = isRefused && !(isMovable && this.moved !== undefined);
+        gate = opens ? this.#gateOf(key, place, thrown as ProxyError) : this.#gates.get(key);
         if (gate !== undefined && isRefused) gate.reason = thrown as ProxyError;
         ({ request, left } = again);
         scope = Object.assign(scope.again(), { lease });
       }
-      await this.#wait(scope, gate, Math.max(0, end - performance.now()));
+      if (gate !== undefined && gate !== counting) {
+        counting = gate;
+        gate.count++;
+      }
+      await this.#wait(scope, gate, Math.max(0, end - performance.now()), isMovable);
       try {
         const response = await next(request, scope);
         gate?.answered();
@@ -275,13 +347,22 @@ export class HeldRequests {
   }
 
   /** Waits until a request may be sent. Its time limit is paused meanwhile. */
-  async #wait(scope: Scope, gate: Gate | undefined, timeout: number): Promise<void> {
+  async #wait(
+    scope: Scope,
+    gate: Gate | undefined,
+    timeout: number,
+    isMovable: boolean,
+  ): Promise<void> {
     const since = performance.now();
     scope.listenNow();
     scope.pauseIdle(true);
     try {
+      if (isMovable && this.moved !== undefined) throw this.moved;
       if (gate === undefined) await pause(FIRST_PAUSE, scope);
-      else await gate.enter(scope, timeout, (what) => this.#unavailable(what, gate.reason));
+      else {
+        const refuse = (what: string): ProxyError => this.#unavailable(what, gate.reason);
+        await gate.enter(scope, timeout, isMovable, refuse);
+      }
     } catch (thrown) {
       scope.end();
       throw thrown;
@@ -322,11 +403,28 @@ export class HeldRequests {
     return response;
   }
 
-  #gateOf(key: unknown): Gate {
+  #gateOf(key: unknown, place: ErrorPlace, reason: ProxyError): Gate {
     const present = this.#gates.get(key);
     if (present !== undefined) return present;
-    const gate = new Gate(() => this.#gates.delete(key));
+    const since = performance.now();
+    const upstream = namePlace(place);
+    const report = (state: WaitChange["state"]): void => {
+      const duration = performance.now() - since;
+      const { code } = gate.reason ?? reason;
+      callListener(this.#onWait, {
+        upstream,
+        state,
+        reason: code.replaceAll("_", " "),
+        requests: gate.count,
+        duration,
+      });
+    };
+    const gate = new Gate((isAnswering) => {
+      this.#gates.delete(key);
+      report(isAnswering ? "back" : "over");
+    });
     this.#gates.set(key, gate);
+    report("waiting");
     return gate;
   }
 
@@ -340,8 +438,23 @@ export class HeldRequests {
 }
 
 /** Makes the requests of a proxy wait, on a runtime whose client reports refused connections. */
-export function holdRequests(timeout: number, retry: Required<RetryOptions>): HeldRequests {
-  return new HeldRequests(timeout, retry);
+export function holdRequests(...given: ConstructorParameters<typeof HeldRequests>): HeldRequests {
+  return new HeldRequests(...given);
+}
+
+/** Whether a body can still be sent from its beginning. */
+function isUntouched(body: BodySource | null): boolean {
+  return body === null || body.isUntouched === true || body instanceof BytesBody;
+}
+
+/** Names the upstream, or the upstreams, for which requests wait. */
+function namePlace(place: ErrorPlace): string {
+  const names = place.states?.().map(({ name }) => name);
+  if (names === undefined) {
+    return place.socketPath === undefined ? String(place.origin) : `unix:${place.socketPath}`;
+  }
+  const more = names.length - MAX_NAMED;
+  return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 /** Returns a text that identifies the server to which an upstream connects. */

@@ -8,6 +8,7 @@ import { type Diagnosis, diagnoseError, renderDiagnosis } from "./diagnosis.ts";
 export { type Diagnosis, diagnoseError, renderDiagnosis };
 export type { NameOption } from "./diagnosis.ts";
 export { escapeControls } from "./printable.ts";
+export { describeWait } from "./waits.ts";
 
 /**
  * Explains an error in one line for the operator: what happened, at which upstream, and what to do. The line contains

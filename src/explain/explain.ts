@@ -51,7 +51,7 @@ export async function explainRequest(
   const address = plan.clientAddress?.(request, context) ?? incoming.address;
   const isTrusted = plan.trusts?.(incoming.address ?? address) ?? false;
   const { upstream } = captured;
-  const { transport: _, fetch: __, mirror: ___, ...options } = plan.options;
+  const { transport: _, fetch: __, mirror: ___, wait: ____, ...options } = plan.options;
   const make: MakeFields = (changed) => {
     const others = { ...options, startTrace: false, ...changed };
     const rules = compile(others, () => plan.transport);

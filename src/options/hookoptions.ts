@@ -1,6 +1,6 @@
 import type { ProxyError } from "../error.ts";
 
-import type { RequestEnd } from "./observationoptions.ts";
+import type { RequestEnd, WaitChange } from "./observationoptions.ts";
 import type { Interceptor } from "../transport/port.ts";
 import { callback, interceptors, record } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
@@ -65,6 +65,12 @@ export interface HookOptions {
    */
   onRequestEnd?: (event: RequestEnd) => void;
   /**
+   * Runs when requests begin to wait for an upstream (`wait`), and when none waits for it any longer. It only observes; an
+   * exception or a rejection of the hook is printed. `describeWait` of `fetchway/errors` makes a line of the report.
+   * @example (change) => console.log(describeWait(change))
+   */
+  onWait?: (change: WaitChange) => void;
+  /**
    * Runs when no response of the upstream can be forwarded; if it returns a `Response`, the client gets that instead of the
    * gateway error. `explainError` of `fetchway/errors` says what happened, where and what to do: log that, but do not send it
    * to the client, because it contains addresses, as `error.cause` may.
@@ -99,6 +105,7 @@ export const hookSchema: Schema<HookOptions> = {
   onResponse: { kind: callback },
   onInformational: { kind: callback },
   onRequestEnd: { kind: callback },
+  onWait: { kind: callback },
   onError: { kind: callback },
   interceptors: {
     kind: record(interceptorSchema, "use an object such as { attempt: [(next) => next] }"),

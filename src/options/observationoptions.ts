@@ -68,6 +68,24 @@ export interface RequestEnd {
   readonly request: Request;
 }
 
+/** The report that requests begin to wait for an upstream (`wait`), or that none waits for it any longer. */
+export interface WaitChange {
+  /** The upstream, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; of several, the first three. */
+  readonly upstream: string;
+  /**
+   * `waiting`: the first request waits. `back`: the upstream has answered, and no request waits any longer. `over`: it has
+   * not answered, and no request waits any longer, because their time is over, their clients have disconnected, or the proxy
+   * was closed or has moved them.
+   */
+  readonly state: "waiting" | "back" | "over";
+  /** Why requests wait: the code of the last error, such as `connection refused`. */
+  readonly reason: string;
+  /** The number of requests that have waited so far. */
+  readonly requests: number;
+  /** Milliseconds since the first request waits. */
+  readonly duration: number;
+}
+
 /** The options that make requests visible to browsers and to the tools that trace them. */
 export interface ObservationOptions {
   /**

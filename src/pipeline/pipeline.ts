@@ -151,6 +151,15 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
+/** Runs an exchange of which nothing was sent again, as the exchange of another proxy. It is reported as one. */
+export function forwardAgain(
+  { incoming, context, respond, observation }: Exchange,
+  target: Target,
+  plan: Plan,
+): Promise<Response> {
+  return runExchange(begin(incoming, target, plan, context, respond, observation));
+}
+
 /** Ends an exchange whose request is not sent. */
 function endUnsent({ scope }: Exchange, response: Response): Response {
   scope?.lease?.release();
@@ -159,9 +168,13 @@ function endUnsent({ scope }: Exchange, response: Response): Response {
 }
 
 function sendPrepared(exchange: Sendable): Promise<Response> {
-  const { plan, scope, request } = exchange;
+  const { incoming, plan, scope, request } = exchange;
   try {
     if (scope.error !== undefined) throw scope.error;
+    if (plan.held !== undefined) {
+      // A redirect shows that an upstream has processed something.
+      scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
+    }
     return plan.send(request, scope).then(
       (received) => conclude(exchange, received),
       (thrown: unknown) => failSent(exchange, thrown),
@@ -176,7 +189,9 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
  * cancels a body that no attempt has begun to send.
  */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
-  const { request, scope } = exchange;
+  const { request, scope, plan } = exchange;
+  const moved = plan.held?.moved;
+  if (moved !== undefined && thrown === moved) return moved.sendElsewhere(exchange);
   if (scope.isEnded) request.body?.cancel();
   return fail(exchange, thrown);
 }
@@ -413,9 +428,11 @@ async function setMeasured(
   exchange: Sendable,
   measuring: Promise<BodySource | null>,
 ): Promise<undefined> {
-  const { scope, request } = exchange;
+  const { incoming, scope, request } = exchange;
   try {
-    exchange.request = { ...request, body: await scope.orAbort(measuring) };
+    const body = await scope.orAbort(measuring);
+    if (request.body === incoming.body) incoming.body = body;
+    exchange.request = { ...request, body };
   } catch (thrown) {
     request.body?.cancel();
     throw thrown;

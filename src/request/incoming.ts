@@ -39,8 +39,8 @@ export interface Incoming extends Client {
   readonly hints?: Hints;
   /** The IP address of the client, where it is known. */
   readonly address: string | undefined;
-  /** The body; `null` for none. */
-  readonly body: BodySource | null;
+  /** The body; `null` for none. A body that was measured is replaced by the one to send. */
+  body: BodySource | null;
   /** Keeps the process running for work that outlasts the response; set where the server passes such a function. */
   waitUntil?: WaitUntil | undefined;
   /**

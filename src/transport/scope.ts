@@ -1,4 +1,4 @@
-import { clientGone, placeError, ProxyError, toProxyError } from "../error.ts";
+import { type ErrorPlace, clientGone, placeError, ProxyError, toProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import { cleanInterimHeaders } from "../fields/hopbyhop.ts";
 import { scopeEnded } from "../misuse.ts";
@@ -89,7 +89,7 @@ export interface Lease {
   /** The upstream at which the place is. */
   readonly upstream: Upstream;
   /** The target that has the upstream and others. */
-  readonly group: object;
+  readonly group: ErrorPlace;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;
   /** The attempt that has the place at present. Only transports that know how fast clients are set it. */
@@ -157,6 +157,8 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
+  /** @internal Whether another proxy may send the request instead, as long as nothing of it was sent. */
+  isMovable = false;
   /** @internal */
   readonly client: Client;
   readonly #timeout: number;
@@ -355,6 +357,7 @@ export class Scope implements Listener {
     next.lease = this.lease;
     next.upstream = this.upstream;
     next.log = this.log;
+    next.isMovable = this.isMovable;
     // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
     // disconnected.
     next.listenNow();

@@ -151,7 +151,7 @@ class UpstreamLease implements Lease {
     return new UpstreamLease(context, query, target, NO_TARGETS, false);
   }
 
-  get group(): object {
+  get group(): Upstreams {
     return this.#context.upstreams;
   }
 

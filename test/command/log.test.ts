@@ -214,6 +214,7 @@ describe("a line of the log in the JSON form", () => {
       route: "/",
       protocol: "websocket",
       error: new ProxyError("connection_refused"),
+      timings: { held: 2, queue: 0.5, connect: 1.5, firstByte: 3, total: 5 },
     });
     const left = endOf({ error: clientGone() });
     const keys = [all, left].flatMap((end) =>

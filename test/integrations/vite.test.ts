@@ -18,7 +18,7 @@ import {
 import { WebSocket } from "ws";
 import { viteProxy, type ViteRoutes } from "../../integrations/vite.ts";
 import { connect } from "../helpers/client.ts";
-import { Upstream } from "../helpers/upstream.ts";
+import { echo, Upstream } from "../helpers/upstream.ts";
 import { pause, until, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
 import { type Header, request } from "../helpers/wire.ts";
@@ -43,7 +43,10 @@ afterAll(async () => {
 
 interface Running {
   readonly origin: string;
+  /** The errors that were logged. */
   readonly logged: string[];
+  /** The notices of the plugin that were logged. */
+  readonly notices: string[];
   /** The token that Vite's own WebSocket requires. */
   readonly token: string;
   close(): Promise<unknown>;
@@ -60,9 +63,10 @@ function tokenOf({ config }: ViteDevServer): string {
   return config.webSocketToken;
 }
 
-function configure(plugin: Plugin, logged: string[]): InlineConfig {
+function configure(plugin: Plugin, logged: string[], notices: string[] = []): InlineConfig {
   const customLogger = createLogger("silent");
   customLogger.error = (message) => void logged.push(message);
+  customLogger.info = (message) => void (message.startsWith("fetchway:") && notices.push(message));
   return {
     root,
     configFile: false,
@@ -75,24 +79,26 @@ function configure(plugin: Plugin, logged: string[]): InlineConfig {
 }
 
 async function startDev(routes: ViteRoutes): Promise<Running> {
-  const logged: string[] = [];
-  const server = await createServer(configure(viteProxy(routes), logged));
+  const [logged, notices]: [string[], string[]] = [[], []];
+  const server = await createServer(configure(viteProxy(routes), logged, notices));
   await server.listen();
   const close = (): Promise<void> => server.close();
-  return { origin: originOf(server.httpServer), logged, token: tokenOf(server), close };
+  return { origin: originOf(server.httpServer), logged, notices, token: tokenOf(server), close };
 }
 
 async function startPreview(routes: ViteRoutes): Promise<Running> {
-  const logged: string[] = [];
-  const server = await preview(configure(viteProxy(routes), logged));
-  return { origin: originOf(server.httpServer), logged, token: "", close: () => server.close() };
+  const [logged, notices]: [string[], string[]] = [[], []];
+  const server = await preview(configure(viteProxy(routes), logged, notices));
+  const close = (): Promise<void> => server.close();
+  return { origin: originOf(server.httpServer), logged, notices, token: "", close };
 }
 
 async function startMiddleware(routes: ViteRoutes): Promise<Running> {
   const logged: string[] = [];
   const plugin = viteProxy(routes);
   const http: Server = createNodeServer();
-  const config = configure(plugin, logged);
+  const notices: string[] = [];
+  const config = configure(plugin, logged, notices);
   const server = { middlewareMode: true, hmr: { server: http } };
   const vite = await createServer({ ...config, server });
   http.on("request", (req, res) => vite.middlewares(req, res));
@@ -103,7 +109,7 @@ async function startMiddleware(routes: ViteRoutes): Promise<Running> {
     await vite.close();
     http.close().closeAllConnections();
   };
-  return { origin: originOf(http), logged, token: tokenOf(vite), close };
+  return { origin: originOf(http), logged, notices, token: tokenOf(vite), close };
 }
 
 /** Opens a WebSocket, and collects the messages that it receives. */
@@ -257,8 +263,8 @@ test("a dead upstream becomes 502, and Vite's logger reports it unless the route
   await gone.stop();
   const seen: string[] = [];
   const running = await startDev({
-    "/a": url,
-    "/b": { target: url, onError: (error) => void seen.push(error.code) },
+    "/a": { target: url, wait: 0 },
+    "/b": { target: url, wait: 0, onError: (error) => void seen.push(error.code) },
   });
   try {
     expect((await fetch(`${running.origin}/a/path?query`)).status).toBe(502);
@@ -269,6 +275,58 @@ test("a dead upstream becomes 502, and Vite's logger reports it unless the route
     expect((await fetch(`${running.origin}/b`)).status).toBe(502);
     expect(seen).toEqual(["connection_refused"]);
     expect(running.logged).toHaveLength(1);
+    expect(running.notices).toEqual([]);
+  } finally {
+    await running.close();
+  }
+});
+
+test.each([
+  ["the dev server", startDev],
+  ["the preview server", startPreview],
+])("%s lets requests and WebSockets wait for an upstream that restarts", async (_, start) => {
+  const before = new Upstream();
+  await before.listen();
+  const { url, port } = before;
+  await before.stop();
+  const after = new Upstream();
+  const running = await start({ "/api": url });
+  try {
+    const socket = open(`${running.origin}/api/live`);
+    await until(() => running.notices.length > 0, "the notice");
+    expect(running.notices).toEqual([`fetchway: requests wait for ${url} (connection refused)`]);
+    const posted = fetch(`${running.origin}/api/post`, { method: "POST", body: "abc" });
+    after.script = async (call) => {
+      if (call.method === "GET") await accept(call);
+      else await echo(call);
+    };
+    await after.listen(port);
+    expect(await (await posted).text()).toBe("abc");
+    (await socket)[0].terminate();
+    await until(() => running.notices.length > 1, "the notice of the end");
+    expect(running.notices[1]).toMatch(
+      /^fetchway: http:\S+ is back after [\d.]+ s; \d requests? ha/,
+    );
+    expect(running.logged).toEqual([]);
+  } finally {
+    await running.close();
+    await after.stop();
+  }
+});
+
+test("by default, requests wait for 5 s; then they get 503, and the logger says why", async () => {
+  const gone = new Upstream();
+  await gone.listen();
+  const { url } = gone;
+  await gone.stop();
+  const running = await startDev({ "/a": url });
+  try {
+    const begin = performance.now();
+    expect((await fetch(`${running.origin}/a`)).status).toBe(503);
+    expect(performance.now() - begin).toBeGreaterThan(4_900);
+    expect(running.logged.join()).toMatch(
+      /^fetchway: GET \/a: 503 destination_unavailable: .*wait: 5000 ms/,
+    );
   } finally {
     await running.close();
   }

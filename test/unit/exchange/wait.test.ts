@@ -2,11 +2,14 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
+import { UnframedBody } from "../../../src/body/unframed.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
 import { holdRequests } from "../../../src/exchange/wait.ts";
-import type { RequestEnd } from "../../../src/options/observationoptions.ts";
+import { describeWait } from "../../../src/explain/waits.ts";
+import type { RequestEnd, WaitChange } from "../../../src/options/observationoptions.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
-import { forward } from "../../../src/pipeline/pipeline.ts";
+import type { Exchange } from "../../../src/pipeline/exchange.ts";
+import { forward, forwardAgain } from "../../../src/pipeline/pipeline.ts";
 import { compile, type Plan } from "../../../src/plan.ts";
 import type { Incoming } from "../../../src/request/incoming.ts";
 import { parseTarget } from "../../../src/target/target.ts";
@@ -598,4 +601,183 @@ test("the option is refused where the client does not report refused connections
     "fetchway: bad option `wait`: leave it out: the client here does not report refused connections",
   );
   expect(() => createFetchProxy({ target: TARGET, wait: 0 })).not.toThrow();
+});
+
+describe("another proxy", () => {
+  /** Moves the requests that wait in one proxy to another one. */
+  function move({ plan }: Setup, { plan: next }: Setup): void {
+    plan.held?.move((exchange) => forwardAgain(exchange as Exchange, TARGET, next));
+  }
+
+  test("sends the requests that wait, with their bodies, and this one reports them", async () => {
+    const ends: RequestEnd[] = [];
+    const [before, after] = [
+      setUp(refuse, { onRequestEnd: (end) => void ends.push(end) }),
+      setUp(answer, { headers: { "x-proxy": "after" } }),
+    ];
+    const bodies: string[] = [];
+    after.transport.answer = async ({ body }) => {
+      bodies.push(body === null ? "none" : await new Response(body.stream()).text());
+      return fakeResponse();
+    };
+    const all = [
+      await before.send(),
+      await before.send({ method: "POST", body: new StreamBody(streamOf(["a", "b"])) }),
+      await before.send({ method: "POST", body: new UnframedBody(streamOf(["c"])) }),
+    ];
+    await vi.advanceTimersByTimeAsync(20);
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(10);
+    expect(all.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(bodies.toSorted()).toEqual(["ab", "c", "none"]);
+    expect(after.transport.hops.every(({ headers }) => headers.includes("after"))).toBe(true);
+    expect(ends.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(ends.every(({ error }) => error === undefined)).toBe(true);
+    expect(Math.min(...ends.map(({ timings }) => timings.held ?? 0))).toBeGreaterThan(10);
+    await expectIdle(before, ...all);
+  });
+
+  test.each([
+    ["first attempt", 0],
+    ["attempt after a wait", 1],
+  ])("sends a request whose %s is refused after the move", async (_, waits) => {
+    const states: string[] = [];
+    const onWait = ({ state }: WaitChange): void => void states.push(state);
+    let end: (() => void) | undefined;
+    const refuseLater: FakeTransport["answer"] = () =>
+      new Promise((__, reject) => {
+        end = () => reject(new ProxyError("connection_refused"));
+      });
+    const [before, after] = [setUp(waits > 0 ? refuse : refuseLater, { onWait }), setUp(answer)];
+    const sent = await before.send({ method: "POST" });
+    before.transport.answer = refuseLater;
+    await vi.advanceTimersByTimeAsync(50);
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sent.status).toBeUndefined();
+    end?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sent.status, before.transport.hops.length]).toEqual([200, 1 + waits]);
+    await expectIdle(before, sent);
+    expect(states).toEqual(waits > 0 ? ["waiting", "over"] : []);
+  });
+
+  test("takes requests that wait for several upstreams, which then have no place there", async () => {
+    const target = balance(["http://a.test", "http://b.test"]);
+    const [before, after] = [setUp(refuse, {}, target), setUp(answer)];
+    const all = [await before.send(), await before.send({ method: "POST" })];
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(all.map(({ status }) => status)).toEqual([200, 200]);
+    expect([target.active, target.waiting]).toEqual([0, 0]);
+    await expectIdle(before, ...all);
+  });
+
+  test("does not get a request whose body a hook has replaced, because the hook may have read it", async () => {
+    const onRequest: ProxyOptions["onRequest"] = (draft) => void (draft.body = "changed");
+    const [before, after] = [setUp(refuse, { onRequest }), setUp(answer)];
+    const body = new StreamBody(streamOf(["a"]));
+    const sent = await before.send({ method: "POST", body });
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sent.status, after.transport.hops.length]).toEqual([undefined, 0]);
+  });
+
+  test("does not get a request that may have been processed, or was redirected", async () => {
+    const broken = failWith("connection_terminated");
+    const unprocessed = (): never => {
+      throw new ProxyError("connection_terminated", { unprocessed: true });
+    };
+    const redirected: FakeTransport["answer"] = ({ path }) =>
+      path === "/" ? fakeResponse(to("/next")) : refuse();
+    for (const [first, method, options] of [
+      [broken, "GET", {}],
+      [redirected, "POST", { followRedirects: true, retry: false }],
+      [
+        async ({ body }) => (await new Response(body?.stream()).text(), unprocessed()),
+        "POST",
+        { retry: false },
+      ],
+    ] as [FakeTransport["answer"], string, ProxyOptions][]) {
+      const [before, after] = [setUp(first, options), setUp(answer)];
+      const body = method === "POST" ? new StreamBody(streamOf(["a"])) : null;
+      const sent = await before.send({ method, body });
+      if (first === broken) {
+        before.transport.answer = refuse;
+        await vi.advanceTimersByTimeAsync(50);
+      }
+      expect(before.plan.held?.size).toBe(1);
+      move(before, after);
+      await vi.advanceTimersByTimeAsync(0);
+      expect([sent.status, after.transport.hops.length]).toEqual([undefined, 0]);
+      before.transport.answer = answer;
+      await vi.advanceTimersByTimeAsync(1_000);
+      expect(sent.status).toBe(200);
+    }
+  });
+
+  test("gets no request whose client has disconnected", async () => {
+    const [before, after] = [setUp(refuse), setUp(hang)];
+    const sent = await before.send();
+    move(before, after);
+    await vi.advanceTimersByTimeAsync(0);
+    sent.incoming.leave();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([sent.status, after.transport.hops.length]).toEqual([499, 1]);
+    await expectIdle(before, sent);
+  });
+});
+
+describe("`onWait`", () => {
+  function watch(answers: FakeTransport["answer"], target?: Target): [Setup, WaitChange[]] {
+    const changes: WaitChange[] = [];
+    return [setUp(answers, { onWait: (change) => void changes.push(change) }, target), changes];
+  }
+
+  test("reports what is waited for, and that it is back", async () => {
+    const [setup, changes] = watch(refuse);
+    await setup.send();
+    const begin = { upstream: TARGET, reason: "connection refused" };
+    expect(changes).toEqual([{ ...begin, state: "waiting", requests: 0, duration: 0 }]);
+    await setup.send();
+    await vi.advanceTimersByTimeAsync(100);
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(500);
+    expect(changes.slice(1)).toEqual([{ ...begin, state: "back", requests: 2, duration: 150 }]);
+    expect(changes.map(describeWait)).toEqual([
+      `requests wait for ${TARGET} (connection refused)`,
+      `${TARGET} is back after 0.1 s; 2 requests have waited`,
+    ]);
+  });
+
+  test("reports the end of a wait without success", async () => {
+    const [setup, changes] = watch(refuse);
+    await setup.send();
+    await vi.advanceTimersByTimeAsync(WAIT);
+    expect(changes.map(describeWait).at(-1)).toBe(
+      `no request waits for ${TARGET} any longer (connection refused); 1 request has waited in 5.0 s`,
+    );
+    expect(changes).toHaveLength(2);
+  });
+
+  test("names three of several upstreams", async () => {
+    const targets = ["a", "b", "c", "d", "e"].map((name) => `http://${name}.test`);
+    const [setup, changes] = watch(refuse, balance(targets));
+    await setup.send();
+    expect(changes[0]?.upstream).toBe("http://a.test, http://b.test, http://c.test and 2 more");
+  });
+
+  test("may throw: its exception is printed, and the requests go on", async () => {
+    const printed = vi.spyOn(console, "error").mockReturnValue();
+    const setup = setUp(refuse, {
+      onWait: () => {
+        throw new Error("of the app");
+      },
+    });
+    const sent = await setup.send();
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(50);
+    expect([sent.status, printed.mock.calls.length]).toEqual([200, 2]);
+    printed.mockRestore();
+  });
 });
