@@ -448,6 +448,7 @@ describe("the entry fetchway/undici", () => {
     "runtimes/sockets/explaining.ts",
     "runtimes/sockets/http2/lostsessions.ts",
     "runtimes/sockets/logfailure.ts",
+    "runtimes/sockets/movewaiting.ts",
     "runtimes/sockets/openfiles.ts",
     "runtimes/sockets/requestchannel.ts",
     "runtimes/sockets/socketpath.ts",
