@@ -21,7 +21,7 @@ const NAMES: ForeignNames = [
     "hostRewrite autoRewrite protocolRewrite internalRewriteLocationHeader",
     "`locationRewrite` keeps redirects under the proxy; `true` is the default, a map replaces prefixes of URLs",
   ],
-  ["upstream base", "pass it as `target`"],
+  ["upstream base url targets", "pass it as `target`"],
   ["router getUpstream", "`target` may be a function of the request, also an async one"],
   ["rewrite preRewrite", "it is called `pathRewrite` here"],
   ["prefix", "it is called `stripPrefix` here"],
