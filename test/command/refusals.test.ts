@@ -216,7 +216,7 @@ ${startRefusals.trim()}
 
   test("a port that is in use is refused with the fix", async () => {
     const { port } = new URL(upstream.url);
-    expect(await command(`${upstream.url} --port ${port}`).refusal()).toBe(
+    expect(await command(`http://a --port ${port}`).refusal()).toBe(
       `fetchway: port ${port} is in use: use --port with another, or 0 for a free one\n`,
     );
   });
