@@ -39,11 +39,11 @@ const NAMES: ForeignNames = [
   ["pathFilter filter routes httpMethods constraints config", CHOOSE],
   ["on configure plugins", "write `onRequest`, `onResponse`, `onError` and `onRequestEnd`"],
   [
-    "bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders decorateRequest proxyReqOptDecorator proxyReqBodyDecorator",
+    "onProxyReq onProxyReqWs bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders decorateRequest proxyReqOptDecorator proxyReqBodyDecorator",
     "write `onRequest`, which changes the request, or responds with its own Response",
   ],
   [
-    "selfHandleResponse rewriteHeaders replyOptions userResHeaderDecorator skipToNextHandlerFilter",
+    "onProxyRes selfHandleResponse rewriteHeaders replyOptions userResHeaderDecorator skipToNextHandlerFilter",
     "write `onResponse`, which changes the response, or returns another",
   ],
   [
@@ -57,13 +57,21 @@ const NAMES: ForeignNames = [
   ],
   ["limit", "it is called `bodyLimit` here, in bytes"],
   ["sendProxyRequest", "write a `transport`, or a `fetch`"],
-  ["logger disableRequestLogging", "write `onRequestEnd`, and log what it reports"],
+  [
+    "logger logLevel logProvider disableRequestLogging",
+    "write `onRequestEnd`, and log what it reports",
+  ],
   ["forward", "write `mirror: { target }`"],
   ["retryMethods", "write `retry: { methods }`"],
-  ["retriesCount", "write `retry: { attempts }`"],
+  ["retriesCount retries", "write `retry: { attempts }`"],
   ["retryDelay", "write `retry: { delay }`"],
   ["maxRetriesOn503", "write `retry: { attempts, statusCodes: [503] }`"],
-  ["balancedPoolOptions", "write `target: balance([…])`, from fetchway/upstreams"],
+  [
+    "balancedPoolOptions upstreams balance healthCheck",
+    "write `target: balance([…], { … })`, from fetchway/upstreams",
+  ],
+  ["onOpen onClose", "write `onResponse` and `onRequestEnd`; the status of a tunnel is 101"],
+  ["cors", "let the upstream answer it, or see docs/recipes.md; leave it out"],
   ["undici requests request http globalAgent destroyAgent", POOL],
   ["fetchOptions", "write `followRedirects`, `signal`, or `onRequest` for other changes"],
   ["method body", "change it in `onRequest`, or pass `new Request(request, { … })`"],
