@@ -129,7 +129,7 @@ export function nameUpstreams(
 /** Returns the addresses of a target; none for a target that is a function or an app. */
 export function listAddresses(target: RouteOptions["target"]): readonly TargetAddress[] {
   if (isTargetList(target)) return target.map((each) => (isWeighted(each) ? each.target : each));
-  return isBalanceable(target) ? [target as TargetAddress] : [];
+  return isBalanceable(target) ? [target] : [];
 }
 
 /** Names one upstream by its origin, or its Unix domain socket. */
