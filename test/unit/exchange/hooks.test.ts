@@ -128,7 +128,7 @@ describe("the fields of a draft", () => {
 
 describe("the path of a draft", () => {
   test.each(["", "a?b", "@evil.test/", ".evil.test/", "http://evil.test/"])(
-    "a slash is added to %j, so that it stays a path",
+    "the path %j that a hook sets gets a slash in front, so that it reaches no other authority",
     (path) => {
       expect(changed(fakeRequest(), (draft) => (draft.path = path)).path).toBe(`/${path}`);
     },
@@ -140,9 +140,12 @@ describe("the path of a draft", () => {
     expect(changed(fakeRequest({ method: "OPTIONS" }), asterisk).path).toBe("*");
   });
 
-  test.each(["/a b", "a#b", "/a\r\nb: c"])("a hook cannot reach another request by %j", (path) => {
-    expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
-  });
+  test.each(["/a b", "a#b", "/a\r\nb: c"])(
+    "a hook that sets the path %j is refused, because it could reach another request",
+    (path) => {
+      expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
+    },
+  );
 });
 
 describe("the body that a hook sets", () => {
