@@ -168,9 +168,10 @@ function createRoute(given: string, options: CreateProxyOptions): ViteRoute | st
 }
 
 /** Finds all wrong options by trying each alone, because `createProxy` stops at the first one. */
-function findMistakes({ target, ...others }: CreateProxyOptions, first: string): string[] {
+function findMistakes(options: CreateProxyOptions, first: string): string[] {
+  const { target, ...others } = options;
   const alone = [
-    { target },
+    "target" in options ? { target } : ({} as CreateProxyOptions),
     ...Object.entries(others).map(([name, value]) => ({
       target: "http://127.0.0.1",
       [name]: value,

@@ -129,15 +129,15 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  */
 export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProxy(
   runtime,
-  (route) => ({
-    ...addExplain(route, runtime),
-    ...addMoveWaiting(route),
-    ...refuseNodeMembers(),
-    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-    error: reportError,
-    // A getter records that code has read the handlers. If no code has, the server has other handlers.
-    get websocket() {
-      return readHandlers();
-    },
-  }),
+  (route) =>
+    refuseNodeMembers({
+      ...addExplain(route, runtime),
+      ...addMoveWaiting(route),
+      maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+      error: reportError,
+      // A getter records that code has read the handlers. If no code has, the server has other handlers.
+      get websocket() {
+        return readHandlers();
+      },
+    }),
 );

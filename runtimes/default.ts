@@ -5,10 +5,10 @@
  * the types of this entry for code that runs on Node.
  * @module
  */
-import type { CreateProxy } from "../src/proxy.ts";
+import type { CreateProxy, ExplainingProxy, Proxy, WaitingProxy } from "../src/proxy.ts";
 import { createProxy as createFetchProxy } from "./fetch.ts";
 import type { NodeProxy } from "./node.ts";
-import { refuse, refuseNodeMembers } from "./nodemembers.ts";
+import { refuseNodeMembers } from "./nodemembers.ts";
 
 export * from "./fetch.ts";
 export type {
@@ -22,12 +22,13 @@ export type {
 
 /**
  * Creates a proxy that compiles its options once. On any other runtime than Node, the members that only Node's proxies have
- * throw a `TypeError` when they are called. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
+ * throw a `TypeError` when they are read. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "https://api.example" });
  */
 export const createProxy: CreateProxy<NodeProxy> = (options) =>
-  Object.assign(createFetchProxy(options), refuseNodeMembers(), {
-    explain: refuse,
-    moveWaiting: refuse,
-  });
+  refuseNodeMembers(
+    createFetchProxy(options) as Proxy & ExplainingProxy & WaitingProxy,
+    "explain",
+    "moveWaiting",
+  );

@@ -124,5 +124,5 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  */
 export const createProxy: CreateProxy<DenoProxy> = /* @__PURE__ */ bindCreateProxy(
   runtime,
-  (route) => ({ ...addExplain(route, runtime), ...addMoveWaiting(route), ...refuseNodeMembers() }),
+  (route) => refuseNodeMembers({ ...addExplain(route, runtime), ...addMoveWaiting(route) }),
 );

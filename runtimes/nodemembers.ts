@@ -1,22 +1,35 @@
 import type { ExplainingProxy, Proxy, WaitingProxy } from "../src/proxy.ts";
 import type { NodeProxy } from "./node.ts";
 
-/** Throws, in place of a member that only proxies of the entry for Node have. */
-export function refuse(): never {
-  throw new TypeError(
-    "fetchway: this member of Node's proxies (nodeHandler, attach, plugin, upgrade, explain, moveWaiting) needs their entry: import " +
-      'createProxy from "fetchway/node"',
-  );
-}
+type NodeMembers = Omit<NodeProxy, keyof Proxy | keyof ExplainingProxy | keyof WaitingProxy>;
+
+const NAMES: readonly string[] = [
+  "nodeHandler",
+  "attach",
+  "plugin",
+  "upgrade",
+] satisfies (keyof NodeMembers)[];
 
 /**
- * Returns members that throw, in place of those that only Node's proxies have. For code that runs on another runtime,
- * TypeScript may have chosen the types of the default entry, which have these members. If the members were missing,
- * `createServer(proxy.nodeHandler)` would make a server that never responds.
+ * Makes the members that only Node's proxies have throw when they are read. For code that runs on another runtime, TypeScript may
+ * have chosen the types of the default entry, which have these members. If the members were missing,
+ * `createServer(proxy.nodeHandler)` would make a server that never responds; if they threw only when they are called, the
+ * server would fail with each request instead of at its start.
+ *
+ * The members are not enumerable, so that a spread of the proxy does not read them.
+ * @param more the names of further members that the proxy lacks
  */
-export function refuseNodeMembers(): Omit<
-  NodeProxy,
-  keyof Proxy | keyof ExplainingProxy | keyof WaitingProxy
-> {
-  return { nodeHandler: refuse, attach: refuse, plugin: refuse, upgrade: refuse };
+export function refuseNodeMembers<Members extends object>(
+  members: Members,
+  ...more: readonly string[]
+): Members & NodeMembers {
+  for (const name of [...NAMES, ...more]) {
+    const get = (): never => {
+      throw new TypeError(
+        `fetchway: this entry's proxies have no ${name}: write import { createProxy } from "fetchway/node"`,
+      );
+    };
+    Object.defineProperty(members, name, { get });
+  }
+  return members as Members & NodeMembers;
 }

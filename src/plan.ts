@@ -17,7 +17,7 @@ import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
-import { parseTarget, assertReachable } from "./target/target.ts";
+import { parseTarget, assertReachable, withSlash } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
 
@@ -329,12 +329,7 @@ export function compileRewrite({
 function readPath(returned: unknown, given: string): string {
   if (returned === undefined || returned === null) return given;
   if (typeof returned === "string") return withSlash(returned);
-  throw badOption("pathRewrite", "return a path, or nothing to leave it unchanged");
-}
-
-/** Adds the slash at the beginning, which a rule such as `{ "^/api": "" }` removes. */
-function withSlash(path: string): string {
-  return path.startsWith("/") ? path : `/${path}`;
+  throw badOption("pathRewrite", "return a path, or nothing");
 }
 
 /** Returns the prefix without a slash at its end; `""` for none. */

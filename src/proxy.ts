@@ -235,14 +235,10 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
  * @throws TypeError that names the option and the fix
  */
 function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
-  const { target, pool, ...options } = createOptions ?? {};
-  if (target === undefined) {
-    throw new TypeError(
-      'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
-    );
-  }
+  const given = isRecord(createOptions) ? createOptions : ({} as CreateProxyOptions);
+  const { target, pool, ...options } = given;
   if (pool !== undefined && !isRecord(pool)) {
-    throw badOption("pool", "use an object such as { maxSockets: 50 }");
+    throw badOption("pool", "use an object");
   }
   if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
     throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
@@ -252,6 +248,12 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
   const plan = compile(options, transportFor, runtime);
+  // The names of the options are checked before, because one of them may be a wrong name for `target`.
+  if (!("target" in given)) {
+    throw new TypeError(
+      'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
+    );
+  }
   if (isFixed(target)) {
     if (isUpstreams(target)) startUpstreams(target, plan.transport);
     else {

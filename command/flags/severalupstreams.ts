@@ -123,8 +123,13 @@ export function nameUpstreams(
   target: RouteOptions["target"],
   show: (each: TargetAddress) => string,
 ): string | undefined {
-  if (!isTargetList(target)) return undefined;
-  return target.map((each) => show(isWeighted(each) ? each.target : each)).join(", ");
+  return isTargetList(target) ? listAddresses(target).map(show).join(", ") : undefined;
+}
+
+/** Returns the addresses of a target; none for a target that is a function or an app. */
+export function listAddresses(target: RouteOptions["target"]): readonly TargetAddress[] {
+  if (isTargetList(target)) return target.map((each) => (isWeighted(each) ? each.target : each));
+  return isBalanceable(target) ? [target] : [];
 }
 
 /** Names one upstream by its origin, or its Unix domain socket. */

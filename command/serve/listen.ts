@@ -317,9 +317,11 @@ function refuseContinue(server: NetServer): void {
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
 
+const LOOP = "or does a target lead back to this proxy? (--via detects it)";
+
 function reportRefusal(reason: string, workers: number | undefined): void {
   const share = workers === undefined ? "" : ` (each of ${workers} workers has its share of it)`;
-  printWarning(`connections are refused: ${reason}${share}`);
+  printWarning(`connections are refused: ${reason}${share}; ${LOOP}`);
 }
 
 function countTunnels(proxy: Pick<Proxy, "stats">): number {

@@ -29,6 +29,7 @@ import { answerDemo } from "./demo.ts";
 import { listen } from "./listen.ts";
 import { LOOPBACK } from "./loopback.ts";
 import { Observers } from "./observe.ts";
+import { refuseOwnAddress } from "./ownaddress.ts";
 import { printStats } from "./printstats.ts";
 import { checkRedirect } from "./redirecthttp.ts";
 import { Router } from "./routes.ts";
@@ -63,6 +64,7 @@ export async function start(
     // The demo upstream gets the requests that no route matches.
     const isDemo = demo !== undefined && !takesAll(composed);
     const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
+    refuseOwnAddress(full);
     return fillCookies(full, secret);
   };
   const file = path === undefined ? {} : await readConfig(path, (doubt) => doubts.push(doubt));

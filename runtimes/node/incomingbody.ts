@@ -184,7 +184,7 @@ function assertUnread(message: IncomingMessage): void {
   if (!message.readableDidRead) return;
   throw new ProxyError("proxy_internal_error", {
     message:
-      "other code has read from the request's body before it was sent; " +
+      "other code has read from the request's body before it was sent, or the handler did not return the proxy's promise; " +
       "add `data` listeners only, and leave out req.resume(), req.read() and req.pipe()",
   });
 }

@@ -32,7 +32,8 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   respond,
   explainOption: explainWherePooled,
   explainRequest: explainNodeMessage,
-  upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
+  upgradeHint:
+    ": make a proxy with createProxy, and call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
   // Bundlers replace this expression by the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),

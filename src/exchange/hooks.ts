@@ -10,7 +10,7 @@ import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
 import { suggest } from "../schema/nearest.ts";
-import { assertSendable, isAsterisk } from "../target/target.ts";
+import { assertSendable, isAsterisk, withSlash } from "../target/target.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
 import { type Client, replaceInform } from "../transport/scope.ts";
 
@@ -25,7 +25,23 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
   if (typeof returned === "object" && "status" in returned && "headers" in returned) {
     return returned as Response;
   }
-  throw badOption(hook, `it returned a ${typeof returned}; return a Response, or nothing`);
+  throw badOption(
+    hook,
+    `it returned a value of type ${typeof returned}; return a Response, or nothing`,
+  );
+}
+
+/**
+ * Makes sure that `onResponse` has left the body of the response to the client. `body.locked` is not read: it would make the
+ * web stream of each body, and a hook that takes a reader reads from it.
+ * @throws MisuseError if the hook has read the body
+ */
+export function assertUnread({ bodyUsed }: Response): undefined {
+  if (!bodyUsed) return undefined;
+  throw badOption(
+    "onResponse",
+    "it has read the body; read response.clone(), or return a new Response (docs/bodies.md)",
+  );
 }
 
 /**
@@ -75,7 +91,8 @@ export class DraftedRequest {
   constructor(request: UpstreamRequest) {
     this.#request = request;
     const get = (): Headers => (this.#headers ??= toHeaders(request.headers));
-    const set = (headers: Headers): void => void (this.#headers = headers);
+    // Code without types may assign a plain object.
+    const set = (headers: Headers): void => void (this.#headers = new Headers(headers));
     this.draft = {
       method: request.method,
       path: request.path,
@@ -96,8 +113,9 @@ export class DraftedRequest {
   finish(): UpstreamRequest {
     assertMembers(this.draft);
     const request = this.#request;
-    const { method, path, body } = this.draft;
-    if (!isAsterisk(path, method)) assertSendable(path);
+    const { method, body } = this.draft;
+    let { path } = this.draft;
+    if (!isAsterisk(path, method)) assertSendable((path = withSlash(path)));
     if (request.upgrade !== undefined && (method !== request.method || body)) {
       throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
     }

@@ -67,9 +67,12 @@ const unknownAuthority: Text = (facts) => [
   trust(facts),
 ];
 const selfSigned: Text = (facts) => [`${facts.at} has a self-signed certificate`, trust(facts)];
-const tooManyFiles: Text = ({ name }) => [
+function isLoop({ name }: FailureFacts): string {
+  return `or does the target lead back to this proxy? (${name("via")} detects it)`;
+}
+const tooManyFiles: Text = (facts) => [
   "this process has too many open files",
-  `raise the limit by ulimit -n, or lower ${name("pool.maxSockets")}`,
+  `raise the limit by ulimit -n, or lower ${facts.name("pool.maxSockets")}; ${isLoop(facts)}`,
 ];
 const noRoute: Text = ({ at }) => [
   `there is no network route to ${at}`,
@@ -182,16 +185,18 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
       ? `does it still read? see ${name("tunnelCloseTimeout")}`
       : `see its log; the limits are ${name("idleTimeout")} and ${name("pool.timeout")}`,
   ],
-  connection_limit_reached: ({ at, message = "too many requests wait", name }) =>
-    message.includes("maxRequests")
+  connection_limit_reached: (facts) => {
+    const { at, message = "too many requests wait", name } = facts;
+    return message.includes("maxRequests")
       ? [
           message,
           "raise maxRequests, maxQueue or queueTimeout of balance, or find out why they are slow",
         ]
       : [
           `${at}: ${message}`,
-          `raise ${name("pool.maxSockets")}, ${name("pool.maxQueued")} or ${name("pool.queueTimeout")}, or find out why it is slow`,
-        ],
+          `raise ${name("pool.maxSockets")}, ${name("pool.maxQueued")} or ${name("pool.queueTimeout")}, or find out why it is slow; ${isLoop(facts)}`,
+        ];
+  },
   tls_protocol_error: ({ at, thrown }) => [
     `no TLS with ${at}${toClause(thrown.reason ?? thrown.message)}`,
     IS_PLAIN,

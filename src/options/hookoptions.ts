@@ -9,7 +9,10 @@ import type { Schema } from "../schema/schema.ts";
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
-  /** The path and query in origin-form. They begin with the base path and the query of the target. */
+  /**
+   * The path and query in origin-form. They begin with the base path and the query of the target. A slash at the beginning is added
+   * if it is missing.
+   */
   path: string;
   /**
    * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`

@@ -9,7 +9,12 @@
  */
 import type { BodySource } from "../body/source.ts";
 import { badRequest, toProxyError } from "../error.ts";
-import { DraftedRequest, observeInterim, readHookResponse } from "../exchange/hooks.ts";
+import {
+  assertUnread,
+  DraftedRequest,
+  observeInterim,
+  readHookResponse,
+} from "../exchange/hooks.ts";
 import { Observation } from "../exchange/observation.ts";
 import { isEventStream } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
@@ -523,7 +528,7 @@ function callOnResponse(exchange: Exchange): ReturnType<Step> {
 function takeHooked(exchange: Exchange, returned: unknown): Response | undefined {
   const { response, cleaned } = exchange as Answered;
   const ownResponse = readHookResponse(returned, "onResponse");
-  if (ownResponse === undefined || ownResponse === response) return undefined;
+  if ((ownResponse ?? response) === response) return assertUnread(response);
   closeSwitched(cleaned);
   discardResponse(response, ownResponse);
   return ownResponse;

@@ -136,7 +136,9 @@ function parseUncached(target: TargetAddress): Upstream {
   if (!("url" in target)) {
     const fix = Array.isArray(target)
       ? "write `balance([…])`, from fetchway/upstreams"
-      : "use a URL, { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
+      : "target" in target
+        ? "pass the URL; options are the third argument"
+        : "write the URL, { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
     throw badTarget(target, fix);
   }
   if ("status" in target) {
@@ -158,10 +160,12 @@ const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;
 
 /** Says what to write instead of a target that is not a URL with the scheme `http:` or `https:`. */
 function suggestUrl(given: unknown): string {
-  const written = String(given);
+  const written = String(given).replace(/^ws:\/\//i, "");
+  if (given === undefined) return "is its variable set? did a function return it?";
   const meant = `http://${written.replace(/^:?(?=\d+$)/, "localhost:")}`;
   if (WITHOUT_SCHEME.test(written) && URL.canParse(meant)) return `write ${quoteInput(meant)}`;
-  return 'use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535';
+  const port = /\d{5}$/.test(written) ? "; ports end at 65535" : "";
+  return `use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"${port}`;
 }
 
 function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
@@ -276,7 +280,7 @@ export function pathOf(url: string): string {
   const start = authorityEnd(url);
   const hash = url.indexOf("#", start);
   const path = hash < 0 ? url.slice(start) : url.slice(start, hash);
-  return path.startsWith("/") ? path : `/${path}`;
+  return withSlash(path);
 }
 
 /**
@@ -294,6 +298,11 @@ export function assertSendable(path: string): void {
   if (path.charCodeAt(0) !== 0x2f /* / */ || NOT_IN_TARGET.test(path)) {
     throw badRequest("path");
   }
+}
+
+/** Adds the slash at the beginning of a path, which a rule such as `{ "^/api": "" }` removes. */
+export function withSlash(path: string): string {
+  return path.startsWith("/") ? path : `/${path}`;
 }
 
 /**

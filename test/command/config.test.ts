@@ -227,7 +227,7 @@ export default {
       "c.mjs:7: pool.maxQueued: use a whole number from 0, or Infinity for no limit",
       'c.mjs: route "/a": timeout: use whole milliseconds or a text such as "10s", 0 for no limit',
       'c.mjs: route "/a/": match: "/a/": route "/a" has it already',
-      'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535',
+      'c.mjs:10: route "/a/": target: use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"',
       'c.mjs:10: route "/a/": bodyLimit: use a number of bytes or a text such as "10mb"',
       'c.mjs: route "/b, http://x/c": match: leave out the scheme, and write "x/c"',
       'c.mjs: route "/b, http://x/c": target: say where to send the requests',

@@ -419,7 +419,7 @@ describe("at the limits for connections", () => {
     expect(await ask("127.0.0.6")).toBe("HTTP/1.1 503");
     await until(() => /--max-per-address/.test(proxy.stderr), "the message");
     expect(proxy.stderr.replace(/^\S+ GET \/ → 503 .*\n/gm, "")).toBe(
-      "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy\n",
+      "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy; or does a target lead back to this proxy? (--via detects it)\n",
     );
     const counted = await metrics();
     expect(counted).toMatch(/^fetchway_client_connections 8$/m);
@@ -468,7 +468,7 @@ describe("beyond the limit for all connections", () => {
       expect(top).toMatch(/^retry-after: 1$/im);
       expect(top).toMatch(/^connection: close$/im);
       expect(proxy.stderr.replace(/^\S+ (?:GET|POST) \/ → 503 .*\n/gm, "")).toBe(
-        "fetchway: connections are refused: all 2 are in use; raise --max-connections, and ulimit -n to twice as many\n",
+        "fetchway: connections are refused: all 2 are in use; raise --max-connections, and ulimit -n to twice as many; or does a target lead back to this proxy? (--via detects it)\n",
       );
       await proxy.kill();
     },
@@ -507,7 +507,7 @@ describe("beyond the limit for all connections", () => {
       const own = "all connections are in use \\(raise --max-connections or ulimit -n\\)\n$";
       await until(() => new RegExp(own).test(proxy.stderr), "the line of the request");
       expect(proxy.stderr.split("\n")[0]).toBe(
-        "fetchway: connections are refused: all 2 are in use, which 114 open files allow; raise ulimit -n",
+        "fetchway: connections are refused: all 2 are in use, which 114 open files allow; raise ulimit -n; or does a target lead back to this proxy? (--via detects it)",
       );
       await proxy.kill();
     },

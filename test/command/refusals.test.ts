@@ -85,7 +85,7 @@ $ http://a --strip-prefix api
 $ example.com
 bad target "example.com": write "http://example.com"
 $ 70000
-bad target "70000": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+bad target "70000": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; ports end at 65535
 $ 4000 :4000 localhost:6000
 http://localhost:4000 is there twice; set its weight instead
 $ /run/app.sock
@@ -93,7 +93,7 @@ $ /run/app.sock
 $ http://unix:/run/app.sock
 "http://unix:/run/app.sock": write unix:/run/app.sock
 $ ftp://a
-bad target "ftp://a": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"; a port is at most 65535
+bad target "ftp://a": use a URL such as "http://localhost:4000", also for WebSockets, or "unix:/path"
 $ http://me:s3cret@a
 a target must not hold credentials; set --header "authorization: …" instead
 $ http://a http://me:s3cret@b
@@ -216,7 +216,7 @@ ${startRefusals.trim()}
 
   test("a port that is in use is refused with the fix", async () => {
     const { port } = new URL(upstream.url);
-    expect(await command(`${upstream.url} --port ${port}`).refusal()).toBe(
+    expect(await command(`http://a --port ${port}`).refusal()).toBe(
       `fetchway: port ${port} is in use: use --port with another, or 0 for a free one\n`,
     );
   });

@@ -168,9 +168,15 @@ const failing = (upstream: string): Setup => ({
     followRedirects: true,
     redirectTargets: ({ href }) => failIn("redirectTargets", href) ?? true,
     onRequest: (_, { url }) => failIn("onRequest", url),
-    onResponse: (_, { url }) => failIn("onResponse", url),
+    onResponse: (response, { url }) =>
+      url.includes("/onResponse/reads") ? readBody(response) : failIn("onResponse", url),
   },
 });
+
+/** Reads the body of the response that the client should get, and returns nothing. */
+async function readBody(response: Response): Promise<void> {
+  await response.text();
+}
 
 export const setups: Record<SetupName, (upstream: string) => Setup> = {
   default: (target) => ({ target, options: {} }),

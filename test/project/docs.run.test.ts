@@ -568,6 +568,22 @@ test("websockets: one line makes a proxy accept WebSockets", async () => {
   expect(await (await fetch(`http://127.0.0.1:${same}/`)).text()).toBe("the app itself");
 });
 
+test("websockets: onRequest refuses a WebSocket without a login, and passes the user on", async () => {
+  await importBlock("docs/websockets.md: A login before WebSockets", toUpstream());
+  const port = await listen(names.server);
+  ending.push(() => names.server.close());
+  echoMessages(upstream);
+  const url = `ws://127.0.0.1:${port}/live`;
+  for (const cookie of ["", "session=forged", "xsession=2f9ad1"]) {
+    const headers = { cookie, "x-user": "alice" };
+    await expect(sayHello(url, { headers }), cookie).rejects.toThrow("401");
+  }
+  expect(upstream.calls).toEqual([]);
+  const headers = { cookie: "theme=dark; session=2f9ad1", "x-user": "root" };
+  expect(await sayHello(url, { headers })).toBe("hello");
+  expect(upstream.calls[0]?.get("x-user")).toBe("alice");
+});
+
 test("websockets: Bun's servers accept the handlers", async () => {
   const preload = join(folder, "preload.ts");
   writeFileSync(

@@ -24,15 +24,16 @@ const REPORT =
 
 /**
  * Waits until the host has reported the exceptions of `count` requests on stderr, and expects no other output there.
+ * @param message a part of the message of each exception
  */
-async function expectReports(t: Tools, count: number): Promise<void> {
+async function expectReports(t: Tools, count: number, message = secret): Promise<void> {
   let printed = "";
   const read = (): number => (printed += t.host.complaints()).length;
-  await until(() => read() > 0 && printed.split(secret).length > count, `${count} reports`);
+  await until(() => read() > 0 && printed.split(message).length > count, `${count} reports`);
   await settled(read, undefined, 100);
   const others = stripVTControlCharacters(printed)
     .split("\n")
-    .filter((line) => !line.includes(secret) && !REPORT.test(line));
+    .filter((line) => !line.includes(message) && !REPORT.test(line));
   expect(others).toEqual([]);
 }
 
@@ -125,6 +126,21 @@ export const hooks = {
     }
     expect(t.upstream.calls).toHaveLength(3);
     await expectReports(t, 3);
+  },
+
+  async "an onResponse that reads the body of the response and returns nothing is reported, and the client gets 500"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nread");
+    for (const method of ["GET", "POST"]) {
+      expectFailure(await t.ask(request(method, "/onResponse/reads"), "unhandled"), method);
+    }
+    await expectReports(t, 2, "bad option `onResponse`: it has read the body");
+    const answered = await t.ask(request("GET", "/onResponse/reads"), "throwing");
+    expect(answered).toMatchObject({ status: 500, text: "handled: proxy_internal_error" });
+    expect(await t.ask(request("HEAD", "/onResponse/reads"), "unhandled")).toMatchObject({
+      status: 200,
+    });
   },
 
   async "an exception of onError reaches the framework"(t: Tools): Promise<void> {

@@ -78,7 +78,7 @@ describe("proxyFetch", () => {
     ],
     ["a URL first", [new URL(TARGET), request()], /takes the incoming Request first/],
     ["nothing", [], /takes the incoming Request first/],
-    ["no target", [request()], /bad target undefined: use a URL such as "http:/],
+    ["no target", [request()], /bad target undefined: is its variable set\?/],
     ["a bad target", [request(), "nowhere"], /bad target "nowhere"/],
     ["a bad option", [request(), TARGET, { timeout: -1 }], /bad option `timeout`/],
     ["an unknown option", [request(), TARGET, { sockets: {} }], /there is no such option/],
@@ -228,6 +228,13 @@ describe("createProxy", () => {
     ["no options", undefined, /createProxy\(options\) takes one object such as \{ target: "http:/],
     ["a URL, as other libraries take it", TARGET, /takes one object such as \{ target: "http:/],
     ["no target", {}, /takes one object such as \{ target/],
+    ["no target beside options", { timeout: 5 }, /takes one object such as \{ target/],
+    [
+      "a variable that is not set",
+      { target: undefined },
+      /target undefined: is its variable set\?/,
+    ],
+    ["a wrong name for the target", { url: TARGET }, /bad option `url`/],
     ["a bad target", { target: "nowhere" }, /bad target "nowhere"/],
     [
       "a target out of reach",
@@ -245,7 +252,7 @@ describe("createProxy", () => {
       { target: TARGET, pool: {}, fetch: () => new Response() },
       /`pool`.*`fetch`/,
     ],
-    ["a pool of null", { target: TARGET, pool: null }, /bad option `pool`: use an object such as/],
+    ["a pool of null", { target: TARGET, pool: null }, /bad option `pool`: use an object/],
     ["a pool that is a list", { target: TARGET, pool: [] }, /bad option `pool`/],
   ])("refuses %s", (_, options, message) => {
     const create = (): unknown => createProxy(options as CreateProxyOptions);

@@ -6,6 +6,7 @@ import { H3 } from "h3";
 import { Hono } from "hono";
 import Koa from "koa";
 import { describe, expect, test } from "vitest";
+import { listen } from "../../helpers/serve.ts";
 import * as entry from "../../../runtimes/node.ts";
 import * as overUndici from "../../../runtimes/undici.ts";
 
@@ -101,5 +102,35 @@ describe("the names of http-proxy", () => {
       );
       expect(Object.keys(proxy)).not.toContain(name);
     },
+  );
+});
+
+test("an upgrade that reaches proxyFetch names createProxy, whose proxies can take upgrades", async () => {
+  let message = "";
+  const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" };
+  const response = await entry.proxyFetch(new Request("http://a.test", { headers }), target, {
+    onError: (error) => void ({ message } = error),
+  });
+  expect(response.status).toBe(501);
+  expect(message).toMatch(/make a proxy with createProxy, and call proxy\.attach\(server\)/);
+});
+
+test("a body that is read while the proxy connects names both mistakes that lead to it", async () => {
+  let message = "";
+  const reached = createServer((_, res) => res.end());
+  const own = entry.createProxy({
+    target: `http://127.0.0.1:${await listen(reached)}`,
+    onError: (error) => void ({ message } = error),
+  });
+  const server = createServer((req, res) => {
+    own.nodeHandler(req, res);
+    req.resume();
+  });
+  const port = await listen(server);
+  await fetch(`http://127.0.0.1:${port}`, { method: "POST", body: "x".repeat(100_000) });
+  await own.close();
+  for (const each of [server, reached]) each.close().closeAllConnections();
+  expect(message).toMatch(
+    /^other code has read from the request's body before it was sent, or the handler did not return the proxy's promise;/,
   );
 });

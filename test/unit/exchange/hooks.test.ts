@@ -77,6 +77,12 @@ describe("the fields of a draft", () => {
     expect(next.headers).toEqual(["x-c", "4"]);
   });
 
+  test("a plain object that code without types assigns to `headers` is taken as one", () => {
+    const fields = { "x-c": "4" } as unknown as Headers;
+    const next = changed(sent, (draft) => (draft.headers = fields));
+    expect(next.headers).toEqual(["x-c", "4"]);
+  });
+
   test("an object into which the draft is spread has its `headers`", () => {
     const { draft } = new DraftedRequest(sent);
     expect({ ...draft }.headers).toBe(draft.headers);
@@ -121,8 +127,21 @@ describe("the fields of a draft", () => {
 });
 
 describe("the path of a draft", () => {
-  test.each(["", "a", "@evil.test/", ".evil.test/", "http://evil.test/", "/a b", "/a\r\nb: c"])(
-    "a hook that sets the path %j is refused, because it could reach another authority or request",
+  test.each(["", "a?b", "@evil.test/", ".evil.test/", "http://evil.test/"])(
+    "the path %j that a hook sets gets a slash in front, so that it reaches no other authority",
+    (path) => {
+      expect(changed(fakeRequest(), (draft) => (draft.path = path)).path).toBe(`/${path}`);
+    },
+  );
+
+  test("`*` is a path unless the method is OPTIONS", () => {
+    const asterisk = (draft: RequestDraft): string => (draft.path = "*");
+    expect(changed(fakeRequest(), asterisk).path).toBe("/*");
+    expect(changed(fakeRequest({ method: "OPTIONS" }), asterisk).path).toBe("*");
+  });
+
+  test.each(["/a b", "a#b", "/a\r\nb: c"])(
+    "a hook that sets the path %j is refused, because it could reach another request",
     (path) => {
       expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
     },

@@ -111,7 +111,7 @@ describe("the explanation of an error", () => {
     (code) => {
       const cause = Object.assign(new Error("connect EMFILE"), { code: "EMFILE" });
       expect(explainError(failedAt("http://a", code, { cause }))).toBe(
-        `${code}: this process has too many open files (raise the limit by ulimit -n, or lower pool.maxSockets)`,
+        `${code}: this process has too many open files (raise the limit by ulimit -n, or lower pool.maxSockets; or does the target lead back to this proxy? (via detects it))`,
       );
     },
   );

@@ -166,7 +166,30 @@ test("the error for an option of http-proxy names Fetchway's option with the sam
   expect(await hintFor({ proxyTimeout: 5000 })).toBe("it is called `timeout` here");
   expect(await hintFor({ autoRewrite: true })).toContain("`locationRewrite`");
   expect(await hintFor({ router: {} })).toContain("`target` may be a function");
+  expect(await hintFor({ onProxyRes() {} })).toContain("`onResponse`");
   expect(await hintFor({ on: {} })).toContain("`onRequest`, `onResponse`, `onError`");
+});
+
+test.each([
+  ["onProxyReq", "`onRequest`"],
+  ["onProxyReqWs", "`onRequest`"],
+  ["onProxyRes", "`onResponse`"],
+  ["onOpen", "`onResponse`"],
+  ["onClose", "`onRequestEnd`"],
+  ["logLevel", "`onRequestEnd`"],
+  ["logProvider", "`onRequestEnd`"],
+  ["retries", "`retry: { attempts }`"],
+  ["healthCheck", "`target: balance([…], { … })`"],
+  ["balance", "`target: balance([…], { … })`"],
+  ["upstreams", "`target: balance([…], { … })`"],
+  ["cors", "docs/recipes.md"],
+  ["url", "`target`"],
+  ["upstream", "`target`"],
+  ["targets", "`target`"],
+])("%s, which other libraries or earlier versions have, is refused with %s", async (name, fix) => {
+  const create = (): unknown => createProxy({ [name]: {} } as never);
+  expect(create).toThrow(`fetchway: bad option \`${name}\`: `);
+  expect(create).toThrow(fix);
 });
 
 test.each([

@@ -141,6 +141,8 @@ test.each(["onRequest", "onResponse", "onError"])(
     const plan = compile(options, () => new FakeTransport());
     const error = await errorOf(() => forward(incoming, target, plan, undefined, respond));
     expect(error).toBeInstanceOf(TypeError);
-    expect((error as Error).message).toMatch(new RegExp(`\`${hook}\`: it returned a string`));
+    expect((error as Error).message).toMatch(
+      new RegExp(`\`${hook}\`: it returned a value of type string`),
+    );
   },
 );
