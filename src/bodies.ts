@@ -273,7 +273,10 @@ function valuesOf(list: HeaderList, lower: string): string | undefined {
   return values.length === 0 ? undefined : values.join(", ");
 }
 
-/** Whether a response is complete, and has one of the media types to change. */
+/**
+ * Whether a response may be changed: its status means that it has content, and not only a part of it (206), and its media type
+ * is one of those to change. Event streams are never changed.
+ */
 function isChangeable({ status, headers }: UpstreamResponse, typePattern: RegExp): boolean {
   const isWhole = status >= 200 && status !== 204 && status !== 205 && status !== 206;
   const type = getHeader(headers, "content-type")?.split(";", 1)[0]?.trim().toLowerCase();

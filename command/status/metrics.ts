@@ -216,7 +216,8 @@ export interface About {
 }
 
 /**
- * Counts requests, in bounded memory: 1000 series, 50 upstreams, 50 routes, 20 kinds of failures, 30 requests, one minute.
+ * Counts requests, in bounded memory: at most 1000 series, 50 upstreams, 50 routes, 10 protocols and 20 kinds of failures. It
+ * also keeps the last 30 requests, and the counts of each second of the last minute.
  */
 export class Metrics {
   readonly #about: About;

@@ -150,7 +150,7 @@ export function sumOf(numbers: Iterable<number>): number {
   return sum;
 }
 
-/** Rounds to three digits. */
+/** Rounds to three significant digits. */
 export function roundToThree(number: number): number {
   return Number(number.toPrecision(3));
 }

@@ -287,7 +287,7 @@ async function askForLocal(
 }
 
 /**
- * Asks for the addresses of both families in parallel; the answer for one family is enough.
+ * Asks for the addresses of both families in parallel, and waits for both answers. One of them may be an error.
  * @param previous the addresses that were found last; those of a family whose query fails are kept
  */
 async function askServers(

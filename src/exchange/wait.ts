@@ -23,9 +23,12 @@ import { callListener } from "./observation.ts";
 import { nextAttempt, type NextAttempt, type Outcome, outcomeOf } from "./repeat.ts";
 import { pause } from "./send.ts";
 
-/** Milliseconds until the first look at an upstream. Each further pause is twice as long, up to the maximum. */
+/**
+ * Milliseconds until the first look at an upstream. Each further pause is twice as long, up to the maximum, by which the return
+ * of the upstream may be noticed late. A look costs little: it is one connection for all requests that wait.
+ */
 const FIRST_PAUSE = 50;
-const MAX_PAUSE = 1_000;
+const MAX_PAUSE = 250;
 /** The maximum number of requests that wait for one upstream. */
 const MAX_WAITING = 1_024;
 /** The number of upstreams of one target that are named when requests wait for them. */
@@ -146,7 +149,7 @@ class Gate {
     this.#release();
   }
 
-  /** The upstream still refuses. */
+  /** The upstream is not back yet. */
   refused(): void {
     this.#running--;
     // Requests that were sent together are refused together. Only the first of them makes the pause longer.
@@ -319,9 +322,9 @@ export class HeldRequests {
       if (isSent) {
         const again = this.#nextAttempt(request, scope, key, thrown, left);
         const isRefused = again?.left === left;
-        if (isRefused) gate?.refused();
-        else if (again === undefined && scope.error === undefined) gate?.answered();
-        else gate?.left();
+        if (isRefused || isBroken(thrown)) gate?.refused();
+        else if (again !== undefined || scope.error !== undefined) gate?.left();
+        else gate?.answered();
         if (again === undefined) throw thrown;
         isMovable &&= UNPROCESSED.has(outcomeOf(thrown)) && isUntouched(body);
         // Only a refusal makes other requests wait. A connection may break because of the request on it.
@@ -455,6 +458,12 @@ function namePlace(place: ErrorPlace): string {
   }
   const more = names.length - MAX_NAMED;
   return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** Whether a connection has broken. The upstream may be stopping, so this does not show that it is back. */
+function isBroken(thrown: unknown): boolean {
+  const outcome = outcomeOf(thrown);
+  return outcome === "stale" || outcome === "broken";
 }
 
 /** Returns a text that identifies the server to which an upstream connects. */

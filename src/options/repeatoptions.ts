@@ -101,7 +101,7 @@ export interface RepeatOptions {
    * `Retry-After`. No request waits by default, or with `0`.
    *
    * A request with any method waits, because nothing of it was sent, and its body stays unread. One request after another is
-   * sent as a look at the upstream, after pauses of 50 ms to 1 s; the others follow gradually when it is back. At most 1,024
+   * sent as a look at the upstream, after pauses of 50 to 250 ms; the others follow gradually when it is back. At most 1,024
    * requests wait for one upstream; of more, the newest one of the client address with the most gets 503. `timeout` does not
    * run meanwhile, and looks do not count for `retry`.
    *

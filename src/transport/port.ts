@@ -26,13 +26,13 @@ export interface Capabilities {
   readonly unixSocket: boolean;
   /** Whether TLS options (CA, client certificate) can be set. */
   readonly tls: boolean;
-  /** Whether a connection can be switched to another protocol, such as a WebSocket; left out for false. */
+  /** Whether a connection can be switched to another protocol, such as a WebSocket; false if omitted. */
   readonly upgrade?: boolean;
-  /** Whether the IP address to connect to can be chosen; left out for false. */
+  /** Whether the IP address to connect to can be chosen; false if omitted. */
   readonly address?: boolean;
-  /** Whether HTTP/2 can be asked for; left out for false. */
+  /** Whether HTTP/2 can be asked for; false if omitted. */
   readonly http2?: boolean;
-  /** Whether timers and connections continue between requests; left out for true. */
+  /** Whether timers and connections continue between requests; true if omitted. */
   readonly background?: boolean;
 }
 

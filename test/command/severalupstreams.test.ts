@@ -157,7 +157,7 @@ describe.each([
       reason: "5 failures in a row, last: connection_refused",
       since: expect.any(Number) as number,
     });
-    // No client has got an error, because its request was sent to another upstream.
+    // Each of the five requests that failed at the dead upstream was sent to another one, so no client got an error.
     const counted = stats.upstreams.find((each) => each.name === dead);
     expect(counted).toMatchObject({ requests: 5, failed: 5, recentFailed: 5 });
     const answered = stats.upstreams.filter((each) => each.name !== dead);

@@ -186,7 +186,8 @@ export class Storm {
    * ended.
    */
   #checkOrder(record: Record, call: Call): void {
-    // If the upstream connection is already closed, the proxy may have answered the request itself.
+    // If the upstream has already closed this connection, the proxy may have answered this request itself, and may then
+    // rightly have forwarded a later one. So the order is not checked.
     if (!call.link.socket.writable) return;
     const { id } = record.plan;
     const records = this.#pipelined.get(Math.floor(id / IDS_PER_SESSION));

@@ -168,7 +168,7 @@ export const frames = {
     }
   },
 
-  async "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived"(
+  async "RFC 6455 §10.4: a client's far too large message ends the WebSocket before the whole message has arrived"(
     t: Tools,
   ): Promise<void> {
     rfc("6455-10.4-limits");

@@ -52,7 +52,7 @@ test("without attach and without a hook, the first handshake prints what to call
     expect(printed.mock.calls).toEqual([
       [
         expect.stringMatching(
-          /^fetchway: http_request_error: the request asks to switch to websocket, but the server does not hand over upgrades: call proxy\.attach\(server\), or give the server proxy\.plugin\b/,
+          /^fetchway: http_request_error: the request asks to switch to websocket, but the server does not hand over upgrades: make a proxy with createProxy, and call proxy\.attach\(server\), or give the server proxy\.plugin\b/,
         ),
       ],
     ]);

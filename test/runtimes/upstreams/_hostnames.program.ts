@@ -56,12 +56,9 @@ await look();
 setAddresses("127.0.0.1", "127.0.0.2");
 await until(() => target.states().length === 2, "the second address");
 await look();
-let holding: Promise<Response> | undefined;
-while (upstreams.held === 0) {
-  // Send this request when it is the first address's turn.
-  holding = target.states()[0]?.active === 0 ? ask("/hold") : holding;
-  await until(() => upstreams.held > 0, "a request");
-}
+// One request is held back, by whichever address has its turn.
+const holding = ask("/hold");
+await until(() => upstreams.held > 0, "a request");
 const heldBy = target
   .states()
   .find(({ active }) => active > 0)
@@ -70,7 +67,7 @@ setAddresses(heldBy ? "127.0.0.2" : "127.0.0.1");
 await until(() => target.states().some(({ state }) => state === "draining"), "the change");
 await look();
 upstreams.release();
-const held = (await holding?.then((response) => response.text())) ?? "";
+const held = await (await holding).text();
 await until(() => target.states().length === 1, "the removal");
 // A name server that fails changes nothing.
 names.broken = true;

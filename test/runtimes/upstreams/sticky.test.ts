@@ -135,7 +135,7 @@ describe("a client", () => {
     expect(cookies).toEqual(new Set([undefined, "a=1; b=2"]));
   });
 
-  test("stays after a restart with the same secret, and with other upstreams around its own", async () => {
+  test("keeps its upstream after the proxy restarts with the same secret and a changed list of upstreams", async () => {
     await start(3);
     const cookie = await cookieOf(1);
     proxy.destroy();

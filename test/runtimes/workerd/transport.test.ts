@@ -174,7 +174,7 @@ test.each(["FIN", "RST"] as const)(
   },
 );
 
-test("a large upload from a pipe of the Worker's script aborts the exchange if it fails", async () => {
+test("if the Worker's script aborts the pipe that is the body of a large request, the upstream request is cut off", async () => {
   upstream.script = () => {};
   const client = await send(request("GET", "/pipe"));
   const answer = await client.read();

@@ -10,7 +10,7 @@ const carried: readonly TestName[] = [
   "RFC 6455 §4.4: a handshake with a version that the upstream refuses is answered with the upstream's versions",
   "RFC 9110 §7.8: a handshake with Expect: 100-continue gets 100 before its 101",
   "RFC 6455 §5: a malformed frame of a client ends its WebSocket, and the upstream gets no message from that frame",
-  "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before all of it has arrived",
+  "RFC 6455 §10.4: a client's far too large message ends the WebSocket before the whole message has arrived",
   "RFC 6455 §5.1: an unmasked frame of a client ends its WebSocket",
   "RFC 6455 §7.1.7: a malformed frame of a client is answered with a close frame and its code",
   "RFC 6455 §5.5.1, §7.1.1: a close frame of a client is answered, and then the server closes the connection",

@@ -115,12 +115,25 @@ describe("an upstream that refuses connections", () => {
       await vi.advanceTimersByTimeAsync(500);
       looks.push(setup.transport.hops.length - 1);
     }
-    // After 50, 150, 350, 750, 1550, 2550 and 3550 ms.
-    expect(looks).toEqual([3, 4, 4, 5, 5, 6, 6, 7]);
+    // After 50, 150, 350 and 600 ms, and then every 250 ms.
+    expect(looks).toEqual([3, 5, 7, 9, 11, 13, 15, 17]);
     expect(setup.plan.held?.size).toBe(3);
     await vi.advanceTimersByTimeAsync(1_000);
     expect(all.map(({ status }) => status)).toEqual([503, 503, 503]);
     expect(all[0]?.response?.headers.get("retry-after")).toBe("1");
+    await expectIdle(setup, ...all);
+  });
+
+  test("is not back because a connection has broken: the others wait on", async () => {
+    const setup = setUp(refuse, { retry: false });
+    const all = [await setup.send(), await setup.send({ method: "POST" }), await setup.send()];
+    setup.transport.answer = failWith("connection_terminated");
+    await vi.advanceTimersByTimeAsync(100);
+    setup.transport.answer = refuse;
+    const ended = all.filter(({ status }) => status !== undefined);
+    expect(ended.map(({ status }) => status)).toEqual([502]);
+    expect(setup.plan.held?.size).toBe(2);
+    await vi.advanceTimersByTimeAsync(WAIT);
     await expectIdle(setup, ...all);
   });
 
@@ -281,7 +294,7 @@ describe("the end of a wait", () => {
     setup.transport.answer = hang;
     await vi.advanceTimersByTimeAsync(300);
     expect(sent.status).toBeUndefined();
-    await vi.advanceTimersByTimeAsync(100);
+    await vi.advanceTimersByTimeAsync(150);
     expect(sent.status).toBe(504);
     await expectIdle(setup, sent);
   });
@@ -483,8 +496,8 @@ describe("several upstreams", () => {
     setup.transport.hops.length = 0;
     await vi.advanceTimersByTimeAsync(2_000);
     const hosts = setup.transport.hops.map(({ upstream }) => upstream.hostname);
-    expect(hosts).toHaveLength(10);
-    for (let look = 0; look < 10; look += 2) expect(hosts[look]).not.toBe(hosts[look + 1]);
+    expect(hosts).toHaveLength(18);
+    for (let look = 0; look < 18; look += 2) expect(hosts[look]).not.toBe(hosts[look + 1]);
     setup.transport.answer = answer;
     await vi.advanceTimersByTimeAsync(1_000);
     expect([sent.status, target.active]).toEqual([200, 0]);

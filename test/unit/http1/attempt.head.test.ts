@@ -77,7 +77,7 @@ test.each<[string, Given<UpstreamRequest>, string | undefined]>([
 });
 
 describe("no character can end a line, a header field or a request early", () => {
-  // All bytes, and characters above U+00FF whose lower byte is a line end or a space (CVE-2016-2086).
+  // All bytes, and characters above U+00FF whose lower byte is a line end or a space (CVE-2018-12116).
   const characters = [...Array(256).keys(), 0x010a, 0x010d, 0x0120].map((code) =>
     String.fromCharCode(code),
   );
