@@ -233,8 +233,7 @@ function compileSend(
   const held = compileWait(options, retry, holdRequests);
   // Request bodies are copied only if an option asks for it.
   if (redirects > 0) steps.push(keepBody(limit));
-  else if (options.retry && retries) steps.push(keepBody(limit, again.methods, held?.bodyLimit));
-  else if (held !== undefined) steps.push(keepBody(held.bodyLimit));
+  else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
   if (redirects > 0) {
     const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));

@@ -133,7 +133,10 @@ export interface BodySource {
   measure?(): Promise<BodySource | null>;
   /** Whether the client sends the body only after a 100 (Continue), which the server sends when the body is taken. */
   readonly awaitsContinue?: boolean;
-  /** Whether the body was neither taken nor cancelled so far, so that another attempt can still send it. */
+  /**
+   * Whether another attempt can still send the body: it was neither taken nor cancelled so far, or it can be taken again
+   * after it was cancelled.
+   */
   readonly isUntouched?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;

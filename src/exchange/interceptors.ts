@@ -112,16 +112,15 @@ export function limitBody(limit: number): Interceptor {
  * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
  * @param limit the number of bytes above which no copy of a body is kept
  * @param methods the methods of the requests with this limit; undefined for all methods
- * @param otherLimit the limit of the requests with other methods
  */
-export function keepBody(limit: number, methods?: readonly string[], otherLimit = 0): Interceptor {
+export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
     const { body, contentLength, method } = request;
-    const most = methods?.includes(method) === false ? otherLimit : limit;
+    const isKept = limit > 0 && methods?.includes(method) !== false;
     // A body with `replay` is in memory already and needs no copy.
-    if (body === null || body.replay !== undefined || most === 0 || mayGoUnread(request)) {
+    if (body === null || body.replay !== undefined || !isKept || mayGoUnread(request)) {
       return next(request, scope);
     }
-    return next({ ...request, body: new ReplayBody(body, most, contentLength) }, scope);
+    return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
   };
 }

@@ -6,7 +6,8 @@
  *     the gate is removed once no request waits ← each answer lets two further requests go
  */
 import { BytesBody } from "../body/bytes.ts";
-import type { BodySource } from "../body/source.ts";
+import { ResumableBody } from "../body/resumable.ts";
+import { type BodySource, mayGoUnread } from "../body/source.ts";
 import { type ErrorPlace, placeError, placeOf, ProxyError } from "../error.ts";
 import type { WaitChange } from "../options/observationoptions.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
@@ -33,6 +34,8 @@ const MAX_PAUSE = 250;
 const MAX_WAITING = 1_024;
 /** The number of upstreams of one target that are named when requests wait for them. */
 const MAX_NAMED = 3;
+/** The number of bytes that are kept of a body, because HTTP/2 may report that the request was not processed. */
+const KEPT = 65_536;
 /** The outcomes of a request of which the upstream has processed nothing. */
 const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "refused",
@@ -228,8 +231,6 @@ class Moved extends ProxyError {
 
 /** The requests of a proxy that wait for their upstreams. */
 export class HeldRequests {
-  /** The number of bytes up to which the body of a request is kept, because HTTP/2 may report that it was not processed. */
-  readonly bodyLimit = 65_536;
   readonly #timeout: number;
   readonly #retry: Required<RetryOptions>;
   /** The gates, by the upstream, or by the target that has several upstreams. */
@@ -285,19 +286,36 @@ export class HeldRequests {
 
   /** Sends each request, and lets it wait if its upstream refuses connections. */
   readonly intercept: Interceptor = (next) => (request, scope) => {
+    const { body } = request;
+    // A body with `replay` is in memory already.
+    if (body === null || body.replay !== undefined || mayGoUnread(request)) {
+      return this.#send(next, request, scope, body);
+    }
+    const resumable = new ResumableBody(body, KEPT);
+    const sent = this.#send(next, { ...request, body: resumable }, scope, body);
+    return sent.finally(() => resumable.settle());
+  };
+
+  /** @param body the body that another proxy would send */
+  #send(
+    next: Send,
+    request: UpstreamRequest,
+    scope: Scope,
+    body: BodySource | null,
+  ): Promise<UpstreamResponse> {
     const { lease } = scope;
     const { upstream } = request;
     const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
     if (this.#gates.has(key)) {
       // A request that waits takes no place from those that run.
       lease?.release();
-      return this.#hold(next, request, scope, key);
+      return this.#hold(next, request, scope, body, key);
     }
     return next(request, scope).then(
       (response) => this.#noteAnswer(key, response),
-      (thrown: unknown) => this.#hold(next, request, scope, key, thrown),
+      (thrown: unknown) => this.#hold(next, request, scope, body, key, thrown),
     );
-  };
+  }
 
   /**
    * Lets a request wait until its upstream is back, and sends it.
@@ -307,11 +325,12 @@ export class HeldRequests {
     next: Send,
     request: UpstreamRequest,
     scope: Scope,
+    body: BodySource | null,
     key: unknown,
     thrown?: unknown,
   ): Promise<UpstreamResponse> {
     const { lease } = scope;
-    const { body, upstream } = request;
+    const { upstream } = request;
     const place = lease?.group.states && key === lease.group ? lease.group : upstream;
     const end = performance.now() + this.#timeout;
     let isMovable = scope.isMovable;

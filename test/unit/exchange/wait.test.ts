@@ -1,6 +1,7 @@
 /** The option `wait`: which requests wait for an upstream, when they are sent, and how a wait ends. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
+import { BytesBody } from "../../../src/body/bytes.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import { UnframedBody } from "../../../src/body/unframed.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
@@ -16,7 +17,9 @@ import { parseTarget } from "../../../src/target/target.ts";
 import { balance } from "../../../src/upstreams/balance.ts";
 import type { Member } from "../../../src/upstreams/policy.ts";
 import type { Target } from "../../../src/upstreams/upstreams.ts";
+import type { Interceptor } from "../../../src/transport/port.ts";
 import {
+  bytes,
   type FakeIncoming,
   fakeIncoming,
   fakeResponse,
@@ -28,6 +31,7 @@ import {
   TARGET,
   to,
 } from "../../helpers/fakes.ts";
+import { FakeSink } from "../../helpers/sink.ts";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));
 afterEach(() => void vi.useRealTimers());
@@ -545,6 +549,12 @@ describe("several upstreams", () => {
   });
 });
 
+/** Passes bodies on as web streams, whose readers cancel them late. */
+const asStream: Interceptor = (next) => (request, scope) => {
+  const stream = request.body?.stream().pipeThrough(new TransformStream<Uint8Array, Uint8Array>());
+  return next({ ...request, body: stream ? new StreamBody(stream) : null }, scope);
+};
+
 describe("a request that an HTTP/2 upstream has not processed", () => {
   const unprocessed = (): never => {
     throw new ProxyError("connection_terminated", { unprocessed: true });
@@ -581,6 +591,74 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     const tooLong = await setUp(readLong).send(upload(65_537));
     await vi.advanceTimersByTimeAsync(500);
     expect([tooLong.status, long.length]).toEqual([502, 1]);
+  });
+
+  /** Reads one chunk of the body, and then cancels the body, and reports that it was not processed. */
+  const readPart: FakeTransport["answer"] = async ({ body }) => {
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    void body?.pipeTo(sink);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sink.log).toEqual(["ab"]);
+    body?.cancel();
+    return unprocessed();
+  };
+  const read: FakeTransport["answer"] = async ({ body }) =>
+    fakeResponse({ body: new BytesBody(bytes(await new Response(body?.stream()).text())) });
+
+  test.each([
+    ["alone", { retry: false }, 2, 400_000],
+    ["at once", {}, 3, 400_000],
+    // The streams read ahead.
+    ["through an interceptor", { interceptors: { attempt: [asStream] } }, 3, 60_000],
+  ] as const)(
+    "is sent again with what was read of its body, and the rest: %s",
+    async (_, options: ProxyOptions, parts, length) => {
+      const cancelled = vi.fn();
+      let count = 0;
+      const setup = setUp((...given) => (++count < parts ? readPart : read)(...given), options);
+      const body = new StreamBody(streamOf(["ab", "cd", "x".repeat(length), "y"], cancelled));
+      const sent = await setup.send({ method: "POST", body });
+      await vi.advanceTimersByTimeAsync(500);
+      expect([sent.status, count]).toEqual([200, parts]);
+      expect(await sent.response?.text()).toBe(`abcd${"x".repeat(length)}y`);
+      expect(cancelled).not.toHaveBeenCalled();
+      await expectIdle(setup, sent);
+    },
+  );
+
+  test.each([
+    ["the client leaves", ({ incoming }: Sent) => incoming.leave(), undefined],
+    ["the proxy is closed", (_: Sent, { plan }: Setup) => plan.held?.close(), 503],
+    [
+      "it fails for another reason",
+      (_: Sent, { transport }: Setup) => {
+        transport.answer = failWith("http_protocol_error");
+      },
+      502,
+    ],
+    [
+      "it gets a response that does not need the rest",
+      (_: Sent, { transport }: Setup) => {
+        transport.answer = async ({ body }) => {
+          await body?.pipeTo(new FakeSink());
+          body?.cancel();
+          return answer();
+        };
+      },
+      200,
+    ],
+  ] as const)("its body, which waits, is cancelled when %s", async (_, end, status) => {
+    const cancelled = vi.fn();
+    const setup = setUp(readPart, { retry: false });
+    const pull = streamOf(["ab", "cd", "ef", "gh", "ij"], cancelled);
+    const sent = await setup.send({ method: "POST", body: new StreamBody(pull) });
+    expect([sent.status, cancelled.mock.calls.length]).toEqual([undefined, 0]);
+    end(sent, setup);
+    await vi.advanceTimersByTimeAsync(500);
+    if (status !== undefined) expect(sent.status).toBe(status);
+    expect(cancelled).toHaveBeenCalledOnce();
+    await expectIdle(setup, sent);
   });
 
   test("keeps longer bodies of the methods in `retry`, up to `replayLimit`", async () => {

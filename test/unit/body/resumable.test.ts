@@ -1,0 +1,202 @@
+/** `ResumableBody`: the next attempt sends the bytes that the attempt before has read, and goes on with the rest. */
+import { describe, expect, test, vi } from "vitest";
+import { BytesBody } from "../../../src/body/bytes.ts";
+import { ResponseBody } from "../../../src/body/responsebody.ts";
+import { ResumableBody } from "../../../src/body/resumable.ts";
+import type { BodySource, Sink } from "../../../src/body/source.ts";
+import { StreamBody } from "../../../src/body/stream.ts";
+import { bytes, fakeScope, streamOf } from "../../helpers/fakes.ts";
+import { FakeSink } from "../../helpers/sink.ts";
+
+/** A body that the test fills, the calls to its transport, and a resumable body of it. */
+function openBody(limit = 6): { source: ResponseBody; calls: string[]; body: ResumableBody } {
+  const calls: string[] = [];
+  const source = new ResponseBody(fakeScope(), {
+    pause: () => void calls.push("pause"),
+    resume: () => void calls.push("resume"),
+    cancel: () => void calls.push("cancel"),
+  });
+  return { source, calls, body: new ResumableBody(source, limit) };
+}
+
+/** Pipes the body to a sink for one attempt. */
+function attempt(body: BodySource, hasRoom = true, memory?: Sink["memory"]): FakeSink {
+  const sink = new FakeSink(memory);
+  sink.hasRoom = hasRoom;
+  void body.pipeTo(sink);
+  return sink;
+}
+
+describe("the next attempt", () => {
+  test.each(["owned", "borrowed", "returned"] as const)(
+    "sends what was read, and then the rest, to a sink whose memory is %s",
+    (memory) => {
+      const { source, body, calls } = openBody();
+      const first = attempt(body, true, memory);
+      source.push(bytes("ab"));
+      body.cancel();
+      if (memory === "owned") first.chunks[0]?.fill(0);
+      const second = attempt(body, true, memory);
+      if (memory === "owned") second.chunks[0]?.fill(0);
+      source.push(bytes("cd"));
+      body.cancel();
+      const third = attempt(body, true, memory);
+      source.push(bytes("efgh"));
+      source.end(["x-sum", "1"]);
+      expect([first.log, second.log, third.log]).toEqual([
+        ["flush", "ab"],
+        ["ab", "cd"],
+        ["ab", "cd", "efgh", "end"],
+      ]);
+      expect(third.trailers).toEqual(["x-sum", "1"]);
+      expect(calls).not.toContain("cancel");
+    },
+  );
+
+  test("lets a source go on that waits, once its own sink has room", () => {
+    const { source, body, calls } = openBody();
+    const first = attempt(body, false);
+    source.push(bytes("ab"));
+    expect(calls).toEqual(["pause"]);
+    body.cancel();
+    // The sink of an attempt that is over calls back late.
+    first.drain();
+    expect(calls).toEqual(["pause"]);
+    const second = attempt(body, false);
+    first.drain();
+    expect([calls, second.waiting]).toEqual([["pause"], 1]);
+    second.drain();
+    expect(calls).toEqual(["pause", "resume"]);
+  });
+
+  test("gets a chunk that arrived between the attempts, after which the source waits", () => {
+    const { source, body, calls } = openBody(3);
+    attempt(body);
+    source.push(bytes("ab"));
+    body.cancel();
+    source.push(bytes("cdef"));
+    expect([calls, body.isUntouched]).toEqual([["pause"], true]);
+    expect(attempt(body).log).toEqual(["ab", "cdef"]);
+    expect([calls, body.isUntouched]).toEqual([["pause", "resume"], false]);
+  });
+
+  test.each([
+    ["end", "end", (source: ResponseBody) => source.end(["x-sum", "1"])],
+    ["failure", "fail lost", (source: ResponseBody) => source.fail(new Error("lost") as never)],
+  ])("gets the %s of the source that came between the attempts", (_, last, close) => {
+    const { source, body } = openBody();
+    attempt(body);
+    source.push(bytes("ab"));
+    body.cancel();
+    close(source);
+    const second = attempt(body);
+    expect(second.log).toEqual(["ab", last]);
+    if (last === "end") expect(second.trailers).toEqual(["x-sum", "1"]);
+  });
+
+  test("sends a body again that was sent to its end", async () => {
+    const body = new ResumableBody(new StreamBody(streamOf(["ab", "c", ""])), 6);
+    for (let i = 0; i < 3; i++) expect(await new Response(body.stream()).text()).toBe("abc");
+  });
+
+  test("sends its head at once if nothing was read", () => {
+    const { body } = openBody();
+    attempt(body);
+    body.cancel();
+    expect(attempt(body).log).toEqual(["flush"]);
+  });
+
+  test("writes nothing more after it was ended by a write", () => {
+    const { source, body } = openBody();
+    attempt(body);
+    source.push(bytes("ab"));
+    source.push(bytes("cd"));
+    body.cancel();
+    const second = new FakeSink();
+    const write = second.write.bind(second);
+    second.write = (chunk) => (body.cancel(), write(chunk));
+    body.pipeTo(second);
+    expect(second.log).toEqual(["ab"]);
+    expect(attempt(body).log).toEqual(["ab", "cd"]);
+  });
+
+  test("is not disturbed by the web stream of an earlier one, which is cancelled late", async () => {
+    const { source, body, calls } = openBody();
+    const early = body.stream();
+    body.cancel();
+    const later = attempt(body);
+    await early.cancel();
+    source.push(bytes("ab"));
+    expect([later.log, calls]).toEqual([["flush", "ab"], []]);
+  });
+});
+
+describe("no other attempt can send the body", () => {
+  test("after more bytes than the limit: then `cancel` cancels the source", () => {
+    const { source, body, calls } = openBody();
+    const sink = attempt(body);
+    source.push(bytes("abcdef"));
+    expect(body.isUntouched).toBe(true);
+    source.push(bytes("g"));
+    expect([body.isUntouched, sink.log]).toEqual([false, ["flush", "abcdef", "g"]]);
+    body.cancel();
+    expect(calls).toEqual(["cancel"]);
+    expect(attempt(body).log).toEqual([expect.stringContaining("fail")]);
+  });
+
+  test("after `settle`, which cancels the source only if the body was cancelled", () => {
+    const running = openBody();
+    const sink = attempt(running.body);
+    running.source.push(bytes("ab"));
+    running.body.settle();
+    running.source.push(bytes("cd"));
+    expect([running.calls, sink.log]).toEqual([[], ["flush", "ab", "cd"]]);
+    running.body.cancel();
+    expect(running.calls).toEqual(["cancel"]);
+
+    const parked = openBody();
+    attempt(parked.body);
+    parked.body.cancel();
+    expect(parked.calls).toEqual([]);
+    parked.body.settle();
+    expect([parked.calls, parked.body.isUntouched]).toEqual([["cancel"], false]);
+
+    const resumed = openBody();
+    attempt(resumed.body);
+    resumed.body.cancel();
+    attempt(resumed.body);
+    resumed.body.settle();
+    expect(resumed.calls).toEqual([]);
+  });
+
+  test("while one sends it", () => {
+    const { body } = openBody();
+    attempt(body);
+    expect(attempt(body).log).toEqual([expect.stringContaining("fail")]);
+  });
+});
+
+test("a body that has arrived as a whole is kept without a copy, up to the limit", () => {
+  const given = bytes("abc");
+  const body = new ResumableBody(new BytesBody(given), 3);
+  expect([body.whole(), body.replay, body.length]).toEqual([given, given, 3]);
+  const pushed = openBody(2);
+  pushed.source.push(bytes("abc"));
+  pushed.source.end();
+  expect(pushed.body.whole()).toEqual(given);
+  expect([pushed.body.replay, pushed.body.isUntouched]).toEqual([undefined, false]);
+});
+
+test("memory is freed only of chunks that are not kept", () => {
+  const source = new StreamBody(streamOf([]));
+  let given: Sink | undefined;
+  source.pipeTo = async (sink) => void (given = sink);
+  const body = new ResumableBody(source, 3);
+  const sink = attempt(body, true, "returned");
+  const release = vi.fn();
+  expect(given?.memory).toBe("borrowed");
+  given?.write(bytes("abcd"));
+  expect(given?.memory).toBe("returned");
+  given?.write(bytes("e"), release);
+  expect(sink.releases).toEqual([undefined, release]);
+});
