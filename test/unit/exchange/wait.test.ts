@@ -603,7 +603,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     body?.cancel();
     return unprocessed();
   };
-  const read: FakeTransport["answer"] = async ({ body }) =>
+  const echo: FakeTransport["answer"] = async ({ body }) =>
     fakeResponse({ body: new BytesBody(bytes(await new Response(body?.stream()).text())) });
 
   test.each([
@@ -616,7 +616,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     async (_, options: ProxyOptions, parts, length) => {
       const cancelled = vi.fn();
       let count = 0;
-      const setup = setUp((...given) => (++count < parts ? readPart : read)(...given), options);
+      const setup = setUp((...given) => (++count < parts ? readPart : echo)(...given), options);
       const body = new StreamBody(streamOf(["ab", "cd", "x".repeat(length), "y"], cancelled));
       const sent = await setup.send({ method: "POST", body });
       await vi.advanceTimersByTimeAsync(500);
@@ -651,8 +651,8 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   ] as const)("its body, which waits, is cancelled when %s", async (_, end, status) => {
     const cancelled = vi.fn();
     const setup = setUp(readPart, { retry: false });
-    const pull = streamOf(["ab", "cd", "ef", "gh", "ij"], cancelled);
-    const sent = await setup.send({ method: "POST", body: new StreamBody(pull) });
+    const pieces = streamOf(["ab", "cd", "ef", "gh", "ij"], cancelled);
+    const sent = await setup.send({ method: "POST", body: new StreamBody(pieces) });
     expect([sent.status, cancelled.mock.calls.length]).toEqual([undefined, 0]);
     end(sent, setup);
     await vi.advanceTimersByTimeAsync(500);
