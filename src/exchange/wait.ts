@@ -34,8 +34,11 @@ const MAX_PAUSE = 250;
 const MAX_WAITING = 1_024;
 /** The number of upstreams of one target that are named when requests wait for them. */
 const MAX_NAMED = 3;
-/** The number of bytes that are kept of a body, because HTTP/2 may report that the request was not processed. */
-const KEPT = 65_536;
+/**
+ * The number of bytes that are kept of a body, because HTTP/2 may report that the request was not processed. Until the upstream
+ * reads, a client sends the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2), and has read one more chunk by then.
+ */
+const KEPT = 131_072;
 /** The outcomes of a request of which the upstream has processed nothing. */
 const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "refused",

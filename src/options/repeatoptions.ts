@@ -108,7 +108,7 @@ export interface RepeatOptions {
    * A name is waited for only if it is that of a fixed `target` of `createProxy`, or of `balance`; and only if the name
    * servers do not answer, or the upstream has answered before. A request that `retry` may send again is sent once more
    * also after its connection broke. A request that an HTTP/2 upstream has not processed is sent again until more than
-   * 64 KiB of its body were read: these bytes are kept for that, and the rest of the body waits.
+   * 128 KiB of its body were read: these bytes are kept for that, and the rest of the body waits.
    *
    * A client that disconnects ends its wait. Node does not notice that while a large body is unread, nor does Deno while any
    * body is: then the wait ends with its time. The option is refused on Workers and in `fetchway/fetch`, whose clients do not report refused connections.

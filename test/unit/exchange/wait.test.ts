@@ -578,17 +578,17 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     body: new StreamBody(streamOf(["x".repeat(length - 1), "y"])),
   });
 
-  test("is sent again with its body, up to 64 KiB", async () => {
+  test("is sent again with its body, up to 128 KiB", async () => {
     const [read, bodies] = readThen(unprocessed, unprocessed, answer);
     const setup = setUp(read);
-    const sent = await setup.send(upload(65_536));
+    const sent = await setup.send(upload(131_072));
     await vi.advanceTimersByTimeAsync(500);
     expect([sent.status, ...bodies.map(({ length }) => length)]).toEqual([
-      200, 65_536, 65_536, 65_536,
+      200, 131_072, 131_072, 131_072,
     ]);
     await expectIdle(setup, sent);
     const [readLong, long] = readThen(unprocessed, answer);
-    const tooLong = await setUp(readLong).send(upload(65_537));
+    const tooLong = await setUp(readLong).send(upload(131_073));
     await vi.advanceTimersByTimeAsync(500);
     expect([tooLong.status, long.length]).toEqual([502, 1]);
   });
@@ -663,8 +663,8 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
 
   test("keeps longer bodies of the methods in `retry`, up to `replayLimit`", async () => {
     for (const [methods, length, status] of [
-      [["POST"], 100_000, 200],
-      [["GET"], 100_000, 502],
+      [["POST"], 200_000, 200],
+      [["GET"], 200_000, 502],
       [["GET"], 60_000, 200],
     ] as const) {
       const [read] = readThen(unprocessed, answer);

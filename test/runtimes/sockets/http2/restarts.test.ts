@@ -123,7 +123,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(dataOf(last).equals(body)).toBe(true);
   });
 
-  test("no upload of which up to 64 KiB were read fails during graceful restarts, and none arrives twice", async () => {
+  test("no upload of which up to 128 KiB were read fails during graceful restarts, and none arrives twice", async () => {
     const upstream = new Graceful();
     await upstream.start();
     closing.push(() => upstream.stop());
