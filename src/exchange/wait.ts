@@ -362,6 +362,7 @@ export class HeldRequests {
       }
       await this.#wait(scope, gate, Math.max(0, end - performance.now()), isMovable);
       try {
+        scope.isLook = true;
         const response = await next(request, scope);
         gate?.answered();
         return this.#noteAnswer(key, response);

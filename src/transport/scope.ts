@@ -151,6 +151,11 @@ export class Scope implements Listener {
   #next: Scope | undefined;
   /** @internal The observer of all attempts; undefined if nothing observes the exchange. */
   observer: ScopeObserver | undefined;
+  /**
+   * @internal Whether the request has waited for the upstream (`wait`), and now looks whether it is back. If it is not, that is
+   * no further failure.
+   */
+  isLook = false;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
   lease: Lease | undefined;
   /** @internal The upstream that the request was sent to last; undefined until it is sent. */
@@ -355,6 +360,7 @@ export class Scope implements Listener {
     const next = (this.#next = this.#like(this.client, timeout));
     next.observer = this.observer;
     next.lease = this.lease;
+    next.isLook = this.isLook;
     next.upstream = this.upstream;
     next.log = this.log;
     next.isMovable = this.isMovable;

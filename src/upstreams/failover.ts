@@ -168,7 +168,12 @@ class UpstreamLease implements Lease {
 
   /** Gives the place back, unless an attempt has taken it. */
   release(): void {
-    if (!this.use()) return;
+    if (this.use()) this.reportUnsent();
+  }
+
+  /** Reports that nothing was sent, which is no failure of the upstream; after the final report, it does nothing. */
+  reportUnsent(): void {
+    if (this.#isOver) return;
     this.#isOver = true;
     this.#context.upstreams.report?.({
       target: this.#target,
@@ -486,11 +491,26 @@ class LeasedAttempt {
     // Keep the place, because the upstreams count both attempts as one.
     const same = this.#nextAttempt(scope, outcome, "same");
     if (same !== undefined) return this.#sendAgain(same, scope);
-    this.#report(undefined, error, true);
+    if (this.#isRefusedLook(scope, outcome)) {
+      this.#stop();
+      this.#lease.reportUnsent();
+    } else {
+      this.#report(undefined, error, true);
+    }
     const again = this.#nextAttempt(scope, outcome, "another");
     if (again !== undefined) return this.#sendElsewhere(again, scope, undefined, thrown);
     this.#nextLease?.release();
     throw thrown;
+  }
+
+  /**
+   * Whether a request that has waited has found that the upstream is not back yet. This does not count as a failure: the looks
+   * alone would eject an upstream, and its return would not be noticed. With `retry: false`, a look asks only one upstream, and
+   * only the ejection of that one makes the next look ask another.
+   */
+  #isRefusedLook({ isLook }: Scope, outcome: Outcome): boolean {
+    const isRefused = outcome === "refused" || outcome === "unresolved";
+    return isLook && isRefused && this.#options.retry.attempts > 0;
   }
 
   /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */

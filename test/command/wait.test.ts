@@ -198,7 +198,7 @@ test("the lines are JSON with --log json", async () => {
   );
   const common = { upstream: target, reason: "connection refused" };
   expect(changes).toMatchObject([
-    { level: "warn", ...common, state: "waiting", held: 0, ms: 0 },
+    { level: "warn", ...common, state: "waiting", held: 0 },
     { level: "info", ...common, state: "back", held: 1 },
   ]);
 });

@@ -488,6 +488,21 @@ describe("several upstreams", () => {
     await expectIdle(setup, sent, waiting);
   });
 
+  test("no look that is refused counts as a failure, so none of them is ejected", async () => {
+    const target = balance(["http://a.test", "http://b.test"]);
+    const setup = setUp(refuse, {}, target);
+    const sent = await setup.send({ method: "POST" });
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(setup.transport.hops.length).toBeGreaterThan(20);
+    expect(target.states().map(({ state, failures }) => `${state} ${failures}`)).toEqual([
+      "up 1",
+      "up 1",
+    ]);
+    setup.transport.answer = answer;
+    await vi.advanceTimersByTimeAsync(300);
+    expect([sent.status, target.active]).toEqual([200, 0]);
+  });
+
   test("each look asks all of them, and takes nothing from the retry budget", async () => {
     let first = 0;
     const target = balance(["http://a.test", "http://b.test"], {
