@@ -39,6 +39,8 @@ export interface RuntimeParts {
   log?: LogFailure;
   /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
   holdRequests?: typeof holdRequests;
+  /** Whether code of the app has used the body of a response; by default, `bodyUsed` says so. */
+  isBodyUsed?: (response: Response) => boolean;
   /** Says how a server of this runtime hands over upgrades, for the error message if a server does not. */
   upgradeHint?: string;
 }
@@ -59,6 +61,8 @@ export interface Plan extends RequestRules {
   readonly mirror: Mirror | undefined;
   /** The requests that wait for their upstreams; undefined without the option `wait`. */
   readonly held: HeldRequests | undefined;
+  /** The runtime's own check of whether a body was used. */
+  readonly isBodyUsed: RuntimeParts["isBodyUsed"];
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
   /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
@@ -91,7 +95,15 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 export function compile(
   options: ProxyOptions,
   transportFor: () => Transport,
-  { inProcess, tracing, log, explainOption, holdRequests, upgradeHint }: RuntimeParts = {},
+  {
+    inProcess,
+    tracing,
+    log,
+    explainOption,
+    isBodyUsed,
+    holdRequests,
+    upgradeHint,
+  }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explainOption);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -139,6 +151,7 @@ export function compile(
     follows,
     send,
     attempts,
+    isBodyUsed,
     held,
     transport,
     mirror: compileMirror(options, transport, inProcess),

@@ -10,6 +10,7 @@ import { createFailureLog } from "../sockets/logfailure.ts";
 import { findRequestChannel } from "../sockets/requestchannel.ts";
 import { attachTo, plugInto } from "./attach.ts";
 import { explainNodeMessage, refuseMessages } from "./frameworkvalues.ts";
+import { isBodyUsed } from "./internals/hono.ts";
 import { createUpgradeListener } from "./handleupgrade.ts";
 import { addFormerMethods } from "./httpproxy.ts";
 import { MessageIncoming, readRequest } from "./nodeincoming.ts";
@@ -37,6 +38,7 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   tracing: findRequestChannel(),
   // Bundlers replace this expression by the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),
+  isBodyUsed,
   inProcess,
   holdRequests,
 };

@@ -36,8 +36,8 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
  * web stream of each body, and a hook that takes a reader reads from it.
  * @throws MisuseError if the hook has read the body
  */
-export function assertUnread({ bodyUsed }: Response): undefined {
-  if (!bodyUsed) return undefined;
+export function assertUnread(isUsed: boolean): undefined {
+  if (!isUsed) return undefined;
   throw badOption(
     "onResponse",
     "it has read the body; read response.clone(), or return a new Response (docs/bodies.md)",

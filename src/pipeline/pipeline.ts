@@ -526,9 +526,11 @@ function callOnResponse(exchange: Exchange): ReturnType<Step> {
  * Ends the exchange with the response that `onResponse` has returned, unless it is the response that the hook was given.
  */
 function takeHooked(exchange: Exchange, returned: unknown): Response | undefined {
-  const { response, cleaned } = exchange as Answered;
+  const { response, cleaned, plan } = exchange as Answered;
   const ownResponse = readHookResponse(returned, "onResponse");
-  if ((ownResponse ?? response) === response) return assertUnread(response);
+  if ((ownResponse ?? response) === response) {
+    return assertUnread(plan.isBodyUsed?.(response) ?? response.bodyUsed);
+  }
   closeSwitched(cleaned);
   discardResponse(response, ownResponse);
   return ownResponse;

@@ -210,6 +210,14 @@ function cacheOf(response: Response): Cache | undefined {
 }
 
 /**
+ * Whether other code has used the body of a response. To read `bodyUsed` of a response that still has its parts would make a
+ * native response of it, and the server would then read its body chunk by chunk.
+ */
+export function isBodyUsed(response: Response): boolean {
+  return cacheOf(response) === undefined && response.bodyUsed;
+}
+
+/**
  * Makes srvx's server send the header fields of a response of @hono/node-server's class as they arrived, unless other code
  * has read or changed them.
  * @param head the parts from which the response was made
