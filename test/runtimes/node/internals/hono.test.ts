@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy } from "../../../../runtimes/node.ts";
-import { toFields, toRecord } from "../../../../runtimes/node/internals/hono.ts";
+import { isBodyUsed, toFields, toRecord } from "../../../../runtimes/node/internals/hono.ts";
 import { useApps } from "../../../helpers/apps.ts";
 import { within } from "../../../helpers/wait.ts";
 import { type Header, request } from "../../../helpers/wire.ts";
@@ -235,4 +235,19 @@ describe("a class of responses that", () => {
       expect([headers.get("x-a"), headers.get("__proto__")]).toEqual(["1, 2", "p"]);
     },
   );
+});
+
+test("whether a body was used is asked without making a native response of one that still has its parts", () => {
+  const asked = vi.fn(() => true);
+  class OwnResponse {
+    get bodyUsed(): boolean {
+      return asked();
+    }
+  }
+  const response = new OwnResponse() as unknown as Response;
+  expect(isBodyUsed(response)).toBe(true);
+  expect(asked).toHaveBeenCalledOnce();
+  Object.assign(response, { [Symbol("cache")]: [200, null, {}] });
+  expect(isBodyUsed(response)).toBe(false);
+  expect(asked).toHaveBeenCalledOnce();
 });
