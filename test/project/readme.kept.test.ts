@@ -55,7 +55,7 @@ function numberIn(file: string, pattern: RegExp): number {
 test("the limits in README are those of the code", () => {
   expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
   expect(limitOf("retry")).toBe(defaults.replayLimit);
-  expect(limitOf("wait")).toBe(numberIn("src/exchange/wait.ts", /bodyLimit = ([\d_]+)/));
+  expect(limitOf("wait")).toBe(numberIn("src/exchange/wait.ts", /KEPT = ([\d_]+)/));
   expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);
   expect(limitOf("transformText")).toBe(numberIn("src/bodies.ts", /maxBytes = ([\d_]+)/));
   expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MAX_BYTES = ([\d_]+)/));
