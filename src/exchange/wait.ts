@@ -1,5 +1,5 @@
 /**
- * The option `wait`: requests wait for an upstream that refuses connections, because it most likely restarts.
+ * The option `wait`: requests wait for an upstream that refuses connections, because it is usually restarting.
  *
  *     the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream
  *        ↑ longer pause ← refused again ←——————————┤

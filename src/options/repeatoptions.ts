@@ -97,7 +97,7 @@ export interface RepeatOptions {
   attemptTimeout?: number;
   /**
    * Milliseconds for which a request waits for an upstream that refuses connections, whose Unix socket is missing, or whose
-   * name cannot be found now, because such an upstream most likely restarts. After that time, the client gets 503 with
+   * name cannot be found now, because an upstream in this state is usually restarting. After that time, the client gets 503 with
    * `Retry-After`. No request waits by default, or with `0`.
    *
    * A request with any method waits, because nothing of it was sent, and its body stays unread. One request after another is

@@ -1,26 +1,17 @@
 /** Targets that are the command's own server. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import type { Settings } from "../../command/config/settings.ts";
 import type { RouteOptions } from "../../command/flags/severalupstreams.ts";
 import { refuseOwnAddress } from "../../command/serve/ownaddress.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { until } from "../helpers/wait.ts";
 import { command } from "./_command.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "own-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-
-/** Returns a port on which no server listens. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await listen(server);
-  server.close();
-  return port;
-}
 
 /** Checks a route to a target, for a server on a host with port 3100. */
 function check(host: string, options: RouteOptions, port = 3100): void {
@@ -86,7 +77,7 @@ describe("accepted", () => {
 });
 
 test("the command refuses its own port as the target, also in a route", async () => {
-  const port = await freePort();
+  const port = await findPort();
   expect(await command(`${port} --port ${port}`).refusal()).toBe(
     `fetchway: the target http://localhost:${port} is the address of this proxy itself: use --port with another, or name another target\n`,
   );
@@ -98,7 +89,7 @@ test("the command refuses its own port as the target, also in a route", async ()
 });
 
 test("a reload with the command's own port as the target keeps the routes", async () => {
-  const port = await freePort();
+  const port = await findPort();
   const path = join(folder, "config.json");
   const write = (target: string): void =>
     writeFileSync(path, JSON.stringify({ target, server: { port } }));

@@ -12,7 +12,7 @@ import { bundleCommand } from "./_bundle.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { Command, getRaw, programs, upstream } from "./_command.ts";
 import { compareVersions, hostNode, hostVersion, isInRange } from "../hosts/_node.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort, listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 
 const APP = "/srv/proxy";
@@ -35,14 +35,6 @@ beforeAll(async () => {
   upstream.handler = (_, res) => void res.end("forwarded");
 });
 afterAll(() => rmSync(folder, { recursive: true }));
-
-/** Returns a port that is free now, for a command line that must name its port. */
-async function findPort(): Promise<number> {
-  const server = createServer();
-  const port = await listen(server);
-  server.close();
-  return port;
-}
 
 /**
  * Starts a command line of the page with the addresses and files of this test.

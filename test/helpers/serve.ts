@@ -1,7 +1,7 @@
 /** Starts servers on Node, for tests, hosts and benchmarks. They listen on 127.0.0.1, on a free port by default. */
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo, Server } from "node:net";
+import { type AddressInfo, createServer as createNetServer, type Server } from "node:net";
 import type { H3 } from "h3";
 import type { ServerOptions } from "srvx";
 
@@ -39,6 +39,14 @@ export async function listen(server: Server, port = 0, host = "127.0.0.1"): Prom
   server.listen(port, host, BACKLOG);
   if (!server.listening) await once(server, "listening");
   return (server.address() as AddressInfo).port;
+}
+
+/** Returns a port that is free now, for a program that must be given its port. */
+export async function findPort(): Promise<number> {
+  const server = createNetServer();
+  const port = await listen(server);
+  server.close();
+  return port;
 }
 
 /**

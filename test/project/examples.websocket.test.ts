@@ -1,13 +1,12 @@
 /** The examples with WebSockets, also those over undici, as their users start them, with `ws` and with Node's own WebSocket. */
 import { once } from "node:events";
 import { rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { PoolStats } from "#fetchway";
 import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { echoMessages, sayHello } from "../helpers/handshake.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
 
@@ -15,13 +14,6 @@ const upstream = new Upstream();
 beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
-
-async function freePort(): Promise<number> {
-  const placeholder = createServer();
-  const port = await listen(placeholder);
-  placeholder.close();
-  return port;
-}
 
 /** Says hello with the runtime's own WebSocket. */
 async function sayHelloItself(url: string): Promise<string> {
@@ -60,7 +52,7 @@ test.each(Object.entries(servers))("%s.ts carries requests and WebSockets", asyn
   const copy = copyPathOf(name);
   const source = readLinkedExample(name);
   writeFileSync(copy, source.replaceAll("http://127.0.0.1:4000", upstream.url));
-  const port = await freePort();
+  const port = await findPort();
   try {
     await using program = start(copy, String(port));
     await program.printed(

@@ -1,13 +1,12 @@
 /** The examples of README and the server of the quick start, each started as a reader would start it. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { expectAllRun, readBlock } from "./_blocks.ts";
 import { useEcho } from "../helpers/echo.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { readPage } from "./_readme.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { pause } from "../helpers/wait.ts";
 
 const upstream = useEcho();
@@ -49,14 +48,6 @@ async function fetchWhenReady(url: string, program: Program): Promise<Response> 
       await pause(20);
     }
   }
-}
-
-/** Returns a port that is free. */
-async function findPort(): Promise<number> {
-  const placeholder = createServer();
-  const port = await listen(placeholder);
-  placeholder.close();
-  return port;
 }
 
 test.concurrent.each(examples)("the example for $name forwards", async ({ name, path, code }) => {
