@@ -284,8 +284,8 @@ export class Metrics {
     if (timings.held !== undefined) {
       this.held++;
       this.heldSeconds += timings.held / 1000;
-      // Looks at an upstream that is away are no retries.
-    } else if (end.attempts > 1) this.retries += end.attempts - 1;
+    }
+    if (end.attempts > 1) this.retries += end.attempts - 1;
     this.#recent.add(second, REQUESTS);
     this.#statuses.add(second, Math.min(Math.floor(status / 100), 5));
     if (isFailed) {

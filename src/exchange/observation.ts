@@ -43,6 +43,7 @@ export class Observation implements ScopeObserver {
   /** Milliseconds that the request has waited in queues since a connection was last assigned to it. */
   queued = 0;
   held = 0;
+  attempts = 0;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
   /** The upstream of the last attempt. */
@@ -73,7 +74,7 @@ export class Observation implements ScopeObserver {
     this.#protocol = request.upgrade;
     this.#upstream = upstream;
     this.#connection = undefined;
-    event.attempts++;
+    this.attempts++;
     event.upstream =
       upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
     event.traceparent = getHeader(request.headers, "traceparent");
@@ -182,6 +183,7 @@ export class Observation implements ScopeObserver {
     // A request that got no connection may have waited as well.
     event.timings.queue ??= this.queued || undefined;
     event.timings.held = this.held || undefined;
+    event.attempts = this.attempts;
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;

@@ -312,16 +312,18 @@ export class HeldRequests {
     if (this.#gates.has(key)) {
       // A request that waits takes no place from those that run.
       lease?.release();
-      return this.#hold(next, request, scope, body, key);
+      return this.#hold(next, request, scope, body, key, scope.observer?.attempts);
     }
+    const attempts = scope.observer?.attempts;
     return next(request, scope).then(
       (response) => this.#noteAnswer(key, response),
-      (thrown: unknown) => this.#hold(next, request, scope, body, key, thrown),
+      (thrown: unknown) => this.#hold(next, request, scope, body, key, attempts, thrown),
     );
   }
 
   /**
    * Lets a request wait until its upstream is back, and sends it.
+   * @param attempts the number of attempts before this one; refused tries are not added to it
    * @param thrown the error of the request, if it was sent already
    */
   async #hold(
@@ -330,6 +332,7 @@ export class HeldRequests {
     scope: Scope,
     body: BodySource | null,
     key: unknown,
+    attempts: number | undefined,
     thrown?: unknown,
   ): Promise<UpstreamResponse> {
     const { lease } = scope;
@@ -352,7 +355,10 @@ export class HeldRequests {
         // Only a refusal makes other requests wait. A connection may break because of the request on it.
         const opens = isRefused && !(isMovable && this.moved !== undefined);
         gate = opens ? this.#gateOf(key, place, thrown as ProxyError) : this.#gates.get(key);
-        if (gate !== undefined && isRefused) gate.reason = thrown as ProxyError;
+        if (isRefused) {
+          if (gate !== undefined) gate.reason = thrown as ProxyError;
+          if (scope.observer !== undefined) scope.observer.attempts = attempts ?? 0;
+        }
         ({ request, left } = again);
         scope = Object.assign(scope.again(), { lease });
       }
@@ -363,6 +369,7 @@ export class HeldRequests {
       await this.#wait(scope, gate, Math.max(0, end - performance.now()), isMovable);
       try {
         scope.isLook = true;
+        attempts = scope.observer?.attempts;
         const response = await next(request, scope);
         gate?.answered();
         return this.#noteAnswer(key, response);

@@ -44,7 +44,10 @@ export interface RequestEnd {
    * undefined if the exchange is complete.
    */
   readonly error: unknown;
-  /** The number of times that the request was sent to an upstream. */
+  /**
+   * The number of times that the request was sent to an upstream. While a request waits (`wait`), tries that are refused do not
+   * count.
+   */
   readonly attempts: number;
   /** Whether the connection of the last attempt had carried a request before; undefined where that is not known. */
   readonly reused: boolean | undefined;

@@ -73,6 +73,8 @@ export interface ScopeObserver {
   queued: number;
   /** Milliseconds that the request has waited for its upstream to come back (`wait`). */
   held: number;
+  /** The number of attempts, without the tries after which the request has waited for its upstream (`wait`). */
+  attempts: number;
   /** Called when an attempt begins. Returns the request with a body whose bytes are counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
   /** Called when the transport has a connection for the attempt, which may still have to be established. */

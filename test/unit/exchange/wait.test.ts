@@ -691,7 +691,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   });
 });
 
-test("the event of a request has the time that the request has waited", async () => {
+test("the event of a request has the time that the request has waited; refused tries are no attempts", async () => {
   const ends: RequestEnd[] = [];
   const setup = setUp(refuse, { onRequestEnd: (end) => void ends.push(end) });
   await setup.send();
@@ -699,7 +699,10 @@ test("the event of a request has the time that the request has waited", async ()
   setup.transport.answer = answer;
   await vi.advanceTimersByTimeAsync(100);
   await setup.send();
-  expect(ends.map(({ timings }) => timings.held)).toEqual([150, undefined]);
+  expect(ends.map(({ attempts, timings }) => [attempts, timings.held])).toEqual([
+    [1, 150],
+    [1, undefined],
+  ]);
 });
 
 test("the option is refused where the client does not report refused connections", () => {
