@@ -7,7 +7,6 @@ export interface PeerFlag {
   readonly advice: string;
   /** Whether the flag has a value. The word after the flag is then not the target. */
   readonly takesValue: boolean;
-  /** Whether the value is a target. */
   readonly isTarget: boolean;
 }
 

@@ -57,7 +57,7 @@ const FAILED = 1;
 /** The error type of a client that disconnected before its response was complete. */
 const CLIENT_LEFT = "client_left";
 
-/** The counters of one of several upstreams, as they were when the statistics were last read. */
+/** The counters of one of several upstreams when the statistics were last read. */
 interface AttemptCounters {
   requests: number;
   failures: number;
@@ -78,7 +78,7 @@ export interface SeenFailure {
 /** One of the last requests. The query is left out, because it may hold a secret. */
 export interface SeenRequest {
   readonly id: number;
-  /** When it ended, in milliseconds since 1970. */
+  /** When the request ended, in milliseconds since 1970. */
   readonly time: number;
   /** When the request ended, by `readClock`. The requests of several workers are sorted by it. */
   readonly at: number;
@@ -112,7 +112,10 @@ export interface Snapshot {
     bytesOut: number;
     tunnels: number;
     retries: number;
-    /** The number of requests that have waited for an upstream to come back (`wait`), and for how many seconds in all. */
+    /**
+     * The number of requests that have waited for an upstream to come back (option `wait`), and their total waiting
+     * time in seconds.
+     */
     held: number;
     heldSeconds: number;
   };
@@ -149,8 +152,8 @@ export interface Snapshot {
 export interface TrafficRow {
   readonly name: string;
   /**
-   * The number of requests since the start. An upstream has those that had it as their last one; one of several upstreams has
-   * all attempts.
+   * The number of requests since the start. A single upstream counts the requests whose last attempt it got; one of
+   * several upstreams counts all attempts.
    */
   readonly requests: number;
   readonly failed: number;
@@ -162,7 +165,6 @@ export interface TrafficRow {
   readonly condition: Condition;
 }
 
-/** The state of one upstream. */
 export interface UpstreamRow extends TrafficRow {
   readonly inUse: number;
   readonly free: number;
@@ -271,7 +273,8 @@ export class Metrics {
 
   /**
    * Counts a request that has ended.
-   * @param second the time by a clock that never goes back, unlike that of the system
+   * @param second the time of a clock that never goes back, unlike the system's
+   *
    */
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;
@@ -284,7 +287,7 @@ export class Metrics {
     if (timings.held !== undefined) {
       this.held++;
       this.heldSeconds += timings.held / 1000;
-      // Looks at an upstream that is away are no retries.
+      // A held request also sends looks at its upstream, which are not retries.
     } else if (end.attempts > 1) this.retries += end.attempts - 1;
     this.#recent.add(second, REQUESTS);
     this.#statuses.add(second, Math.min(Math.floor(status / 100), 5));
@@ -375,7 +378,7 @@ export class Metrics {
     };
   }
 
-  /** Adds the counts of another process, as counts of `second`. */
+  /** Adds the counts of another process, as if they were counted in `second`. */
   add(report: MetricsReport, second: number = monotonicSecond()): void {
     const { total, statuses, latencies } = report;
     if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
@@ -411,7 +414,7 @@ export class Metrics {
     });
   }
 
-  /** Counts an error, and returns what it says. */
+  /** Counts an error, and returns its code, and the fix if there is one. */
   #countError({ error, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
@@ -465,8 +468,8 @@ export class Metrics {
   }
 
   /**
-   * Reads the counters of targets with several upstreams. Their growth since the previous call counts for the second of the
-   * previous call. The counters are read because the end of a request reports only its last attempt.
+   * Reads the counters of targets with several upstreams, because the end of a request reports only its last
+   * attempt. The growth of the counters since the previous call counts for the second of that call.
    */
   #countAttempts(second: number, pool: PoolStats | undefined): void {
     const since = this.#attemptsSecond;
@@ -476,7 +479,7 @@ export class Metrics {
     for (const { name, requests, failures } of live.slice(0, MAX_UPSTREAMS)) {
       const before = this.#attempts.get(name);
       const recent = before?.recent ?? new RecentTraffic();
-      // The counters start again from 0 if the configuration has changed.
+      // A lower counter means that the configuration has changed: then the counters start from 0.
       const isContinued = before !== undefined && before.requests <= requests;
       if (second - since < RECENT_SECONDS) {
         recent.add(since, [
@@ -548,8 +551,8 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 
 /**
  * Describes a route or an upstream.
- * @param attempts the attempts at one of several upstreams. They are counted instead of the requests, because the end of a
- * request reports only its last attempt; the average time is that of requests
+ * @param attempts the attempts at one of several upstreams, which count instead of the requests, because the end of
+ * a request reports only its last attempt. The average time is still that of requests
  */
 function describeTraffic(
   name: string,
@@ -586,8 +589,9 @@ function findTraffic(all: Map<string, Traffic>, name: string): Traffic {
 }
 
 /**
- * Returns milliseconds of a clock that never goes back, unlike that of the system. All processes of a machine have the same:
- * `process.hrtime` reads the monotonic clock of the system, while `performance.now()` counts from the start of each process.
+ * Returns milliseconds of a clock that never goes back, unlike the system's. It is the same in all processes of a
+ * machine: `process.hrtime` reads the monotonic clock of the system, while `performance.now()` counts from the
+ * start of each process.
  */
 function readClock(): number {
   const [seconds, nanoseconds] = process.hrtime();
