@@ -148,7 +148,7 @@ test.skipIf(process.platform !== "linux")(
     const [path, made] = [newPath(), newPath()];
     const left = createServer().listen(made);
     await once(left, "listening");
-    // The server removes only the old name, so the file keeps its new one.
+    // When it closes, the server removes the file by its old name, so the renamed file stays behind.
     renameSync(made, path);
     left.close();
     await once(left, "close");

@@ -98,7 +98,6 @@ export async function withCopy<T>(
   }
 }
 
-/** Imports a block with replaced texts. */
 export function importBlock<T>(
   place: string,
   replaced: Readonly<Record<string, string>> = {},

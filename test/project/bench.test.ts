@@ -171,7 +171,6 @@ describe("the figures of a run", () => {
     expect(compare([deno, ...floors], deno, "floor")).toBeUndefined();
   });
 
-  /** Returns the tables of a run. */
   const show = (results: Measurement[], rounds = 2): string =>
     toOverview(summarize({ ...machine, rounds, seconds: 1, results }), "");
 

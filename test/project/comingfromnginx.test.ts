@@ -35,7 +35,6 @@ const trusted: RequestOptions = {
   headers: { host: HOST },
 };
 
-/** The requests that an upstream has got. */
 interface Got {
   readonly upstream: string;
   readonly path: string;
@@ -124,7 +123,7 @@ test("the command with the page's config file does what the page says", async ()
       new Set(got.filter(({ path }) => path === "/healthz").map(({ upstream }) => upstream)).size;
     await until(() => checked() === 2, "the checks of both upstreams");
 
-    // The API has no prefix. Headers in both directions.
+    // The prefix of the API is removed, and header fields are set in both directions.
     const [response, body] = await ask(`${origin}/api/x`);
     expect([response.statusCode, body]).toEqual([200, "10.0.0.9:4001"]);
     expect(response.headers["strict-transport-security"]).toBe("max-age=31536000");

@@ -65,7 +65,7 @@ export const interim = {
     const client = await t.connect();
     client.send(request("GET", "/"));
     const answering = client.read();
-    // On a host where the client gets no response, the promise rejects when the test ends.
+    // On some hosts, the client gets no response, and the promise rejects when the test ends.
     answering.catch(() => {});
     const call = await t.upstream.call();
     await until(() => client.interim === 1, "the interim response", 2000);

@@ -204,7 +204,7 @@ export const observation = {
         const all = (await command("/trace/seen")) as string[];
         const own = all.filter((line) => line.includes(path));
         const isOver = own.some((line) => line.startsWith("asyncEnd"));
-        // The start is published before the response.
+        // `start` is published before the response, so without it, the channel does not report this request.
         const isUnseen = !own.some((line) => line.startsWith("start"));
         if (isOver || isUnseen || performance.now() > deadline) return own;
       }

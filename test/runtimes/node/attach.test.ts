@@ -206,7 +206,7 @@ describe("attach", () => {
     socket.send("still here");
     expect(String(((await echoed) as [Buffer])[0])).toBe("still here");
     socket.terminate();
-    // It can be attached again.
+    // Another proxy can be attached to the server now.
     createProxy({ target: upstream.url }).attach(server);
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });

@@ -59,7 +59,7 @@ describe("the next attempt", () => {
     source.push(bytes("ab"));
     expect(calls).toEqual(["pause"]);
     body.cancel();
-    // The sink of an attempt that is over calls back late.
+    // A late call by the sink of the ended attempt must not resume the source.
     first.drain();
     expect(calls).toEqual(["pause"]);
     const second = attempt(body, false);

@@ -90,7 +90,7 @@ function setUp(
 async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
   expect(plan.held?.size).toBe(0);
   expect(all.map(({ incoming }) => incoming.listeners.size)).toEqual(all.map(() => 0));
-  // The queue looks for requests in the background for another moment.
+  // The timer that looks for requests runs for another moment.
   await vi.advanceTimersByTimeAsync(500);
   expect(vi.getTimerCount()).toBe(0);
 }
@@ -119,7 +119,7 @@ describe("an upstream that refuses connections", () => {
       await vi.advanceTimersByTimeAsync(500);
       looks.push(setup.transport.hops.length - 1);
     }
-    // After 50, 150, 350 and 600 ms, and then every 250 ms.
+    // Looks are sent after 50, 150, 350 and 600 ms, and then every 250 ms.
     expect(looks).toEqual([3, 5, 7, 9, 11, 13, 15, 17]);
     expect(setup.plan.held?.size).toBe(3);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -624,7 +624,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   test.each([
     ["alone", { retry: false }, 2, 400_000],
     ["at once", {}, 3, 400_000],
-    // The streams read ahead.
+    // `asStream` reads ahead, so more of the body must be kept, and the limit is 128 KiB.
     ["through an interceptor", { interceptors: { attempt: [asStream] } }, 3, 60_000],
   ] as const)(
     "is sent again with what was read of its body, and the rest: %s",

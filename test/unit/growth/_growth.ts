@@ -76,7 +76,6 @@ export function fill(size: number, before: string, filling: string, after = ""):
   return before + filling.repeat(Math.ceil(size / filling.length)) + after;
 }
 
-/** Creates a list of `size` header fields. */
 export function lines(
   size: number,
   field: (index: number) => [name: string, value: string],

@@ -33,7 +33,6 @@ import { patience, until, within } from "../../../helpers/wait.ts";
 const MIB = 1024 * 1024;
 /** The path of a proxy with short deadlines, for attacks that only a deadline ends. */
 const SOON = "/soon";
-/** The short deadlines in milliseconds. */
 const DEADLINE = 500;
 
 const good = createServer((_, res) => res.end("good"));

@@ -50,7 +50,6 @@ async function askAndStall(port: number): Promise<Socket> {
 }
 
 let server: Http2SecureServer;
-/** The connections that the server has accepted. */
 const accepted: Socket[] = [];
 
 beforeEach(() => {
