@@ -6,7 +6,7 @@ export type Readiness = "starting" | "ready" | "stopping";
 
 /** From this share of failed requests in the last minute, the command, an upstream or a route is degraded. */
 export const DEGRADED_SHARE = 0.05;
-/** From this share on, it is failing. */
+/** From this share of failed requests on, the state is `failing`. */
 export const FAILING_SHARE = 0.5;
 
 /** What follows from the share of failed requests. */

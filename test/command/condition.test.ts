@@ -27,7 +27,7 @@ test.each<[string, Partial<OverallFacts>]>([
   ["running", {}],
   ["running", { requests: 1000, upstreams: of(4), routes: of(3) }],
   ["running", { upstreams: of(3, "idle", "starting", "draining") }],
-  // Readiness takes precedence.
+  // Readiness takes precedence over failures.
   ["starting", { readiness: "starting", requests: 10, failed: 10, upstreams: of(1, "down") }],
   ["stopping", { readiness: "stopping", requests: 10, failed: 10 }],
   // From one failure in 20, the command is degraded; from one in two, it is failing. The share is rounded down.

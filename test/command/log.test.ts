@@ -27,7 +27,7 @@ class SlowOutput extends EventEmitter {
   fd = -1;
   /** The error with which each write fails. */
   failure: Error | undefined;
-  // The real method of a terminal reads NO_COLOR and TERM.
+  // Use a terminal's real method, which reads NO_COLOR and TERM.
   readonly getColorDepth = (): number => WriteStream.prototype.getColorDepth();
   readonly isTTY: boolean;
   readonly writes: string[] = [];
@@ -578,7 +578,7 @@ describe("the writer of log lines", () => {
       const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
       const path = join(folder, "log");
       const file = openSync(path, "w");
-      // Each write to this device fails with ENOSPC, as on a full disk.
+      // Each write to /dev/full fails with ENOSPC, as on a full disk.
       const full = openSync("/dev/full", "w");
       try {
         const said: string[] = [];

@@ -278,7 +278,7 @@ test("all workers share the Unix socket, also those that replace others, and the
 });
 
 test("the command listens on a named pipe of Windows", async () => {
-  // On other systems, the name of a pipe is a file name in the working directory.
+  // On other systems, this is the name of a file in the working directory.
   const pipe = "\\\\.\\pipe\\app";
   const args = [COMMAND, upstream.url, "--log", "off", "--host", `unix:${pipe}`];
   await using program = startProgram("node", args, {}, folder);

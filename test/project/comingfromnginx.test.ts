@@ -148,7 +148,7 @@ test("the command with the page's config file does what the page says", async ()
 
     await command.says(/^127\.0\.0\.1 .* "GET \/api\/x HTTP\/1\.1" 200 .* "-" "-"$/m);
 
-    // A change of the file is a reload.
+    // The command reloads the file when it changes.
     writeFileSync(file, readFileSync(file, "utf8").replace("max-age=31536000", "max-age=1"));
     await command.says(/has been reloaded: 2 routes/);
     const [after] = await ask(`${origin}/api/x`);

@@ -381,7 +381,7 @@ describe("the installed package", () => {
     beforeAll(async () => {
       await cp(join(root, "examples"), join(app, "examples"), {
         recursive: true,
-        // Other tests write copies of examples there.
+        // Leave out the copies of examples that other tests write there.
         filter: (path) => !/^_|^tsconfig/.test(basename(path)),
       });
       for (const name of [

@@ -14,7 +14,7 @@ const EXPECT: Header = ["Expect", "100-continue"];
 
 function expectFields(answer: Answer, at: number, fields: Header[]): void {
   const { status, headers } = answer.interim[at] ?? {};
-  // HTTP/1 hosts keep the case of names; only older versions of Node change it.
+  // Compare names in lower case, because older versions of Node change their case.
   const seen = headers?.map(([name, value]) => [name.toLowerCase(), value]);
   const wanted = repeatsInterimFields ? fields : joinRepeated(fields);
   expect({ status, seen }).toEqual({ status: 103, seen: wanted });

@@ -211,7 +211,7 @@ export const observation = {
     };
     const a = "GET proxy.test/traced/a";
     const b = "POST proxy.test/traced/b";
-    // The hook runs in the context that the subscriber has bound to the start.
+    // `onRequest` runs in the asynchronous context that the subscriber has bound to `start`.
     const first = await seenOf("GET", "/traced/a");
     expect(first).toEqual(expect.arrayContaining(["onRequest /traced/a", `end ${a}`]));
     expect(first.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([

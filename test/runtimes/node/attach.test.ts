@@ -305,7 +305,8 @@ describe("an upgrade that the proxy does not take", () => {
       expect(await client.read()).toMatchObject({ status: 200, text });
     }
     expect(upstream.calls).toEqual([]);
-    // A server with `shouldUpgradeCallback` emits no "upgrade" for these requests, so the proxy need not pass them back to it.
+    // With `shouldUpgradeCallback`, the server emits no "upgrade" for these requests, so the proxy need not pass
+    // them back on a new connection.
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 

@@ -526,7 +526,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<number | undefined> 
   return headers[":status"];
 }
 
-// The last test, because @hono/node-server replaces the global `Response`.
+// Keep this test last, because @hono/node-server replaces the global `Response`.
 test.each(["srvx", "h3", "hono"] as const)(
   "requests of clients that are too slow end while others wait, also in a handler of %s",
   async (kind) => {

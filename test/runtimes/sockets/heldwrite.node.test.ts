@@ -184,7 +184,7 @@ test("a connection on which an early response arrived after a failed write is no
   upstream.script = (call) => {
     if (call.target !== "/early") return call.reply(200, [], "next");
     call.link.socket.pause();
-    // Without the reset, this complete answer would allow the connection to be reused.
+    // This complete answer alone would allow the connection to be reused, so destroy it.
     call.reply(413, [], "too large");
     call.link.socket.destroy();
     more();

@@ -139,7 +139,7 @@ describe("a host name", () => {
     }
   });
 
-  test("is looked up once at a time after the lookups were ended and begun again", async () => {
+  test("never has two lookups at the same time after its lookups were stopped and started again", async () => {
     const running: ((addresses: string[]) => void)[] = [];
     const names = new Names();
     names.transport.resolve = () => new Promise((resolve) => running.push(resolve));

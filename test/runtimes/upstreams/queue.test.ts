@@ -289,7 +289,7 @@ test("over HTTP, waiting requests are answered in turn, and those that find no r
   await proxy.close();
 });
 
-test("a request that waits beside another one of the same client stays in the queue when that one is answered", async () => {
+test("a waiting request stays in the queue when another request of the same client is answered", async () => {
   await using upstreams = await startUpstreams(1);
   const target = balance(upstreams.urls, { maxRequests: 1, queueTimeout: 60_000 });
   const twice: Interceptor = (next) => async (request, scope) => {

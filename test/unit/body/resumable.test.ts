@@ -99,7 +99,7 @@ describe("the next attempt", () => {
     for (let i = 0; i < 3; i++) expect(await new Response(body.stream()).text()).toBe("abc");
   });
 
-  test("sends its head at once if nothing was read", () => {
+  test("sends its head immediately if nothing was read", () => {
     const { body } = openBody();
     attempt(body);
     body.cancel();

@@ -270,7 +270,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("a look that is refused after the time has ended is the last one", async () => {
+  test("a look that is refused after the time limit is the last one", async () => {
     const setup = setUp(refuse, { retry: false });
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -346,7 +346,7 @@ describe("the end of a wait", () => {
   });
 });
 
-test("at most 1,024 requests wait: in a full queue, the address with the most gives way", async () => {
+test("at most 1,024 requests wait: a full queue removes a request of the address with the most requests", async () => {
   const setup = setUp(refuse);
   const many: Sent[] = [];
   for (let i = 0; i < 1_024; i++) many.push(await setup.send({ clientKey: "many" }));

@@ -58,7 +58,7 @@ export function growthOf(make: Sized): number {
     const ratio = (longest + FLOOR) / (shortest + FLOOR);
     if (ratio < LINEAR) return ratio;
   }
-  // A very busy machine interrupts every call that takes longer than a time slice of the scheduler.
+  // A very busy machine interrupts every call that takes longer than a time slice, so compare CPU times.
   return cpuTimeOf(long) / cpuTimeOf(short);
 }
 
