@@ -53,7 +53,7 @@ describe("the next attempt", () => {
     },
   );
 
-  test("lets a source go on that waits, once its own sink has room", () => {
+  test("resumes a waiting source only when its own sink has room", () => {
     const { source, body, calls } = openBody();
     const first = attempt(body, false);
     source.push(bytes("ab"));
@@ -106,7 +106,7 @@ describe("the next attempt", () => {
     expect(attempt(body).log).toEqual(["flush"]);
   });
 
-  test("writes nothing more after it was ended by a write", () => {
+  test("writes nothing more after a write has ended it", () => {
     const { source, body } = openBody();
     attempt(body);
     source.push(bytes("ab"));

@@ -128,7 +128,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("is not back because a connection has broken: the others wait on", async () => {
+  test("is not considered back when the connection of a look breaks, so the others keep waiting", async () => {
     const setup = setUp(refuse, { retry: false });
     const all = [await setup.send(), await setup.send({ method: "POST" }), await setup.send()];
     setup.transport.answer = failWith("connection_terminated");
@@ -163,7 +163,7 @@ describe("an upstream that refuses connections", () => {
     expect(setup.transport.hops).toHaveLength(21);
   });
 
-  test("does not keep requests waiting by a look that takes long", async () => {
+  test("does not make other requests wait for a look that takes long", async () => {
     const setup = setUp(refuse);
     const [slow, next] = [await setup.send(), await setup.send()];
     setup.transport.answer = hang;
@@ -840,7 +840,7 @@ describe("`onWait`", () => {
     return [setUp(answers, { onWait: (change) => void changes.push(change) }, target), changes];
   }
 
-  test("reports what is waited for, and that it is back", async () => {
+  test("reports the upstream for which requests wait, and that it is back", async () => {
     const [setup, changes] = watch(refuse);
     await setup.send();
     const begin = { upstream: TARGET, reason: "connection refused" };
