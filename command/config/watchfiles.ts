@@ -93,7 +93,7 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
   };
 }
 
-/** Says in a message where a broken symbolic link leads; `""` for any other path. */
+/** Returns for a message where a broken symbolic link leads; `""` for any other path. */
 export function describeLink(path: string): string {
   try {
     return `: it is a link to ${quoteInput(readlinkSync(path))}, which does not exist`;

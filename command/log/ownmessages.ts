@@ -4,7 +4,6 @@
  * As text, notices are on stdout, and everything else is on stderr. With `--log json`, each message is a line of
  * JSON on stdout, like the lines of the requests, so that a log collector can parse every line, in order. stderr
  * stays empty, because some collectors treat each line on stderr as an error.
- *
  */
 import process from "node:process";
 import { isatty } from "node:tty";

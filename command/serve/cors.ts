@@ -49,7 +49,6 @@ type Answer<RequestType> = (request: RequestType) => Response | Promise<Response
  * All origins are allowed without credentials only: with credentials, each page that the user visits could act for
  * the user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
  * @returns `answer` itself if CORS is off
- *
  */
 export function addCors<RequestType extends Request>(
   answer: Answer<RequestType>,

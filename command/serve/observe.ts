@@ -111,7 +111,6 @@ export class Observers {
   /**
    * Called when the command's own server listens. From then on, the status page reports the command as ready.
    * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
-   *
    */
   setListening(clientStats: () => ClientStats | undefined): void {
     this.#readiness = "ready";

@@ -274,7 +274,6 @@ export class Metrics {
   /**
    * Counts a request that has ended.
    * @param second the time of a clock that never goes back, unlike the system's
-   *
    */
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;

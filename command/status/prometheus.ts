@@ -12,7 +12,6 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
  * Prometheus.
  * @see https://prometheus.io/docs/instrumenting/exposition_formats/
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/
- *
  */
 export function renderMetrics(metrics: Metrics): string {
   const snapshot = metrics.snapshot();

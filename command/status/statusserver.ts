@@ -35,7 +35,6 @@ export interface StatusSource {
 /**
  * Answers requests for the status: a page at `/` with its events at `/events`, `/stats` as JSON, `/metrics` for
  * Prometheus, `/healthz` and `/readyz`. No request changes any state.
- *
  */
 export class StatusPages {
   readonly #source: StatusSource;

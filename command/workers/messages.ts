@@ -3,7 +3,6 @@
  *
  * Each message is in an object with one member. Its name distinguishes the message from those of a config file,
  * whose code may also call `process.send`.
- *
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";

@@ -38,7 +38,6 @@ const CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*", "
  * The seconds between two parts of a frame in groups 3 and 4. The client's default is 10 µs, about the time in
  * which a proxy forwards a message. With that default, the results of the cases that send octet by octet would
  * depend on the speed of the machine.
- *
  */
 const PACE = 0.005;
 
