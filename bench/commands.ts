@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { toCapnp } from "../test/helpers/capnp.ts";
 
-/** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
 
 /** The certificate, and whether the proxy serves TLS. */
@@ -74,7 +73,7 @@ export function goCommand(directory: string): Command {
 
 /** The parts in which the configurations of nginx differ. Each text is in nginx's syntax. */
 interface NginxConfig {
-  /** Directives for the block `server`, including its locations. `http` has those for the block `http`. */
+  /** Directives for the block `server`, including its locations. `http` has the directives for the block `http`. */
   readonly server: string;
   readonly http?: string;
   /** The servers and the directives for the block `upstream target`. */
@@ -203,7 +202,6 @@ export function haproxyCommand(place: Place): Command {
   return withDescriptors(place, ["haproxy", "-db", "-f", file]);
 }
 
-/** Returns the command `fetchway`. */
 export function fetchwayCommand(place: Place): Command {
   const { port, target, maxSockets, tls } = place;
   return withDescriptors(place, [

@@ -38,9 +38,9 @@ export interface Contestant {
   readonly rival?: string;
   /** The name of the floor with which this contestant is compared; `floor` on Node. */
   readonly floor?: string;
-  /** The packages or commands that it uses, besides Fetchway and Node. */
+  /** The packages or commands that the contestant uses, besides Fetchway and Node. */
   readonly uses: readonly string[];
-  /** Returns the reason why it cannot run on this machine; undefined if it can. */
+  /** Returns the reason why the contestant cannot run on this machine; undefined if it can. */
   missing?(): string | undefined;
   command(place: Place): Command | Promise<Command>;
 }
@@ -104,7 +104,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       uses: [runtime],
       command: (place) => command(naive, place),
     },
-    // The entry for workerd has no other client.
+    // On workerd, Fetchway itself sends requests by `fetch`.
     ...(runtime === "workerd" ? [] : [overFetch]),
   ];
 }

@@ -76,7 +76,6 @@ export function optional<T>(flag: Flag<T>): Flag<T | undefined> {
   };
 }
 
-/** A flag without a value. */
 export function toggle(text: string): Flag<boolean> {
   return { text, read: (value) => value !== undefined };
 }
@@ -146,7 +145,6 @@ function hasQuick(flags: Flags): boolean {
   return Object.values(flags).some(({ quick }) => quick !== undefined);
 }
 
-/** Returns the help of a bench. */
 export function describeBench({ name, text, writes, flags }: Bench): string {
   const rows = Object.entries(flags).map(([flag, { value, text: what, usual, quick }]) => {
     const presets = [usual, quick === undefined ? undefined : `quick: ${quick}`];

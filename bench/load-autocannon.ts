@@ -18,7 +18,8 @@ const { LOAD_METHOD: method, LOAD_BODY: path, LOAD_TYPE: type } = process.env;
 const body = path ? { body: readFileSync(path), headers: { "content-type": type } } : {};
 const result = await autocannon({ ...settings, method, ...body });
 const { requests, statusCodeStats } = result;
-// autocannon does not count connections that ended before the response. Each open connection has one request in flight.
+// autocannon does not count requests whose connections ended before the response. Subtract the running request of
+// each open connection.
 const lost = requests.sent - requests.total - settings.connections;
 const wrong = requests.total - (statusCodeStats["200"]?.count ?? 0);
 console.log(

@@ -41,7 +41,6 @@ const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta
 interface LoadOptions {
   /** The CPU cores of the load generator. */
   readonly pins?: Pins | undefined;
-  /** Whether to use TLS. */
   readonly secure?: boolean | undefined;
 }
 

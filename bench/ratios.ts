@@ -109,7 +109,6 @@ export function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 
-/** Formats a missed goal in bold. */
 export function emphasize(verdict: Verdict): string {
   return verdict.replace("missed", "**missed**");
 }

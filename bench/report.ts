@@ -15,7 +15,6 @@ export interface Machine {
   readonly cpu: string;
   readonly generator: string;
   readonly pinned: boolean;
-  /** The hash of the measured code. */
   readonly code: string;
   /** The versions of Node and of all tools in the run, by name. */
   readonly versions: Readonly<Record<string, string>>;

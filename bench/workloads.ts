@@ -98,7 +98,6 @@ export function titleOfWorkload(name: string): string {
   return [title, ...rest].join(" ");
 }
 
-/** Returns the workloads with these names. */
 export function workloadsOf(...names: readonly string[]): Workload[] {
   return workloads.filter(({ name }) => names.includes(name));
 }

@@ -36,15 +36,15 @@ export type DurationName =
   | "ttl"
   | "wait";
 
-/** The names of the options that are groups with durations or sizes among them. */
+/** The names of the option groups that contain durations or sizes. */
 export type GroupName = "check" | "dns" | "mirror" | "outliers" | "pool" | "resolve" | "retry";
 
 /** The names of the options that are sizes. */
 export type SizeName = "bodyLimit" | "maxBody" | "maxHeaderSize" | "replayLimit";
 
 /**
- * Options in which a duration may be a number of milliseconds, or a text with its unit, such as `"10s"`, and a size a number
- * of bytes, or a text such as `"10mb"`.
+ * Options in which a duration may be a number of milliseconds or a text such as `"10s"`, and a size a number of
+ * bytes or a text such as `"10mb"`.
  */
 export type WithDurations<Options> = {
   [Name in keyof Options]: Name extends DurationName
@@ -77,7 +77,7 @@ export interface ConfigRoute extends WithDurations<
   match: string | readonly string[];
   /** Where to send the requests of the route; an array for several upstreams. */
   target: CreateProxyOptions["target"] | TargetList;
-  /** How requests are spread over several upstreams: the options of `balance` of `fetchway/upstreams`. */
+  /** How requests are spread over several upstreams: the options of `balance` from `fetchway/upstreams`. */
   balance?: WithDurations<BalanceOptions>;
 }
 

@@ -23,7 +23,8 @@ async function run(args: readonly string[]): Promise<string[]> {
   // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkNode(process.versions.node);
   if (old !== undefined) return [old];
-  // The form that only a config file sets is known later. What `--inspect` prints is for people.
+  // If only the config file sets `log`, the form is not known yet. The output of `--inspect` is for people, so it
+  // is never JSON.
   if (line.given.server.log === "json" && line.given.line.inspect === undefined) useJsonMessages();
   try {
     const { routes, problems, doubts } = checkLine(line);
@@ -42,5 +43,5 @@ async function main(): Promise<void> {
   afterMessages(() => process.exit(2));
 }
 
-// Without `await` here, bundlers can make a CommonJS module of the command, as single executables need it.
+// Without `await` here, bundlers can compile the command to CommonJS, which single executables need.
 void main();

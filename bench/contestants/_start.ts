@@ -14,7 +14,7 @@ export const isHttp2: boolean = process.argv.includes("http2");
 /** The file with the server's key and certificate, in this order; undefined for a server without TLS. */
 const certificate = process.env["CERTIFICATE"];
 
-// The benchmark keeps stdin open, so this process ends with the benchmark, even if that crashes.
+// The benchmark keeps stdin open. When the benchmark ends, even by a crash, this process ends too.
 process.stdin.resume().on("end", () => process.exit());
 
 /** Starts the contestant's server on the port that the benchmark expects, and returns it. */
@@ -30,8 +30,8 @@ export async function start<Kind extends ServerKind>(
 }
 
 /**
- * Answers with 502 if the upstream has failed, so that the load generator counts the failure and no client waits. If the
- * response has begun, or if it is a tunnel, its connection is aborted.
+ * Answers with 502 if the upstream has failed, so that the load generator counts the failure and no client waits.
+ * If the response has begun, or `answer` is the socket of a tunnel, the connection is aborted.
  */
 export function answerFailure(answer: ServerResponse | Socket): void {
   if (answer instanceof ServerResponse && !answer.headersSent) answer.writeHead(502).end();

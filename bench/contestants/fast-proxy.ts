@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { start, target } from "./_start.ts";
 
-// fast-proxy's types describe exports that it does not have.
+// The types of fast-proxy describe exports that the package does not have.
 const create = createRequire(import.meta.url)("fast-proxy") as (options: { base: string }) => {
   proxy: (req: IncomingMessage, res: ServerResponse, path: string, options: object) => void;
 };

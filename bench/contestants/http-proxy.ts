@@ -11,7 +11,7 @@ interface ProxyServer {
 const { createProxyServer } = createRequire(import.meta.url)("http-proxy") as {
   createProxyServer: (options: { target: string; agent: Agent }) => ProxyServer;
 };
-// By default, http-proxy opens a connection for each request.
+// Without an agent, http-proxy opens a connection for each request.
 const proxy = createProxyServer({ target, agent: new Agent({ keepAlive: true }) });
 proxy.on("error", (_, __, res) => answerFailure(res));
 await start("node", (req, res) => proxy.web(req, res));

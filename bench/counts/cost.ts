@@ -11,7 +11,7 @@ import type { Workload } from "../workloads.ts";
 const WARM_UP = 8000;
 /** The number of requests in one count, small enough that no garbage is collected meanwhile. */
 const BATCH = 200;
-/** The number of requests in a count if garbage was collected in all larger ones. */
+/** The number of requests in a count if garbage was collected in all larger counts. */
 const SMALLEST_BATCH = 20;
 const BATCHES = 9;
 
@@ -34,7 +34,6 @@ const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
  */
 const LOAD = { connections: 64, seconds: 4, warmUp: 20_000 };
 
-/** The cost of one request. */
 export interface Cost {
   readonly bytes: number;
   readonly promises: number;

@@ -72,6 +72,6 @@ createServer((req, res) => {
   if (req.url === "/hooks") hook.enable();
   if (req.url === "/watch") watch();
   if (req.url === "/allocated") return void res.end(JSON.stringify(stopWatching()));
-  // The observer is notified of collections in a later turn of the event loop.
+  // Answer later, because the observer is notified of collections in a later turn of the event loop.
   setTimeout(() => res.end(JSON.stringify(describeWork())), 5);
 }).listen(Number(process.env["COUNTER"]), "127.0.0.1");

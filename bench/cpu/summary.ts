@@ -38,13 +38,11 @@ export interface Report extends Machine {
 /** The median of the rounds, and their spread: half the distance between the quartiles, or null after a single round. */
 export type Figure = readonly [median: number, spread: number | null];
 
-/** Figures by contestant. */
 type ByContestant<T> = Readonly<Record<string, T>>;
 
 export interface Summary extends Machine {
   readonly rounds: number;
   readonly seconds: number;
-  /** The numbers of connections. */
   readonly connections: readonly number[];
   /**
    * CPU time per request in µs, or the reason why there is no figure, by workload. If a run has several numbers of

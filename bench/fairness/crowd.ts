@@ -11,7 +11,7 @@ export type Crowd = "readers" | "uploads" | "polls" | "events";
 
 /** The number of polls on one HTTP/2 connection. */
 const POLLS = 120;
-/** The number of addresses of the event streams. */
+/** The number of client addresses among which the event streams are divided. */
 const ADDRESSES = 50;
 /** The number of connections that are opened at the same time. */
 const PARALLEL = 64;
@@ -87,6 +87,6 @@ function openNext(): void {
 }
 for (let n = 0; n < PARALLEL; n++) openNext();
 
-// The parent may have ended before it receives the message.
+// Ignore the error if the parent has ended before it receives the message.
 setInterval(() => process.send?.({ begun, ended }, undefined, undefined, () => {}), 100);
 process.on("disconnect", () => process.exit());

@@ -131,7 +131,8 @@ async function measureTheme(
     seconds,
     ...(upstream && { upstream }),
     ...(tls && { tls: { certificate, serves: tls === "clients", isUpstreamSecure } }),
-    // A handshake costs as much as several requests, and some proxies close idle connections earlier than others.
+    // Open connections before each round: a handshake costs as much as several requests, and some proxies close
+    // idle connections early.
     primes: isUpstreamSecure,
   });
   return { ...theme, results };

@@ -46,7 +46,7 @@ export function withNodeFlags(
 export interface Runner {
   readonly name: string;
   readonly port: number;
-  /** Undefined if no proxy is measured. */
+  /** The proxy; undefined if only the upstream is measured. */
   readonly program: Program | undefined;
   /** The cores of the load generator. */
   readonly pins: Pins;

@@ -37,7 +37,6 @@ export interface PacedRound {
   readonly p90: number;
   readonly p99: number;
   readonly p999: number;
-  /** The longest latency. */
   readonly longest: number;
   /** The 99th percentile of the generator's own lateness. */
   readonly late: number;

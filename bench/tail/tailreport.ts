@@ -218,7 +218,6 @@ export function toTailDocument(summary: TailSummary): string {
   return parts.join("\n\n");
 }
 
-/** Writes tail.json, and the figures of tail.md. */
 export function writeTail(summary: TailSummary): void {
   writeFiles({ "tail.json": JSON.stringify(summary, undefined, 2) });
   writeBetween("tail.md", "figures", toTailDocument(summary));

@@ -14,13 +14,12 @@ import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { type ReadConfig, toSettings } from "./settings.ts";
 
-/** A mistake in a config. */
 export interface ConfigFault {
   /** The place and the fix, such as `route "/api": timeout: use whole milliseconds`. */
   readonly text: string;
-  /** The name of the property, by which its line is found. */
+  /** The name of the property; `loadconfig.ts` finds the line by this name. */
   readonly key?: string | undefined;
-  /** The index of the route, and the number of routes. */
+  /** The index of the wrong route, and the number of routes. */
   readonly route?: number | undefined;
   readonly routes?: number | undefined;
 }
@@ -52,7 +51,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   proxy_connect_timeout: "connectTimeout",
 };
 
-/** The names that other tools use in `server`, with what to write instead. */
+/** The names that other tools use for options of `server`, with the advice what to write instead. */
 const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
   listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
   server_name: 'the host in front of the path, as in routes: [{ match: "shop.example/", … }]',
@@ -69,7 +68,6 @@ const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
   target: "it at the top, beside server",
 };
 
-/** Returns the mistakes in a config. */
 export function checkConfig(config: unknown): ConfigFault[] {
   if (typeof config === "function" || config instanceof Promise) {
     return [{ text: "export the config itself, not a function or a promise" }];
@@ -151,7 +149,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   if (target === undefined) return [];
   const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
-  // In a list of targets, the message names the wrong one.
+  // For a list of targets, the message must still say which target is wrong.
   const named = Array.isArray(target)
     ? wrong.replace(/^fetchway: bad target (?=["\d])/, "")
     : wrong;
@@ -190,7 +188,7 @@ function checkProxyOptions(
 ): ConfigFault[] {
   return Object.entries(options).flatMap(([key, value]) => {
     if (key === "pool") return checkPool(value, label, place);
-    // The proxies' own option `log` has no effect here, and `--log` is an option of the server.
+    // Refuse `log` of `createProxy`: the log of the command is set with `server.log`.
     const known = Object.hasOwn(proxySchema, key) && key !== "log";
     const other = known ? undefined : explain(key);
     const wrong = other ?? findRefusal({ target: TARGET, followRedirects: false, [key]: value });
@@ -261,7 +259,7 @@ function strip(message: string): string {
     .replace(/; there are .*$/, "");
 }
 
-/** Adds to a message about milliseconds or bytes that a config file may also have a text. */
+/** Adds to a message about milliseconds or bytes that a text such as `"10s"` is also valid. */
 function offerText(message: string): string {
   return message
     .replace(/use whole milliseconds(?: from 1)?/, '$& or a text such as "10s"')

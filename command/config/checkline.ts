@@ -39,7 +39,7 @@ export function checkLine(line: CommandLine): {
   if (line.unsure) return { routes, problems, doubts };
   problems.push(...findTargetProblems(line.targets));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
-  // A mistake may be the reason why there is no target, as in `-c fetchway.config.mjs`.
+  // Another mistake may be why there is no target, as in `-c fetchway.config.mjs`. Report that mistake alone.
   if (!isRouted && problems.length === 0) problems.push(`no target: write ${suggestTarget()}`);
   return { routes, problems, doubts };
 }

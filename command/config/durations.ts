@@ -36,7 +36,7 @@ export function readDurations(config: unknown, onDoubt: OnDoubt = () => {}): unk
   return { ...read, routes };
 }
 
-/** @param label the place of the options, such as `pool.` */
+/** @param label the text before the option names in warnings, such as `pool.` */
 function readMembers(options: unknown, table: Table, label: string, onDoubt: OnDoubt): unknown {
   if (!isRecord(options)) return options;
   const entries = Object.entries(options).map(([name, value]) => {
@@ -44,7 +44,7 @@ function readMembers(options: unknown, table: Table, label: string, onDoubt: OnD
     if (kind === undefined) return [name, value] as const;
     return [name, readValue(value, kind, name, label, onDoubt)] as const;
   });
-  // An object without durations is returned itself, because it may be more than its own members, as an app is.
+  // Without durations, return the object itself: a copy would lose its prototype, which an app needs.
   return entries.some(([name, value]) => value !== options[name])
     ? Object.fromEntries(entries)
     : options;

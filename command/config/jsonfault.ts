@@ -15,7 +15,7 @@ class Fault extends Error {
 }
 
 /**
- * Returns the index of the first character that JSON does not allow at its place, or the length of a text that ends too early.
+ * Returns the index of the first character that JSON does not allow, or the length of a text that ends too early.
  * @returns undefined for a text that is JSON
  */
 export function findJsonFault(text: string): number | undefined {

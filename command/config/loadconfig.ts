@@ -46,7 +46,7 @@ export async function readConfig(
   return resolvePaths(config as ReadConfig, dirname(path));
 }
 
-/** Makes the paths of files absolute. They count from the folder of the config file. */
+/** Resolves the paths of files against the folder of the config file. */
 function resolvePaths({ server, ...config }: ReadConfig, folder: string): ReadConfig {
   if (server === undefined) return config;
   const resolved = { ...server };
@@ -98,7 +98,7 @@ function parseJson(path: string, source: string): unknown {
 }
 
 async function importConfig(path: string, source: string): Promise<unknown> {
-  // Node caches real paths: through a link that leads elsewhere by now, it would import the earlier file again.
+  // Node caches the real path behind a link. If the link now leads elsewhere, Node would import the earlier file again.
   const file = realpathSync(path);
   // CommonJS modules, and on Bun all modules, are cached by their path.
   delete createRequire(file).cache[file];
@@ -158,7 +158,7 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
     const why = "Node takes it for CommonJS, by its name or its package.json, but it is a module";
     return new ConfigError([`${name}: ${why}: name it ${moduleName}`]);
   }
-  // Deno's messages have colours, and show the source line after their first line.
+  // Remove the colours from Deno's messages, and the source line below their first line.
   const message = stripVTControlCharacters(failure.message ?? "");
   const [first = ""] = message.split("\n");
   const line = failure.position?.line ?? findLine(path, failure, message);

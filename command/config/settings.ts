@@ -10,7 +10,7 @@ import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { normalizePattern } from "../serve/pattern.ts";
 
-/** A route with its options, in which the defaults are included. */
+/** A route with its options, defaults included. */
 export interface RouteSettings {
   /** Hosts and path prefixes, such as `"shop.example/api"`. */
   readonly match: readonly string[];
@@ -39,7 +39,6 @@ export interface GivenFlags {
   readonly proxy: ProxyDefaults;
   readonly routes: readonly GivenRoute[];
   readonly target: RouteOptions["target"] | undefined;
-  /** The options of several upstreams. */
   readonly balance?: BalanceOptions;
 }
 
@@ -79,7 +78,7 @@ export function toSettings(
   });
   const all = { ...serverDefaults, ...server, ...flags.server };
   return {
-    // An IPv6 address may be in brackets, as in a URL.
+    // Users may write an IPv6 address in brackets, as in a URL; the server needs it without them.
     server: { ...all, host: all.host.replace(/^\[(.*)\]$/, "$1") },
     routes: [...given, ...left],
   };
@@ -109,7 +108,7 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   if (Object.keys(cookie).length > 0) spread.cookie = cookie;
   if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
-  // A transport has its own connections, so `createProxy` refuses a pool together with a transport.
+  // A transport has its own connections, so `createProxy` refuses a pool beside it. Leave out the default pool.
   const isOwn = merged.transport === undefined && merged.fetch === undefined;
   const all = isOwn ? { ...base, ...pool } : pool;
   if (Object.keys(all).length > 0) merged.pool = all;

@@ -76,8 +76,8 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
         return;
       }
       isReported = false;
-      // If a mounted file is replaced outside of its mount, the mount still shows the old file. Then the old file has no
-      // links.
+      // If a file that is mounted alone is replaced outside of its mount, the mount still shows the old file, which
+      // then has no links.
       if (now?.nlink === 0 && before?.nlink !== 0) {
         printWarning(
           `${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,
@@ -93,7 +93,7 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
   };
 }
 
-/** Returns where a symbolic link leads whose target does not exist, for a message; `""` for any other path. */
+/** Returns for a message where a broken symbolic link leads; `""` for any other path. */
 export function describeLink(path: string): string {
   try {
     return `: it is a link to ${quoteInput(readlinkSync(path))}, which does not exist`;

@@ -350,7 +350,6 @@ export interface ServerOptions
 /** The options of the server without a default. */
 type Unset = "socketMode" | "cert" | "key" | "redirectHttp" | "ca" | "corsOrigin" | "admin";
 
-/** Every option of the server. */
 export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {
   ...listenSchema,
   ...securitySchema,

@@ -14,7 +14,7 @@ export function parseDuration(text: string): number | undefined {
   return digits === undefined ? undefined : Number(digits) * (UNITS[unit] as number);
 }
 
-/** Matches the options for which few milliseconds are unusual. An attempt, or a wait in a queue, may be that short. */
+/** Matches the timeouts for which a few milliseconds are unlikely. Attempts and queues may have such short ones. */
 const LONG = /^(?!attempt|queue)\w*timeout$/i;
 
 /** Whether a time without a unit is probably meant in seconds, as in nginx. */

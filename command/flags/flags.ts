@@ -102,7 +102,6 @@ function toFallback(preset: unknown): Flag["fallback"] {
   return typeof preset === "object" ? true : (preset as Flag["fallback"]);
 }
 
-/** Every flag of the command. */
 export const flags: readonly Flag[] = GROUPS.flatMap(([scope, table, { heading, flags: group }]) =>
   Object.entries(group as Record<string, string | FlagText>).map(([option, text]) =>
     toFlag(

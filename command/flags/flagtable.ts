@@ -19,13 +19,13 @@ export interface FlagText {
   /** The name of the flag; left out if it is the name of the option in kebab-case. */
   readonly name?: string;
   readonly short?: string;
-  /** The placeholder for the value in the help, where it does not follow from the kind. */
+  /** The placeholder for the value in the help; left out if the kind of the option determines it. */
   readonly value?: string;
-  /** The default as the help shows it, where it depends on the machine. */
+  /** The default as the help shows it, if it depends on the machine. */
   readonly fallback?: string;
-  /** What to write instead of a wrong value, if the message of the option does not say it. */
+  /** The advice for a wrong value, if the message of the option does not give it. */
   readonly instead?: string;
-  /** The values that may follow a flag that needs none. */
+  /** The values that may follow a flag which needs no value. */
   readonly optional?: readonly string[];
 }
 

@@ -4,7 +4,6 @@
  */
 import manifest from "../../package.json" with { type: "json" };
 
-/** The package's version. */
 export const VERSION: string = manifest.version;
 
 /** Returns what is wrong with a version of Node; undefined if the package supports it. */

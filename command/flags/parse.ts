@@ -63,7 +63,6 @@ interface Part {
   readonly value?: string | undefined;
 }
 
-/** Splits a command line into its parts. */
 function splitArgs(args: readonly string[]): Part[] {
   const { tokens } = parseArgs({
     args: args.map(toTwoDashes),
@@ -213,7 +212,7 @@ function takeWord(rest: Part[]): string | undefined {
   return rest[0]?.flag === undefined ? rest.shift()?.value : undefined;
 }
 
-/** Renders a flag and its value; the value is left out where it may be a secret. */
+/** Renders a flag and its value, without a value that may be a secret. */
 function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): string {
   const hidden = text === "" || negated || flag.value === undefined || flag.repeats;
   return hidden ? spelled : `${spelled} ${quoteInput(text)}`;

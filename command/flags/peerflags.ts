@@ -7,7 +7,6 @@ export interface PeerFlag {
   readonly advice: string;
   /** Whether the flag has a value. The word after the flag is then not the target. */
   readonly takesValue: boolean;
-  /** Whether the value is a target. */
   readonly isTarget: boolean;
 }
 
@@ -102,7 +101,7 @@ export const peerFlags: ReadonlyMap<string, PeerFlag> = advices;
 /** Matches the advice for a flag that says where to listen. */
 const LISTENING = /^use --(?:port|host)$/;
 
-/** Returns what to write instead of a flag of another command that has this value. */
+/** Returns what to write instead of a flag of another command, given the flag's value. */
 export function adviseOn({ advice, isTarget }: PeerFlag, value: string | undefined): string {
   if (value !== undefined && LISTENING.test(advice)) return adviseToListen(value) ?? advice;
   if (!isTarget || value === undefined || !isTargetText(value)) return advice;

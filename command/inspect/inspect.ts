@@ -21,7 +21,6 @@ import { Router } from "../serve/routes.ts";
 import { nameSocketClients, readSocketPath } from "../serve/socketfile.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 
-/** The outcome of an inspection. */
 export interface InspectedOutcome {
   /** The route, and the explanation of its proxy; undefined if the server itself responds. */
   readonly explained: [RouteSettings, Explanation] | undefined;
@@ -33,7 +32,6 @@ export interface InspectedOutcome {
   readonly path: string;
   /** The address of the client that has sent the request. */
   readonly client: string;
-  /** Whether the server speaks HTTPS. */
   readonly isSecure: boolean;
   /** Whether clients without TLS are redirected to HTTPS. */
   readonly isRedirecting: boolean;
@@ -101,8 +99,8 @@ export async function capture(
 }
 
 /**
- * Undoes for a request that asks for an upgrade what Node's server does when it makes a web `Request` of it: the dot
- * segments of its path are resolved. The proxy takes upgrades from the server itself, where the path is as the client sent it.
+ * Restores the path of an upgrade request as the client sent it. srvx resolves dot segments when it creates a web
+ * `Request`, but a real upgrade reaches the proxy without a web `Request`.
  */
 function keepUpgradePath(request: ServerRequest): void {
   const message = request.runtime?.node?.req;
@@ -120,7 +118,7 @@ function dropBackgroundWork(options: RouteOptions): RouteOptions {
 
 /** Connects to the server as a client that speaks HTTP/1.1. */
 function dial(isSecure: boolean, host: string, port: number): Socket {
-  // The certificate is for other names than that of the loopback interface.
+  // The certificate names other hosts than the loopback address, so do not verify it.
   return isSecure
     ? connectTls({ host, port, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] })
     : connect(port, host);
@@ -173,7 +171,7 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
   const [route, explanation] = explained ?? [];
   if (route === undefined || explanation?.request === undefined) {
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
-    // A short body without Content-Length is sent as one chunk.
+    // Remove the chunk framing of a short body without Content-Length.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
     return `${title}\n\nnot forwarded: the client gets ${status}: ${explainRefusal(error, status, text)}`;
   }

@@ -4,7 +4,6 @@ import { TOKEN, isAuthority, authorityOf, pathOf } from "#fetchway/requests";
 import type { HeaderList } from "#fetchway/transport";
 import { UsageError } from "../flags/read.ts";
 
-/** A request to inspect. */
 export interface InspectedRequest {
   readonly method: string;
   /** The scheme, if it is typed. */

@@ -5,7 +5,6 @@ import { Server as NetServer, type Server, type Socket } from "node:net";
 import { endWhenLost } from "#fetchway/node";
 import { unmapAddress } from "#fetchway/requests";
 
-/** A client's connection. */
 export interface ClientConnection {
   /** The socket that the server reads and writes: on a TLS connection, the TLS socket as soon as the handshake has ended. */
   socket: Socket;
@@ -29,13 +28,12 @@ export interface ClientConnection {
   wasIdle: boolean;
   /** The number of requests whose responses are not complete. */
   requests: number;
-  /** The number of all requests so far. */
   total: number;
   /** Whether the connection has been, or is being, switched to another protocol. */
   isTunnel: boolean;
   /**
-   * When the last request ended, or when the server began to stop if that was later, on the clock of `performance.now()`. It
-   * is 0 until the server stops.
+   * Since when the connection has been idle, on the clock of `performance.now()`: since its last request ended, or
+   * since the server began to stop if that is later. It is 0 until the server stops.
    */
   idleSince: number;
 }
@@ -129,7 +127,8 @@ export class ClientConnections {
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
     server.on("session", (session: ServerHttp2Session) => {
-      // The proxy watches a session only from its first request on, and a client may disconnect before that.
+      // Watch the session now: the proxy would watch it only from its first request on, and the client may
+      // disconnect earlier.
       endWhenLost(session);
       const connection = this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
@@ -198,7 +197,7 @@ export class ClientConnections {
   #announceStop(): void {
     const now = performance.now();
     this.#stoppedAt = now;
-    // This listener must run before the listener of the app, because that may send the head of the response synchronously.
+    // This listener must run before the listener of the app, which may send the head of the response synchronously.
     for (const server of this.#servers) {
       server.prependListener("request", (_: Message, res: RunningResponse) => closeAfter(res));
     }

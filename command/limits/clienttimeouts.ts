@@ -41,7 +41,7 @@ export function intervalOf({
 interface Seen {
   /** A value that changes with any progress. */
   progress: number;
-  /** A second value that changes with progress. */
+  /** A second value, for progress that may leave the first one unchanged. */
   more: number;
   /**
    * Milliseconds without progress: the number of checks without progress times the interval. The clock is not used, because
@@ -97,7 +97,6 @@ export class ClientWatch {
     return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
   }
 
-  /** Stops the checks. */
   stop(): void {
     clearInterval(this.#timer);
   }

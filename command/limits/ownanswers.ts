@@ -1,5 +1,5 @@
 /**
- * The responses that Node's server or the command sends itself, to requests that no proxy sees. They are logged and counted
+ * The responses that Node's server or the command sends itself, to requests that no proxy sees. These are logged and counted
  * like all others.
  *
  * - Rests on: `socket._httpMessage` is the response that is being sent on a connection, as in Node's own listener for errors.

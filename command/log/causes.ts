@@ -37,8 +37,8 @@ export function isClientGone(error: unknown): boolean {
 }
 
 /**
- * Whether an error says that the client was slower than `minRate` while other requests waited. This is no failure of the
- * proxy either.
+ * Whether an error says that the client was slower than `minRate` while other requests waited. This is no failure
+ * of the proxy.
  */
 export function isClientSlow(error: unknown): boolean {
   return diagnoseFailure(error).code === "client_too_slow";

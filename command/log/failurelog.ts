@@ -12,7 +12,7 @@ export interface FailedRequest {
   readonly path: string;
   readonly status: number;
   readonly failure: Diagnosis;
-  /** The time at which it failed, in milliseconds since 1970. */
+  /** The time of the failure, in milliseconds since 1970. */
   readonly time: number;
   /** What the client had received by then, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */
   readonly outcome: string | undefined;
@@ -23,14 +23,14 @@ export function kindOfFailure({ status, failure }: FailedRequest): string {
   return `${status} ${failure.code} ${failure.cause}`;
 }
 
-/** The failures of a kind since one of that kind, or a summary of them, was shown. */
+/** The failures of one kind that occurred after the last shown failure or summary of that kind. */
 export interface Repetition<T> {
-  /** The last of them. */
+  /** The latest of these failures. */
   readonly last: T;
   readonly count: number;
   /** The milliseconds since the failure or the summary that was shown before. */
   readonly span: number;
-  /** Whether they are of different kinds, which are counted together beyond `MAX_KINDS`. */
+  /** Whether these failures are of different kinds: further kinds than `MAX_KINDS` are counted together. */
   readonly isMixed: boolean;
 }
 
@@ -43,9 +43,9 @@ interface FailureKind<T> {
 }
 
 /**
- * Shows the first failure of each kind immediately, and equal ones as one line after 1 s, 2 s, 4 s and so on up to a minute,
- * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its next
- * failure is shown immediately again.
+ * Shows the first failure of each kind immediately, and equal ones in summaries after 1 s, 2 s, 4 s and so on up to
+ * a minute, so that an upstream that is down does not fill a disk. If no equal failure occurs until the next
+ * summary is due, the kind is forgotten, and its next failure is shown immediately.
  */
 export class FailureLog<T> {
   readonly #show: (failed: T) => void;

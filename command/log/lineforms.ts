@@ -174,7 +174,7 @@ export function renderCommon(end: RequestEnd): string {
   const version = (end.request as ServerRequest).runtime?.node?.req?.httpVersion ?? "1.1";
   const line = `${escapeAsApache(method)} ${escapeAsApache(path)} HTTP/${version}`;
   // `%b` is a hyphen where no bytes were sent.
-  // A hook of the app may take the address from a header field.
+  // The address is escaped, because a hook of the app may take it from a header field.
   return `${escapeAsApache(clientAddress)} - - ${apacheTime(startedAt)} "${line}" ${status} ${bytesOut || "-"}`;
 }
 

@@ -13,13 +13,13 @@ const MAX_PENDING = 1024 * 1024;
 const CLOSE_TIMEOUT = 1000;
 
 /**
- * Writes lines to a stream. The lines of one turn of the event loop are written together, and each write waits for the
- * previous one. If the reader of a pipe is too slow, the writer keeps up to 1 MB of lines, then drops lines, and reports how
- * many: a slow reader neither holds up requests nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of
- * a pipe does hold up requests there.)
+ * Writes lines to a stream. The lines of one turn of the event loop are written together, and each write waits for
+ * the previous one. If the reader of a pipe is too slow, the writer keeps up to 1 MB of lines, then drops lines,
+ * and reports how many: a slow reader neither holds up requests nor fills the memory. (Only on Deno it holds up
+ * requests, because stdout is synchronous there.)
  *
- * Lines that cannot be written, for example because a disk is full, are dropped and counted as well. Writing is tried again
- * with each further line.
+ * Lines that cannot be written, for example because a disk is full, are dropped and counted as well. Writing is
+ * tried again with each further line.
  */
 export class LineWriter {
   readonly #output: Output;
@@ -90,15 +90,14 @@ export class LineWriter {
   flushNow(): void {
     const lines = this.#takeLines();
     if (lines === "") return;
-    // An incomplete write of the stream may have ended inside a line.
+    // The previous write may have ended inside a line, so begin with a line feed.
     let bytes = Buffer.from(this.#isWriting || this.#isCut ? `\n${lines}` : lines);
     const deadline = performance.now() + CLOSE_TIMEOUT;
     while (bytes.length > 0 && performance.now() < deadline) {
       try {
         bytes = bytes.subarray(writeSync(this.#output.fd, bytes));
       } catch (error) {
-        // The pipe is full, and writes to it do not block. Try again, until the reader has read or `CLOSE_TIMEOUT` has
-        // passed.
+        // The pipe is full (`EAGAIN`). Try again until its reader has read, or until `CLOSE_TIMEOUT` has passed.
         if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
       }
@@ -135,7 +134,7 @@ export class LineWriter {
     });
   }
 
-  /** @param dropped the number of dropped lines that the last line reports; 0 if there is no such line */
+  /** @param dropped the number of dropped lines that the last of `lines` reports; 0 if no line reports that */
   #writeDirectly(lines: string, dropped: number): void {
     let bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
     try {
@@ -153,7 +152,6 @@ export class LineWriter {
     this.#report(`the log is written again; ${lost} of its lines are lost`);
   }
 
-  /** Counts lines that could not be written. */
   #lose(lines: string, dropped: number, error: NodeJS.ErrnoException): void {
     const count = lines.split("\n").length - 1 - (dropped > 0 ? 1 : 0);
     this.#dropped += dropped + count;

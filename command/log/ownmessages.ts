@@ -1,9 +1,9 @@
 /**
  * The messages of the command about itself: what it does, warnings, and what went wrong.
  *
- * As text, notices are on stdout, and everything else is on stderr. With `--log json`, each message is a line of JSON on
- * stdout, like the lines of the requests, so that a collector of logs can parse every line, in order. stderr stays empty,
- * because some collectors take each line on stderr for an error, whatever its level is.
+ * As text, notices are on stdout, and everything else is on stderr. With `--log json`, each message is a line of
+ * JSON on stdout, like the lines of the requests, so that a log collector can parse every line, in order. stderr
+ * stays empty, because some collectors treat each line on stderr as an error.
  */
 import process from "node:process";
 import { isatty } from "node:tty";
@@ -28,12 +28,11 @@ export function printNotice(text: string, hint = ""): void {
   print("info", isJson || hint === "" ? text : `${text}\n${hint}`, false);
 }
 
-/** Prints figures that somebody has asked for. */
+/** Prints figures that the user has asked for. */
 export function printFigures(text: string): void {
   print("info", text, true);
 }
 
-/** Prints a warning. */
 export function printWarning(text: string): void {
   print("warn", text, true);
 }
@@ -49,7 +48,7 @@ function print(level: Level, text: string, isForStderr: boolean): void {
     else if (isForStderr) console.error(renderMessage(level, text));
     else printLine(text);
   } catch {
-    // Deno throws if the terminal has closed. Then the text has no reader.
+    // Deno throws if the terminal has closed. Then nobody reads the text anyway.
   }
 }
 
@@ -66,7 +65,7 @@ export function afterMessages(done: () => void): void {
 }
 
 /**
- * Prints all further messages as JSON on stdout. So are texts that other code prints by the console, such as a hook of a
+ * Prints all further messages as JSON on stdout, also those that other code prints with the console: a hook of a
  * config file, warnings of Node, and the exception that ends the process.
  */
 export function useJsonMessages(): void {

@@ -48,8 +48,8 @@ export class RequestLog {
   readonly #errors: LineWriter;
   readonly #failures: FailureLog<FailedRequest>;
   /**
-   * The changes of upstreams that are ejected, down, up again, or waited for. Equal changes are summed up as failures are, because the
-   * state of an upstream may change all the time.
+   * The changes of upstreams that are ejected, down, up again, or waited for. Equal changes are summed up like
+   * failures, because the state of an upstream may change very often.
    */
   readonly #changes: FailureLog<TimedChange>;
 
@@ -172,7 +172,7 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
     renderSum({ last, count, span, isMixed }) {
       const times = `… ${count} ${count === 1 ? "time" : "times"} more in ${renderDuration(span)}`;
       const what = isMixed ? "other failures, the last was" : "";
-      // The time of the last failure would be earlier than that of the lines before this one.
+      // Show the current time: the last failure may be older than the lines printed before this one.
       return `${dim(renderTime(Date.now()))} ${times}:${what && ` ${what}`} ${last.status} ${renderDiagnosis(last.failure)}`;
     },
   };

@@ -28,7 +28,7 @@ export function renderBanner(
   ].join("\n");
 }
 
-/** Renders what a person may try next; `""` if there is nothing that suits every route. */
+/** Renders what the user may try next; `""` if no suggestion suits every route. */
 export function renderHint(
   address: string,
   { routes }: Settings,

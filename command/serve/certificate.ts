@@ -78,7 +78,7 @@ function readAuthorities(path: string, name: string): string[] {
   const pem = readPem(name, path, "CERTIFICATE");
   const certificate = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs;
   return Array.from(pem.matchAll(certificate), ([block]) => {
-    // Each certificate is parsed here, because the TLS option `ca` ignores one that cannot be parsed.
+    // Parse each certificate here: the TLS option `ca` silently ignores one that cannot be parsed.
     try {
       return new X509Certificate(block).toString().trim();
     } catch (error) {
@@ -146,9 +146,9 @@ export interface WatchedCertificate {
 }
 
 /**
- * Calls a function with the certificate when its files have changed. If they cannot be used, a message says why, and
- * the server keeps its certificate. A certificate and its key are written one after the other, so after a change that leaves
- * them inconsistent, the other file has a few seconds to follow.
+ * Calls `use` with the certificate when its files have changed. If they cannot be used, a message says why, and the
+ * server keeps its certificate. A certificate and its key are written one after the other, so after a change that
+ * leaves them inconsistent, the other file may follow within `PAIR_TIME`.
  */
 export function watchCertificate(
   paths: CertificatePaths,

@@ -43,10 +43,11 @@ type Answer<RequestType> = (request: RequestType) => Response | Promise<Response
 
 /**
  * Answers preflights of allowed origins, and adds the fields of CORS to other responses. If the upstream sends
- * `Access-Control-Allow-Origin` itself, all its fields stay as they are, because it knows more about its responses.
+ * `Access-Control-Allow-Origin` itself, all its fields stay as they are, because the upstream knows its responses
+ * better.
  *
- * All origins are allowed without credentials only: with credentials, each page that the user visits could act for the
- * user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
+ * All origins are allowed without credentials only: with credentials, each page that the user visits could act for
+ * the user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
  * @returns `answer` itself if CORS is off
  */
 export function addCors<RequestType extends Request>(
@@ -69,7 +70,7 @@ export function addCors<RequestType extends Request>(
       return new Response(null, { status: 204, headers: preflightFields(request, origin) });
     }
     const response = await answer(request);
-    // No page reads the response to a WebSocket handshake, and the runtime must get its own response object back.
+    // No page can read the response to a WebSocket handshake, and the runtime needs its own response object back.
     if (response.status === 101) return response;
     const { headers } = response;
     if (headers.has("access-control-allow-origin")) return response;

@@ -14,7 +14,7 @@ interface Page {
   readonly about: string;
   /** The options of the `curl` command that the page at `/` shows for this path. */
   readonly curl?: string;
-  /** The text that this `curl` command adds to the path, such as a query. */
+  /** The text after the path in this `curl` command, such as a query. */
   readonly tail?: string;
   readonly answer: Handler;
 }
@@ -68,7 +68,6 @@ function renderCurl(origin: string, path: string): string {
   return ["curl", ...(curl === undefined ? [] : [curl]), url].join(" ");
 }
 
-/** Answers a request to the demo upstream. */
 export function answerDemo(request: Request): Response | Promise<Response> {
   const url = new URL(request.url);
   const page = pages[url.pathname.startsWith("/status/") ? "/status/" : url.pathname];
@@ -83,7 +82,7 @@ function toTextResponse(body: string, code = 200): Response {
 }
 
 function answerIndex(request: Request, url: URL): Response {
-  // Show URLs of the proxy: with the upstream's own URLs, `curl` would bypass the proxy.
+  // Show URLs of the proxy: with URLs of the demo upstream, `curl` would bypass the proxy.
   const proto = request.headers.get("x-forwarded-proto") ?? "http";
   const origin = `${proto}://${request.headers.get("x-forwarded-host") ?? url.host}`;
   const lines = Object.entries(pages).map(

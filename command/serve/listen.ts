@@ -47,7 +47,7 @@ export interface ListenSettings {
   /** The port of a second listener, which redirects to HTTPS. */
   readonly redirectHttp?: number | undefined;
   readonly limits?: ClientLimitSettings;
-  /** Returns whether an address is exempt from the limit of connections for each address. */
+  /** Returns whether `maxPerAddress` does not apply to an address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets for Bun's server. The servers of other runtimes need none. */
   readonly websocket?: unknown;
@@ -73,7 +73,7 @@ export interface Running {
 /** A server that listens, with its clients. */
 export interface Front {
   readonly server: Server;
-  /** The origin on which it listens, or `unix:/path`. */
+  /** The origin on which the server listens, or `unix:/path`. */
   readonly address: string;
   /** The origin of the listener that redirects to HTTPS; undefined if there is none. */
   readonly redirect: string | undefined;
@@ -170,8 +170,8 @@ async function openFront(
     return response;
   }
 
-  // Only the command's own server on Node opens several listening sockets. A worker does not, because its parent has the
-  // listening socket; the demo upstream does not, because it has few clients.
+  // Only the command's own server on Node opens several listening sockets. A worker does not, because its parent
+  // owns the listening socket; the demo upstream does not, because it has few clients.
   const isShared =
     isOnNode &&
     canSharePort &&
@@ -193,8 +193,7 @@ async function openFront(
       ...shared,
       fetch: isOnNode ? guard(answer) : answerElsewhere,
       port,
-      // The certificate is passed to Node's server itself, because srvx takes a PEM text that does not begin with
-      // `-----BEGIN` for a path.
+      // Pass the certificate to Node directly: srvx treats a PEM text that does not begin with `-----BEGIN` as a path.
       node: {
         ...shared.node,
         ...certificate,
@@ -218,7 +217,7 @@ async function openFront(
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
-      // The further sockets set up connections as the server's own socket does.
+      // The further sockets must set up connections as the server's own socket does.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
@@ -259,7 +258,8 @@ async function openFront(
       else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
-      // A request that is not upgraded becomes an ordinary request, which `answerOnNode` refuses for the same reason.
+      // If this returns false, Node emits `request` instead, and `answerOnNode` refuses the request for the same
+      // reason.
       if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
       connections?.noteUpgrade(message);
       return true;
@@ -290,8 +290,8 @@ function toServerOptions(hostname: string, limits: ResolvedClientLimits, worker?
     node: {
       ...nodeLimits(limits),
       backlog: BACKLOG,
-      // With `exclusive: false`, the parent has the listening socket, and hands over connections. The workers then also
-      // share the keys of TLS session tickets, so that a client may resume its session with another worker.
+      // With `exclusive: false`, the parent has the listening socket, and hands over connections. Workers then also
+      // share the keys of TLS session tickets, so a client may resume its session with another worker.
       ...(worker && { exclusive: false }),
     },
     bun: {

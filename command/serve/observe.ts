@@ -39,8 +39,8 @@ export class Observers {
   }
 
   /**
-   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds no `onRequestEnd`, so that
-   * requests without a failure cost nothing.
+   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds no
+   * `onRequestEnd`, so that successful requests cost nothing.
    */
   readonly prepare = (options: RouteOptions): RouteOptions => {
     const { onRequestEnd, onError, onWait, target, balance } = options;
@@ -65,8 +65,8 @@ export class Observers {
     prepared.onError = async (error, request) => {
       if (isOff) this.#log.onError(error, request);
       const response = await onError?.(error, request);
-      // Without a response, an exception of a hook would reach the server. The servers of Bun and Deno print it, and Bun's
-      // also shows the source code to the client.
+      // Answer exceptions of hooks here: the servers of Bun and Deno would print them, and Bun would also show the
+      // source code to the client.
       return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
     };
     return prepared;
@@ -109,7 +109,7 @@ export class Observers {
   }
 
   /**
-   * Called when the command's own server listens. From then on, the status page reports it as ready.
+   * Called when the command's own server listens. From then on, the status page reports the command as ready.
    * @param clientStats returns the counters of its connections; undefined where the runtime does not show them
    */
   setListening(clientStats: () => ClientStats | undefined): void {
@@ -117,7 +117,7 @@ export class Observers {
     if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
-  /** Called when the command's own server stops. From then on, the status page reports it as not ready. */
+  /** Called when the command's own server stops. From then on, the status page reports the command as not ready. */
   setStopping(): void {
     this.#readiness = "stopping";
   }
@@ -128,7 +128,6 @@ export class Observers {
   }
 }
 
-/** Creates the counters of the status page. */
 export function createMetrics(poolStats: () => PoolStats | undefined): Metrics {
   return new Metrics({ version: VERSION, runtime: nameRuntime() }, poolStats);
 }

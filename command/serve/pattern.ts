@@ -2,7 +2,6 @@
 import { quoteInput } from "#fetchway/options";
 import { decodeLayers } from "#fetchway/requests";
 
-/** A parsed pattern. */
 export interface Pattern {
   /** The host in lower case without a port; `"*.example.com"` for its subdomains, undefined for any host. */
   readonly host: string | undefined;
@@ -11,7 +10,7 @@ export interface Pattern {
 }
 
 const HOST = /^(?:\*\.)?(?:[\w-]+(?:\.[\w-]+)*\.?|\[[\da-f:.]+\])$/i;
-/** Matches a host that may be meant as a path. */
+/** Matches a host that the user may have meant as a path. */
 const ONE_WORD = /^(?!localhost$)[\w-]+$/i;
 
 /** Returns what is wrong with a pattern; undefined for a valid one. */
@@ -40,8 +39,9 @@ export function checkPattern(text: unknown): string | undefined {
 }
 
 /**
- * Returns what is wrong with the path of a pattern. A path that can be written in a simpler way is refused. Clients send the
- * simpler path, which the pattern would not match; and for a path as written, the router would find each request ambiguous.
+ * Returns what is wrong with the path of a pattern. A path that can be written more simply is refused: the pattern
+ * would not match the simpler path that clients send, and the router would treat requests for the path as written
+ * as ambiguous.
  */
 function checkPath(host: string, path: string): string | undefined {
   if (/[?#]/.test(path)) return "write the path without a query";
@@ -94,7 +94,6 @@ export function hostOf(authority: string): string {
   return host.toLowerCase();
 }
 
-/** A map of patterns to values. */
 export class PatternMap<T> {
   readonly #exact: Map<string, PrefixList<T>> = new Map();
   /** The wildcards by their suffix, such as `.example.com`, the longest first. */

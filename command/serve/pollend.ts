@@ -5,7 +5,7 @@
  *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, a connection that was
  *   just accepted is therefore not read for up to 5 s. A signal that arrives ends the polling of the current turn. SIGURG has
  *   no other effect: by default, the system ignores it.
- * - Check: whether the signal arrives. Until it has arrived, no other signal is sent.
+ * - Check: whether the signal arrives. No other signal is sent before that.
  * - Otherwise: new clients wait until a poll finds fewer events.
  * - Test: test/command/pollend.node.test.ts, "while a signal has not arrived, no other is sent".
  */
@@ -24,7 +24,7 @@ const LONG_TURN = 20;
  */
 const DURATION = 1000;
 
-/** Ends the polling of each turn in which a server accepts a connection, and of the turns after it while turns are long. */
+/** Ends polling early in each turn in which a server accepts a connection, and in later turns while turns are long. */
 export function endPollingFor(server: EventEmitter, signals: Signals = process): void {
   let isOnItsWay = false;
   let sentAt = 0;

@@ -1,4 +1,4 @@
-/** The listener of `--redirect-http`: it sends the clients that come without TLS to HTTPS, and answers nothing else. */
+/** The listener of `--redirect-http`, which answers each client without TLS with a redirect to HTTPS. */
 import { STATUS_CODES } from "node:http";
 import { applyAbsoluteForm } from "#fetchway";
 import { isAuthority, pathOf } from "#fetchway/requests";
@@ -33,8 +33,8 @@ export function checkRedirect(
 }
 
 /**
- * Returns a function that answers each request with 308, whose client repeats the request with its method and body (RFC 9110
- * §15.4.9). Caddy answers with the same status; after a 301, clients may repeat a POST as a GET.
+ * Returns a function that answers each request with 308: the client then repeats the request with its method and
+ * body (RFC 9110 §15.4.9). Caddy answers with the same status; after a 301, clients may repeat a POST as a GET.
  * @param port the port of the HTTPS server; `""` for 443
  * @param report receives the end of each request
  */

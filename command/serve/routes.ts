@@ -47,9 +47,9 @@ const RETIRED_INTERVAL = 1000;
 const RETIRED_TIME = 10_000;
 
 /**
- * Sends requests to the proxies of the routes, by host and path. The routes can be replaced while requests are running:
- * a route whose settings are the same keeps its proxy, and the requests of a removed route are finished by its old proxy,
- * except those that wait for an upstream to come back: the new routes take them.
+ * Sends requests to the proxies of the routes, by host and path. The routes can be replaced while requests are
+ * running. A route with unchanged settings keeps its proxy. The old proxy of a removed route finishes its requests,
+ * except those that wait for an upstream to come back, which the new routes take.
  */
 export class Router {
   #table: RouteTable = { routes: [], patterns: new PatternMap(), only: undefined };
@@ -114,7 +114,6 @@ export class Router {
     return this.#retired.size;
   }
 
-  /** Answers a request of the server. */
   readonly answer = (request: ServerRequest): Promise<Response> => {
     const route = this.#routeOf(request);
     route.running++;
@@ -182,7 +181,7 @@ export class Router {
     return { settings, proxy: createProxy(prepared), running: 0 };
   }
 
-  /** Makes a route that answers by itself. It is a proxy as well, so that its requests are reported like all others. */
+  /** Makes a route that answers by itself. The route has a proxy, so that its requests are reported like all others. */
   #openAnswer(status: number, text: string): LiveRoute {
     const headers = { "content-type": "text/plain; charset=utf-8" };
     return this.#open({
@@ -269,7 +268,8 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
       parsed.push(pattern);
     }
   }
-  // The decoded patterns are added last, because the first of two equal patterns takes precedence.
+  // Add the decoded patterns last: of two equal patterns, the first one takes precedence, and must be the
+  // configured one.
   for (const route of routes) {
     for (const text of route.settings.match) {
       for (const pattern of decodePattern(parsePattern(text))) patterns.add(pattern, route);

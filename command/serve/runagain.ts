@@ -1,6 +1,6 @@
 /**
- * Returns a function that runs `work`. Runs never overlap: a call during a run causes one more run after it, which all
- * further calls share until it begins. So many signals cause few runs.
+ * Returns a function that runs `work`. Runs never overlap: a call during a run causes one more run afterwards, and
+ * further calls before that run begins are ignored. Many signals therefore cause few runs.
  * @param work must not reject
  */
 export function runAgain(work: () => Promise<unknown>): () => void {

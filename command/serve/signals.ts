@@ -26,8 +26,8 @@ export interface SignalActions {
 /** The signals that stop the command. The number is the exit code if a second signal ends the process. */
 const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
 /**
- * The same on Windows, with the signals for Ctrl+Break and for a closed console. A few seconds after its console is closed,
- * Windows ends a process.
+ * The same on Windows, where SIGBREAK is Ctrl+Break, and SIGHUP a closed console, a few seconds after which Windows
+ * ends the process.
  */
 const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
 

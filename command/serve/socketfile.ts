@@ -55,7 +55,7 @@ export function toSocketOptions(
  * @throws UsageError if another process listens on the socket, if the file is no socket, or if the path is too long
  */
 export async function claimSocket(path: string): Promise<() => void> {
-  // The path of a socket to listen on has the same limits as the path of a socket that is a target.
+  // A path to listen on has the same limits as a path in a target, so check it as a target.
   const wrong = findRefusal({ target: `unix:${path}` });
   if (wrong !== undefined) throw refuseSocket(path, wrong.replace(/^.*": /s, ""));
   const file = readStats(path);
@@ -86,7 +86,6 @@ export function setSocketMode(path: string, mode: string | undefined): void {
   if (mode !== undefined && hasFile) chmodSync(path, Number.parseInt(mode, 8));
 }
 
-/** Removes the file of a socket. */
 export function removeSocket(path: string): void {
   if (hasFile) rmSync(path, { force: true });
 }

@@ -16,11 +16,11 @@ const SLOW_POLL = 100;
 /** Milliseconds for which an idle connection stays open after the server has stopped accepting connections. */
 const GRACE = 500;
 /**
- * The same for a replaced worker, which has time: the longer a connection has been idle, the less likely a request is on its
- * way.
+ * The same for a replaced worker, which has time. The longer a connection is idle, the less likely a request is on
+ * its way.
  */
 const LONG_GRACE = 10_000;
-/** Milliseconds after the deadline for sending clients their 503, or the close frame of their WebSocket. */
+/** Milliseconds after the deadline in which clients still get their 503, or the close frame of their WebSocket. */
 const LAST_ANSWERS = 250;
 
 /** The members of a proxy or of a router that are used here. */
@@ -29,7 +29,7 @@ export type Stoppable = Pick<Proxy, "destroy" | "stats">;
 /** Receives the numbers of running requests and tunnels when a server stops. */
 export type OnRunning = (running: Running) => void;
 
-/** Waits until the requests and tunnels of a server have ended, or until a deadline that may be set while it waits. */
+/** Waits until the requests and tunnels of a server have ended, or until a deadline, which may be set later. */
 export class Drain {
   readonly #front: Front;
   readonly #proxy: Stoppable;

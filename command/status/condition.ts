@@ -1,4 +1,4 @@
-/** How the command does as a whole, and each upstream and route: which word the status page shows, and the reason for it. */
+/** The state of the command, and of each upstream and route, as the status page shows it, with the reason. */
 import type { UpstreamState } from "#fetchway/upstreams";
 
 /** Whether the command accepts requests. */
@@ -6,10 +6,10 @@ export type Readiness = "starting" | "ready" | "stopping";
 
 /** From this share of failed requests in the last minute, the command, an upstream or a route is degraded. */
 export const DEGRADED_SHARE = 0.05;
-/** From this share, it is failing. */
+/** From this share of failed requests on, the state is `failing`. */
 export const FAILING_SHARE = 0.5;
 
-/** What the share of failed requests says. */
+/** What follows from the share of failed requests. */
 type Grade = "up" | "degraded" | "failing";
 
 /** The state of an upstream or a route. */
@@ -17,14 +17,14 @@ export interface Condition {
   /** `idle`: there was no request in the last minute, and nothing else is known. */
   readonly state: UpstreamState["state"] | Grade | "idle";
   readonly reason: string | undefined;
-  /** When it went into this state, in milliseconds since 1970. */
+  /** When this state began, in milliseconds since 1970. */
   readonly since: number | undefined;
 }
 
 /** The state of the whole command. */
 export interface Overall {
   readonly state: "starting" | "stopping" | "running" | "degraded" | "failing";
-  /** Why it is degraded or failing, such as `3 of 4 upstreams down`. */
+  /** Why the command is degraded or failing, such as `3 of 4 upstreams down`. */
   readonly reasons: readonly string[];
 }
 
@@ -47,8 +47,8 @@ function renderShare({ requests, failed }: LastMinute): string {
 }
 
 /**
- * Since when too many requests fail. It must be updated before and after requests are counted, because their share may have
- * been normal in between.
+ * Since when too many requests fail. Call `update` both before and after requests are counted: between two counts,
+ * the share may have been normal.
  */
 export class Trouble {
   /** In milliseconds since 1970; undefined if the share of failed requests is normal. */
@@ -62,17 +62,18 @@ export class Trouble {
 
 /** The facts from which the state of an upstream or a route follows. */
 export interface ConditionFacts extends LastMinute {
-  /** Since when too many of its requests fail. */
+  /** Since when too many requests of this upstream or route fail. */
   readonly troubledSince: number | undefined;
-  /** Why its last failed request has failed. */
+  /** Why the last failed request of this upstream or route failed. */
   readonly lastFailure: string | undefined;
   /** The health of one of several upstreams; undefined for a single upstream and for a route. */
   readonly health: Pick<UpstreamState, "state" | "reason" | "since"> | undefined;
 }
 
 /**
- * Returns the state of an upstream or a route. The health takes precedence unless it is `up`, because the last of several
- * upstreams is not ejected although it fails. The last minute of an upstream that is `starting` is that before its return.
+ * Returns the state of an upstream or a route. The health takes precedence, except `up`: the last usable upstream
+ * is never ejected, so it stays `up` although it fails. For an upstream that is `starting`, the last minute is from
+ * before its return.
  */
 export function describeCondition(facts: ConditionFacts): Condition {
   const { health, troubledSince, lastFailure, requests } = facts;
@@ -99,7 +100,7 @@ const OUT: ReadonlySet<Condition["state"]> = new Set(["ejected", "half-open", "d
 /**
  * Returns the state of the whole command: the first of these that applies.
  *
- * 1. `starting` and `stopping`: it does not accept requests.
+ * 1. `starting` and `stopping`: the command does not accept requests.
  * 2. `failing`: at least half of the requests of the last minute failed, or all upstreams are down.
  * 3. `degraded`: at least one in 20 failed, an upstream is down, or an upstream or a route fails.
  * 4. `running`.
@@ -117,11 +118,11 @@ export function describeOverall(facts: OverallFacts): Overall {
     reasons.push(`${renderShare({ requests, failed })} of the last minute ${what}`);
   }
   const count = upstreams.length;
-  // The last upstream that fails is not ejected: "2 of 3 down" would read as if it worked.
+  // The last usable upstream is never ejected, even if it fails. "2 of 3 down" would read as if it worked.
   const isNoneLeft = count > 1 && upstreams.every((state) => state === "failing" || OUT.has(state));
   if (isNoneLeft && down < count) reasons.push(`${count} of ${count} upstreams fail`);
   else if (down > 0) reasons.push(`${down} of ${count} upstreams down`);
-  // While most requests fail, the parts that fail are nothing new.
+  // While most requests fail, it is clear that upstreams or routes fail, so do not list them.
   const parts = { upstreams: isNoneLeft ? [] : upstreams, routes };
   for (const [name, states] of isFailing ? [] : Object.entries(parts)) {
     const failing = states.filter((state) => state === "failing").length;

@@ -8,7 +8,8 @@ type Sample = readonly [labels: Labels, value: number];
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 /**
- * Renders the counters for Prometheus. Metrics that OpenTelemetry also defines have its names, as Prometheus writes them.
+ * Renders the counters for Prometheus. Metrics that OpenTelemetry defines have its names, in the spelling of
+ * Prometheus.
  * @see https://prometheus.io/docs/instrumenting/exposition_formats/
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/
  */

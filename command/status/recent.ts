@@ -74,7 +74,7 @@ export class Latencies {
     this.addLongest(second, milliseconds);
   }
 
-  /** Adds `count` latencies to a bucket, which another process returned from `counts`. */
+  /** Adds `count` latencies to a bucket; another process has read both with `counts`. */
   addTo(second: number, bucket: number, count: number): void {
     this.#recent.add(second, bucket, count);
   }
@@ -143,7 +143,6 @@ function isFilled([, count]: readonly [number, number]): boolean {
   return count > 0;
 }
 
-/** Adds up numbers. */
 export function sumOf(numbers: Iterable<number>): number {
   let sum = 0;
   for (const number of numbers) sum += number;

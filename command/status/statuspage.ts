@@ -175,7 +175,7 @@ function table(caption, heads, rows) {
 
 // Sections.
 function showRate({ recent }) {
-  // The second that is running is not complete.
+  // Leave out the current second, which is not complete.
   const all = recent.requests.slice(0, -1), failed = recent.failed.slice(0, -1);
   const seconds = Math.max(1, Math.min(all.length, recent.seconds - 1)), few = Math.min(5, seconds);
   const peak = Math.max(...all), top = Math.max(peak, 1);
@@ -210,7 +210,7 @@ function showNow({ total, connections, memory }) {
 function showLatency({ recent: { latencies, percentiles } }) {
   const section = $("latency"), title = make("h2", "", "Time to the response headers, last minute");
   if (!percentiles) return section.replaceChildren(title, make("p", "none", "No requests in the last minute."));
-  // A bar is half an octave wide; at least ten of them are drawn.
+  // Each bar is half an octave wide. Draw at least ten bars, so that few latencies do not fill the chart.
   const first = Math.log2(latencies[0][0]) * 2 - 1, count = Math.max(latencies.length, 10);
   const from = first - Math.floor((count - latencies.length) / 2);
   const at = (ms) => (Math.log2(ms) * 2 - from) / count * 100;
@@ -342,7 +342,7 @@ function showAll() {
 function setState(state, tone, reasons) {
   const [name, why] = $("state").children;
   $("state").className = "dot " + tone;
-  // Screen readers announce each change of the state, but not of the numbers in its reasons.
+  // Screen readers announce changes of the element with the state. The numbers in the reasons are in another element.
   if (name.textContent !== state) name.textContent = state;
   why.textContent = reasons && ": " + reasons;
 }

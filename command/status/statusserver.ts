@@ -33,8 +33,8 @@ export interface StatusSource {
 }
 
 /**
- * Answers requests for the status: a page at `/` with its events at `/events`, `/stats` as JSON, `/metrics` for Prometheus,
- * `/healthz` and `/readyz`. Nothing here changes anything.
+ * Answers requests for the status: a page at `/` with its events at `/events`, `/stats` as JSON, `/metrics` for
+ * Prometheus, `/healthz` and `/readyz`. No request changes any state.
  */
 export class StatusPages {
   readonly #source: StatusSource;
@@ -126,7 +126,7 @@ export class StatusPages {
   #sendEvents(): void {
     const event = this.#renderEvent();
     for (const page of this.#pages) {
-      // A page that has not yet read the previous event does not get this one.
+      // Skip a page that has not yet read the previous event.
       if ((page.desiredSize ?? 0) <= 0) continue;
       try {
         page.enqueue(event);

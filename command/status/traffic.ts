@@ -79,7 +79,7 @@ export class Traffic {
   /** Why the last failed request has failed, such as `connection_refused (is it running?)`. */
   lastFailure: string | undefined;
 
-  /** @param failure why the request failed; undefined if it did not */
+  /** @param failure why the request failed; undefined if it succeeded */
   record({ status, timings }: RequestEnd, second: number, failure: string | undefined): void {
     const isTunnel = status === 101;
     const time = isTunnel ? 0 : Math.round((timings.firstByte ?? timings.total) * 10);

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { UsageError } from "../flags/read.ts";
 
-/** The reason why a runtime cannot have workers, by its name. */
+/** Why a runtime cannot have workers, by the name of the runtime. */
 const REASONS: Readonly<Record<string, string>> = {
   // Seen with Bun 1.4.5: each worker has its own listening socket (SO_REUSEPORT), and with port 0 its own port.
   Bun: "its workers do not share one listening socket, so that clients would lose connections when a worker is replaced",

@@ -4,8 +4,8 @@
 export const BEAT_INTERVAL = 1000;
 
 /**
- * Milliseconds by which a check may be late. If a check is later, the parent itself could not run, because the machine was
- * asleep or overloaded; then missing heartbeats do not count.
+ * Milliseconds by which a check may be late. A later check means that the parent could not run, because the machine
+ * was asleep or overloaded; then missing heartbeats do not count.
  */
 const MAX_DELAY = 500;
 

@@ -1,8 +1,8 @@
 /**
  * The messages between the parent process and its workers, as JSON.
  *
- * Each message is in an object with one member, whose name distinguishes it from messages of a config file's code, which may
- * also call `process.send`.
+ * Each message is in an object with one member. Its name distinguishes the message from those of a config file,
+ * whose code may also call `process.send`.
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
@@ -39,7 +39,7 @@ export type Order =
   | { readonly type: "end" }
   /** Send a report. */
   | { readonly type: "report" }
-  /** All connections that the parent had handed over before the worker closed its server have been sent. */
+  /** The parent has sent all connections that it handed over before the worker closed its server. */
   | { readonly type: "handed" };
 
 /** The counters of a worker. */
@@ -62,9 +62,9 @@ export type WorkerMessage =
   | { readonly type: "beat" }
   | {
       readonly type: "ready";
-      /** The origin on which it listens, or `unix:/path`. */
+      /** The origin on which the worker listens, or `unix:/path`. */
       readonly address: string;
-      /** The origin of its listener that redirects to HTTPS. */
+      /** The origin of the worker's listener that redirects to HTTPS. */
       readonly redirect: string | undefined;
       /** The options of the server as texts, by name. */
       readonly server: Readonly<Record<string, string>>;
@@ -82,7 +82,7 @@ export function wrapMessage(message: Order | WorkerMessage): Record<string, unkn
   return { [WORKER_MARK]: message };
 }
 
-/** Returns the message in an object that the other side has sent; undefined for an object of other code. */
+/** Returns the message that the other side has wrapped; undefined for an object of other code. */
 export function unwrapMessage(sent: unknown): unknown {
   return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
 }

@@ -47,8 +47,7 @@ export async function startWorkers(
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
-  // If another program runs this command as its own cluster worker, as pm2 does in its cluster mode, that program has the
-  // listening sockets.
+  // Under another program's cluster, as in the cluster mode of pm2, that program has the listening sockets.
   if (cluster.isWorker) {
     throw new UsageError(
       "--workers: another program runs this command as a worker; use --workers 1",
@@ -79,8 +78,8 @@ export async function startWorkers(
   let certificate: WatchedCertificate | undefined;
   let watched: CertificatePaths = {};
   /**
-   * Watches the files of the workers' certificate. It is called again after a reload, because the config file may then name
-   * other files.
+   * Watches the files of the workers' certificate. Called again after a reload, when the config file may name other
+   * files.
    */
   function followCertificate({ cert, key }: CertificatePaths): void {
     if (cert === watched.cert && key === watched.key) return;
@@ -91,7 +90,7 @@ export async function startWorkers(
         ? undefined
         : watchCertificate(watched, nameOption, replaceBecause("the certificate has changed"));
   }
-  /** Why the next run replaces the workers. */
+  /** The reasons for the next replacement of the workers. */
   const reasons = new Set<string>();
   const replace = runAgain(async () => {
     const why = [...reasons].join(", ");

@@ -49,8 +49,8 @@ const MAX_RETIRED = 2;
 interface WorkerProcess {
   readonly worker: Worker;
   /**
-   * The state of the process. While it is `forked`, nothing is sent to it, because on some versions of Node, messages that
-   * arrive before it has sent `hello` may be lost.
+   * The state of the process. Nothing is sent to a `forked` process: on some versions of Node, messages may be lost
+   * before the process has sent `hello`.
    */
   state: "forked" | "starting" | "serving" | "silent" | "retired";
   /** Whether the process is retired, and must end within `stopTimeout`. */
@@ -82,7 +82,7 @@ type Ready = Extract<WorkerMessage, { type: "ready" }>;
 /** A worker that did not become ready. */
 export class WorkerFailure extends Error {
   readonly exitCode: number;
-  /** Why it did not start, such as " (exit code 1)"; `""` if the worker itself has printed the reason. */
+  /** Why the worker did not start, such as " (exit code 1)"; `""` if the worker itself has printed the reason. */
   readonly reason: string;
 
   constructor(exitCode: number, how: string) {
@@ -104,12 +104,12 @@ export class Supervisor {
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
   readonly #errors: LineWriter;
-  /** Writes the messages of the parent where those of the workers are, so that a message follows the lines that explain it. */
+  /** Writes the messages of the parent to the same stream as those of the workers, so that all are in order. */
   readonly #messages: LineWriter;
   #isStopping = false;
   /** The order that ends all workers; undefined until the command stops. */
   #finalOrder: Order | undefined;
-  /** Settles when the last replacement or restart of workers has ended. Each of them waits for the previous one. */
+  /** Settles when the last replacement or restart of workers has ended. The next one waits for that. */
   #last: Promise<unknown> = Promise.resolve();
   #restarts = 0;
   #cut: Running = { requests: 0, tunnels: 0 };
@@ -338,8 +338,8 @@ export class Supervisor {
   }
 
   /**
-   * Passes on what a worker prints on stderr. With `--log json`, only its runtime prints there, for example when it has no
-   * memory left; those lines become messages.
+   * Passes on what a worker prints on stderr. With `--log json`, only its runtime prints there, for example when
+   * memory runs out; those lines become messages.
    */
   #relayErrors(lines: string): void {
     if (this.#messages === this.#errors) return this.#errors.write(lines);
@@ -354,7 +354,10 @@ export class Supervisor {
     }
   }
 
-  /** Returns the environment of a worker. Its stdout is a pipe, so the stdout of the parent decides about colours. */
+  /**
+   * Returns the environment of a worker. Its stdout is a pipe, so it must colour its output if the stdout of the
+   * parent is a terminal.
+   */
   #env(): Record<string, string> {
     const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
     return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
@@ -500,7 +503,7 @@ export class Supervisor {
   }
 
   async #restart(place: Slot): Promise<void> {
-    // Meanwhile, `replace` may have filled the place.
+    // During the delay, `replace` may have filled the place.
     if (place.member !== undefined || this.#isStopping) return;
     try {
       await this.#fill(place);

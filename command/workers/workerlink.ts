@@ -25,7 +25,7 @@ export interface Serving {
   readonly router: Router;
   readonly observers: Observers;
   readonly server: ServerSettings;
-  /** The options of the server as the flags and the config file have them. */
+  /** The options of the server, from the flags and the config file. */
   readonly configured: ServerSettings;
   /** Reads the config file again, and applies its routes; undefined without a file. */
   readonly reload: (() => Promise<void>) | undefined;
@@ -36,7 +36,7 @@ export interface Serving {
  * @returns undefined if this process is no worker of the command
  */
 export async function joinParent(): Promise<WorkerLink | undefined> {
-  // Without a parent, no environment variable is read, because Deno would require a permission for it.
+  // Test `process.send` first: without a parent, Deno would require a permission to read the environment variable.
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
   // Programs that a config file starts inherit the environment, and must not take themselves for workers.
   delete process.env[WORKER_MARK];
@@ -134,7 +134,8 @@ export class WorkerLink {
     const { front, router, server } = serving;
     switch (order.type) {
       case "retire":
-        // The config file may have changed, and requests must not wait for an upstream that was taken out of it.
+        // Reload the config file, which may have changed: requests must not wait for an upstream that it no longer
+        // contains.
         if ((router.stats()?.held ?? 0) > 0) serving.reload?.().catch(() => {});
         return void this.#stop(serving, () => {});
       case "stop": {
@@ -159,8 +160,8 @@ export class WorkerLink {
     const { front, router } = serving;
     this.#drain = new Drain(front, router);
     const cut = await this.#drain.run(onRunning, async () => {
-      // The parent may have sent connections before it knew that this server is closed. Node hands these back to the parent,
-      // so this process must run until the parent answers with `handed`, which follows the last of these connections.
+      // The parent may have sent connections before it knew that this server is closed. Node hands these back to
+      // the parent. Keep running until the parent's answer `handed`, which follows the last of these connections.
       const handed = new Promise<void>((resolve) => (this.#whenHanded = resolve));
       await this.#send({ type: "closed" });
       await handed;
@@ -170,7 +171,7 @@ export class WorkerLink {
 
   /** Ends the process after the remaining log lines and the final report have been sent. */
   async #end(serving: Serving, cut: Running): Promise<void> {
-    // The deadline may pass at the same time as a second signal arrives.
+    // A second signal may arrive just when the deadline passes.
     if (this.#isEnding) return;
     this.#isEnding = true;
     await serving.observers.close();

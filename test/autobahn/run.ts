@@ -35,9 +35,9 @@ const HOSTS: readonly Name[] = [
 const CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*", "12.*", "13.*"];
 
 /**
- * The seconds between two parts of a frame in groups 3 and 4. The client's default is 10 µs, about the time in which a
- * proxy forwards a message: with it, the results of the cases that send octet by octet would depend on the speed of the
- * machine.
+ * The seconds between two parts of a frame in groups 3 and 4. The client's default is 10 µs, about the time in
+ * which a proxy forwards a message. With that default, the results of the cases that send octet by octet would
+ * depend on the speed of the machine.
  */
 const PACE = 0.005;
 

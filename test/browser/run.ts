@@ -1,8 +1,8 @@
 /**
  * Opens the status page of the command in Chromium, under traffic: while all upstreams work, while some are down, and while
- * all of the shop are. It checks that the page names the state and shows the upstreams concerned without scrolling, on a
- * desktop and on a phone, that the numbers change, that colours have the contrast of WCAG AA, that no text of a client
- * becomes HTML, that no request goes to another server, and that a phone need not scroll sideways.
+ * all upstreams of the shop are down. It checks that the page names the state and shows the upstreams concerned without
+ * scrolling, on a desktop and on a phone, that the numbers change, that colours have the contrast of WCAG AA, that no text of
+ * a client becomes HTML, that no request goes to another server, and that a phone need not scroll sideways.
  *
  *     npm run test:browser [-- --runtime bun] [--save]
  *
@@ -270,7 +270,7 @@ try {
     (old) => document.querySelector("#now dd")?.textContent !== old,
     before,
   );
-  // The keyboard reaches what scrolls and the links, and shows where it is.
+  // The Tab key reaches the links and everything that scrolls, and the focus is visible.
   const reached: string[] = [];
   for (let i = 0; i < 6 && reached.at(-1) !== "readyz"; i++) {
     await page.keyboard.press("Tab");
@@ -292,7 +292,7 @@ try {
     5,
   );
 
-  // While the command stops, the page says so; afterwards, that it has no connection.
+  // While the command stops, the page says so. Afterwards, the page says that it has no connection.
   clearInterval(traffic);
   command.signal("SIGTERM");
   await page.locator("#state", { hasText: "stopping" }).waitFor();

@@ -1,6 +1,6 @@
 /**
- * Runs a command in its own terminal, on Bun, and prints its process id, the output of the terminal and the exit code.
- * SIGUSR2 closes the terminal, SIGUSR1 sends SIGHUP to the command alone.
+ * Runs a command in its own terminal, on Bun, and prints its process id, the output of the terminal and the exit
+ * code. On SIGUSR2, it closes the terminal; on SIGUSR1, it sends SIGHUP to the command alone.
  * @param argv the command with its arguments
  */
 import process from "node:process";

@@ -165,7 +165,8 @@ test.runIf(endsBrokenSessions)(
     const overflow = frame(WINDOW_UPDATE, 0, 0, uint32(0x7fff_ffff));
     for (let round = 0; round < 10; round++) {
       const connections = await Promise.all(Array.from({ length: 20 }, () => open()));
-      // 10,000 updates in total, each beyond the largest window (RFC 9113 §6.9.1), half of them below a request.
+      // Send 10,000 updates in total, each beyond the largest window (RFC 9113 §6.9.1), half of them on connections
+      // with a request.
       for (const [i, connection] of connections.entries()) {
         if (i % 2 === 1) connection.send(requestHead(1, "POST", 0));
         connection.send(...Array.from({ length: 50 }, () => overflow));

@@ -8,7 +8,7 @@ const withCause = (code: string): ProxyErrorInit => ({
   cause: Object.assign(new Error(), { code }),
 });
 
-/** Errors whose fixes name options, together all options that the texts name. */
+/** Errors whose fixes together name every option that any fix names. */
 const ERRORS: readonly (readonly [code: ProxyErrorCode, init?: ProxyErrorInit])[] = [
   ["tls_certificate_error"],
   ["connection_timeout"],

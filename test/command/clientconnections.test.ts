@@ -43,7 +43,7 @@ test("the stop of a server ignores an HTTP/2 session that is destroyed while its
   const connection = [...connections.all].find(({ session }) => session === destroyed);
   destroyed.destroy();
   await until(() => connections.all.size === 1, "the end of the destroyed session's connection");
-  // A socket that still sends closes later than its session.
+  // Restore the connection, as if its socket were still sending: such a socket closes later than its session.
   connections.all.add(connection as ClientConnection);
   await connections.stopAccepting();
   await Promise.any(goingAway);

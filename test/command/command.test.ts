@@ -161,7 +161,7 @@ describe("version and help", () => {
         "version",
       ].map((name) => [name, "false"] as const),
     ]);
-    // The proxies' own option `log` has no effect in the command, whose flag `--log` is another option.
+    // `log` of `createProxy` has no flag: the command's `--log` is another option.
     const unsayable =
       /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors|waitUntil|log)$/;
     const renamed: Record<string, string> = {

@@ -27,10 +27,10 @@ test.each<[string, Partial<OverallFacts>]>([
   ["running", {}],
   ["running", { requests: 1000, upstreams: of(4), routes: of(3) }],
   ["running", { upstreams: of(3, "idle", "starting", "draining") }],
-  // Readiness takes precedence.
+  // Readiness takes precedence over failures.
   ["starting", { readiness: "starting", requests: 10, failed: 10, upstreams: of(1, "down") }],
   ["stopping", { readiness: "stopping", requests: 10, failed: 10 }],
-  // From one in 20, and from one in two; a share is rounded down.
+  // From one failure in 20, the command is degraded; from one in two, it is failing. The share is rounded down.
   ["running", { requests: 1000, failed: 49, serverErrors: 49 }],
   ["degraded: 5 % of the last minute are 5xx", { requests: 1000, failed: 50, serverErrors: 50 }],
   ["degraded: 49 % of the last minute are 5xx", { requests: 1000, failed: 499, serverErrors: 499 }],
@@ -42,7 +42,7 @@ test.each<[string, Partial<OverallFacts>]>([
   ["degraded: 1 of 4 upstreams down", { upstreams: of(4, "ejected") }],
   ["degraded: 3 of 4 upstreams down", { upstreams: of(4, "down", "half-open", "ejected") }],
   ["failing: 4 of 4 upstreams down", { upstreams: of(4, "down", "down", "down", "down") }],
-  // An upstream that is being removed is not missed.
+  // An upstream that is draining does not count.
   ["failing: 1 of 1 upstreams down", { upstreams: of(2, "draining", "down") }],
   ["running", { upstreams: of(2, "draining") }],
   ["degraded: 1 of 2 upstreams failing", { upstreams: of(2, "failing") }],
@@ -57,7 +57,7 @@ test.each<[string, Partial<OverallFacts>]>([
       routes: of(2, "failing"),
     },
   ],
-  // The last upstream is not ejected, so it is not down, but does not work either.
+  // The last upstream that could work is never ejected: it is `failing`, not down.
   [
     "failing: 100 % of the last minute are 5xx, 3 of 3 upstreams fail",
     {
@@ -68,7 +68,7 @@ test.each<[string, Partial<OverallFacts>]>([
     },
   ],
   ["degraded: 2 of 2 upstreams fail", { upstreams: of(2, "failing", "failing") }],
-  // While most requests fail, the failing parts are not counted.
+  // While most requests fail, failing upstreams and routes are not listed.
   [
     "failing: 90 % of the last minute are 5xx, 1 of 3 upstreams down",
     {
@@ -102,7 +102,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
     3,
     { health: { ...ejected, state: "starting", reason: "a request succeeded", since: 3 } },
   ],
-  // The failures of the last minute are those before its return.
+  // The failures of the last minute are from before the upstream's return.
   ["starting", undefined, undefined, { ...all, health: { state: "starting" } }],
   ["ejected", "5 failures in a row", 2000, { ...all, health: ejected }],
   [
@@ -112,7 +112,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
     { ...all, health: { ...ejected, state: "half-open" } },
   ],
   ["draining", undefined, undefined, { ...all, health: { state: "draining" } }],
-  // The last of several upstreams is never ejected.
+  // The last of several upstreams is never ejected, so its health stays `up`.
   [
     "failing",
     `100 % of the last minute failed, last: ${refused}`,

@@ -106,7 +106,7 @@ describe("the message about a config file that cannot be read has the reason", (
       ["d.cjs", imports, "d.mjs"],
     ] as const) {
       const path = write(`commonjs/${name}`, source);
-      // In this process, the test runner imports the file and accepts it.
+      // Start the command: in this process, the test runner would import the file and accept it.
       const args = ["command/main.ts", "--config", path, "--inspect", "/"];
       await using program = startProgram("node", args);
       await within(program.ended(), "the end");

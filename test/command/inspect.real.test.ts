@@ -54,7 +54,7 @@ afterAll(() => {
 
 interface Case {
   title: string;
-  /** The text of the config; `TARGET`, `CERT` and others are replaced. */
+  /** The text of the config, in which `TARGET`, `CERT` and other placeholders are replaced. */
   config: string;
   flags?: string;
   /** The value of `--inspect`. */

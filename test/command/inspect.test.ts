@@ -141,7 +141,7 @@ describe("a request that is not forwarded is shown with its answer", () => {
       },
       "403: no entry",
     ],
-    // The log has the same text; the response to the client does not contain it.
+    // The log has this text as well, but the client does not get it.
     [
       "http://a/hook",
       {

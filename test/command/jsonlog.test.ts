@@ -119,7 +119,7 @@ test.each(cases)("on %s %s: every line of a whole run", async (runtime, workers)
   expect(await lineWith(command, /^one\ntwo/)).toMatchObject({ level: "info" });
   expect((await fetch(`${origin}/throws`)).status).toBe(200);
   expect(await lineWith(command, /my hook/)).toMatchObject({ level: "error" });
-  // Each worker sees for itself that an upstream fails.
+  // Each worker detects failures by itself, so send requests until one of them ejects the upstream.
   let sent = 0;
   const isEjected = (): boolean => linesOf(command).some(({ state }) => state === "ejected");
   while (!isEjected() && sent++ < 100) {
@@ -243,7 +243,7 @@ describe.each(cases)(
   },
 );
 
-test("what a worker's runtime prints on stderr before it dies is a line as well", async () => {
+test("the stderr of a worker that dies becomes JSON lines as well", async () => {
   const path = join(folder, "abort.mjs");
   writeFileSync(
     path,

@@ -348,7 +348,7 @@ describe.concurrent("a client over HTTP/2", () => {
 
   test("gets 431 for a header section that is too large, and no answer to one with too many fields", async () => {
     const session = open();
-    // The first request is sent before the client knows the limits.
+    // The client sends this first request before it knows the limits, so the server itself must refuse it.
     const large = session.request({ ":path": "/h2-large", x: "a".repeat(5000) });
     const [answered] = (await within(once(large, "response"), "the answer")) as [object];
     expect(answered).toMatchObject({ ":status": 431 });
@@ -514,7 +514,7 @@ describe("beyond the limit for all connections", () => {
   );
 });
 
-// `npm run test:idle` sends the whole flood. Memory and descriptors of a process are read from /proc.
+// Memory and descriptors of a process are read from /proc. `npm run test:idle` sends the whole flood.
 test.runIf(process.platform === "linux")(
   "other clients are served while 800 clients never complete their header section",
   async () => {

@@ -27,7 +27,7 @@ class SlowOutput extends EventEmitter {
   fd = -1;
   /** The error with which each write fails. */
   failure: Error | undefined;
-  // The real method of a terminal reads NO_COLOR and TERM.
+  // Use a terminal's real method, which reads NO_COLOR and TERM.
   readonly getColorDepth = (): number => WriteStream.prototype.getColorDepth();
   readonly isTTY: boolean;
   readonly writes: string[] = [];
@@ -220,7 +220,7 @@ describe("a line of the log in the JSON form", () => {
     const keys = [all, left].flatMap((end) =>
       Object.keys(JSON.parse(renderJsonLine(end)) as object),
     );
-    // These two need Node's server, and a request with the field.
+    // `tls` needs Node's server, and `userAgent` a request with that field.
     keys.push("tls", "userAgent");
     const text = readFileSync(new URL("../../docs/log.md", import.meta.url), "utf8");
     const [, table = ""] = /The keys of `json`[^]*?(\n\|[^]*)$/.exec(text) ?? [];
@@ -267,7 +267,7 @@ describe("no text of a client reaches a terminal unescaped", () => {
       log.onRequestEnd?.(endOf({ ...fields, request, error: new Error(evil) }));
       await log.close();
       const lines = (stdout.text + stderr.text).split("\n").slice(0, -1);
-      // A failure has only one line in these forms.
+      // In the forms pretty and json, a failure has only one line.
       expect(lines).toHaveLength(form === "pretty" || form === "json" ? 3 : 4);
       for (const line of lines) expect(line).not.toMatch(UNSAFE);
     },
@@ -357,7 +357,7 @@ describe("failures in the log", () => {
   test("that are summed up have the time of the summary, so that the log does not go back", async () => {
     const before = new Date().toISOString();
     const [log, , stderr] = start("common");
-    // They have failed at a time in the past.
+    // The failures of `endOf` have a time in the past.
     for (let i = 0; i < 3; i++) log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     await log.close();
     const [first = "", sum = ""] = stderr.text.split("\n");
@@ -578,7 +578,7 @@ describe("the writer of log lines", () => {
       const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
       const path = join(folder, "log");
       const file = openSync(path, "w");
-      // Each write to this device fails with ENOSPC, as on a full disk.
+      // Each write to /dev/full fails with ENOSPC, as on a full disk.
       const full = openSync("/dev/full", "w");
       try {
         const said: string[] = [];

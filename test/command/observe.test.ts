@@ -144,7 +144,7 @@ describe.each([
     expect(line("/hook")?.["cause"]).toMatch(
       /^TypeError: no such\\nuser, thrown at (?:Object\.)?onRequest \(.*fetchway\.config\.mjs:4:\d+\)$/,
     );
-    // The server itself does not print the exception.
+    // The log prints the exception, and the server does not print it again.
     expect(program.output().split("no such")).toHaveLength(2);
     expect(line("/chat")).toMatchObject({ status: 101, protocol: "websocket" });
     expect(program.output()).not.toContain("\u001b");
@@ -317,7 +317,7 @@ test("a paused reader of the log does not delay requests, and gets the number of
     const [, origin = ""] = /listens on (http:\S+)/.exec(output) ?? [];
     child.stdout.pause();
     const path = `/${"x".repeat(7000)}`;
-    // A pipe buffers 64 kB, and the log 1 MB.
+    // Send more lines than a pipe (64 kB) and the log (1 MB) buffer.
     for (let i = 0; i < 300; i++) expect((await fetch(origin + path)).status).toBe(200);
     child.stdout.resume();
     await until(() => /lines were dropped/.test(output), "the notice");

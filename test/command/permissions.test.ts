@@ -19,7 +19,10 @@ const APP = "/srv/proxy";
 const lines = readBlock("docs/deploy.md: The fewest permissions").trim().split("\n");
 /** Whether Node has the flag `--allow-net`. Node 24 and older always permit the network, and refuse the flag. */
 const knowsNet = compareVersions(hostVersion, "25.0.0") >= 0;
-/** Whether Node has the flag `--permission` and names it in errors. Node 22.12 and older have another flag; Node 23 names none. */
+/**
+ * Whether Node has the flag `--permission` and names missing flags in errors. Node 22.12 and older have another
+ * flag, and the errors of Node 23 name none.
+ */
 const hasPermissions =
   isInRange(hostVersion, { from: "22.13.0", below: "23" }) ||
   isInRange(hostVersion, { from: "24.0.0" });
@@ -57,7 +60,8 @@ async function start(
     .filter((word) => word !== "--allow-net" || knowsNet || line.startsWith("deno"));
   const [tool, ...args] = [...change(words), "--log", "off", "--port", `${port}`];
   const program = tool === "node" ? [hostNode] : [programs.deno[0] as string];
-  // On a terminal, Deno would prompt. NO_COLOR is unset, because srvx does not read TERM if it is set.
+  // On a terminal, Deno would prompt. Unset NO_COLOR: while it is set, srvx does not read TERM, and so needs no
+  // permission for it.
   if (tool === "deno") args.splice(1, 0, "--no-prompt");
   return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined, ...variables });
 }
@@ -93,7 +97,7 @@ describe.each(lines.filter(isRunnable))("the command line %s", (line) => {
   test("forwards a request", async () => expectForwards(await start(line)));
 
   const flags = line.split(" ").filter((word) => word.startsWith("--allow-"));
-  // Without the permission to read its own file, Node does not start the command.
+  // Leave out the permission to read: without it, Node cannot read the command itself.
   const needed = flags.filter((flag) => {
     const isKnown = flag !== "--allow-net" || knowsNet || line.startsWith("deno");
     return isKnown && !flag.startsWith("--allow-fs-read");
@@ -185,8 +189,8 @@ describe("a feature that needs further permissions:", () => {
         await command.exit;
         return `${response.statusCode} ${String(response.headers["proxy-status"])} ${command.stderr}`;
       };
-      // Deno needs the permission only to read the certificates that the variable names. The certificate of the upstream is
-      // self-signed, so an error of it shows that the handshake reached its verification.
+      // Deno needs the permission only to read the certificates that the variable names. The certificate of the
+      // upstream is self-signed, so a certificate error shows that the handshake got that far.
       expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
         how === "set"
           ? /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /

@@ -132,7 +132,7 @@ test.each(["node", "bun", "deno"] as const)(
       const running = get(`https://127.0.0.1:${secure}/`, { ca: own.cert, agent: false });
       const answered = once(running, "response");
       const answer = await within(arrived, "the request");
-      // An idle connection must not hold the process.
+      // An idle connection must not keep the process running.
       const idle = connect(plain, "127.0.0.1").on("error", () => {});
       await once(idle, "connect");
       started.child.kill("SIGTERM");

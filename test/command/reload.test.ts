@@ -185,7 +185,7 @@ describe.each([
     expect(program.output()).toMatch(/has been reloaded: 1 route, unchanged\n/);
     expect(await ask(`${origin}/else`)).toBe("200 /else undefined");
 
-    // Nobody should restart into a certificate that cannot be read.
+    // The message must not advise a restart with a certificate that cannot be read.
     writeFileSync(
       path(),
       `export default {\n  target: "${target}",\n  server: { cert: "none.pem", key: "none.key" },\n};\n`,

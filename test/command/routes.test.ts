@@ -60,7 +60,7 @@ describe("requests find their route", () => {
     "http://a.example/api%00/x",
     "http://a.example/%61pi%2f./x",
     "http://a.example/%25%36%31pi/x",
-    // The next two paths have nine layers of escapes.
+    // The next two paths have nine layers of escapes, more than the router decodes.
     `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
     `http://a.example/x/%${"25".repeat(8)}61`,
   ])("a request for %s gets 400, because its path may belong to two routes", async (url) => {

@@ -148,7 +148,7 @@ test.skipIf(process.platform !== "linux")(
     const [path, made] = [newPath(), newPath()];
     const left = createServer().listen(made);
     await once(left, "listening");
-    // The server removes only the old name, so the file keeps its new one.
+    // When it closes, the server removes the file by its old name, so the renamed file stays behind.
     renameSync(made, path);
     left.close();
     await once(left, "close");
@@ -278,7 +278,7 @@ test("all workers share the Unix socket, also those that replace others, and the
 });
 
 test("the command listens on a named pipe of Windows", async () => {
-  // On other systems, the name of a pipe is a file name in the working directory.
+  // On other systems, this is the name of a file in the working directory.
   const pipe = "\\\\.\\pipe\\app";
   const args = [COMMAND, upstream.url, "--log", "off", "--host", `unix:${pipe}`];
   await using program = startProgram("node", args, {}, folder);

@@ -496,7 +496,7 @@ describe("the status server", () => {
       reasons: ["66 % of the last minute are 5xx", "2 of 3 upstreams down"],
     });
     for (let i = 0; i < 10; i++) metrics.record(endOf({ route: "/", upstream: undefined }));
-    // Requests without a route belong to none.
+    // A request without a route does not count for any route.
     expect(await describeAll()).toEqual({
       state: "degraded",
       reasons: [

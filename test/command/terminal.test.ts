@@ -102,7 +102,7 @@ test("in a terminal that stays open, SIGHUP makes the command read its files aga
 
 test("a command that does not use its terminal keeps running when the terminal closes", async () => {
   const output = join(folder, "output");
-  // As with nohup, the command inherits from its parent that SIGHUP is ignored. Node resets that, so it gets the signal.
+  // As under nohup, the command inherits an ignored SIGHUP. Node resets that, so the command still gets the signal.
   const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
   const command = [...runs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
   await using program = startInTerminal("sh", "-c", line, ...command);

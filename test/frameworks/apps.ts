@@ -6,7 +6,7 @@ export interface App {
   readonly packages: readonly string[];
   /** The app's files: a text, or the place of a block. */
   readonly files: Readonly<Record<string, string | { place: string }>>;
-  /** Texts of the blocks, each with what replaces it. */
+  /** Texts of the blocks, each with its replacement. */
   readonly replaced?: Readonly<Record<string, string>>;
   /** Commands: a program of the app, or the project's Node or Bun. The variable PORT has the port, which also replaces an argument PORT. */
   readonly build?: readonly (readonly string[])[];
@@ -14,7 +14,7 @@ export interface App {
   readonly env?: Readonly<Record<string, string>>;
   /** The TypeScript configuration with which the app is checked; by default, one for Node. */
   readonly types?: string;
-  /** How the app takes WebSockets if not by the code of the page. */
+  /** How the app takes WebSockets, if the code of the page does not handle them. */
   readonly webSockets?: string;
 }
 

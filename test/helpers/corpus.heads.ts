@@ -12,7 +12,7 @@ const lines: Entry[] = [
       "X-A: b\r\n X-Smuggled: c|X-A: b\r\n\tX-Smuggled: c|X-A\nX-Smuggled: c|=: b",
       '"X": b|X-A;b: c|[X]: b|X-A: b\n\r|\x80: b|X-A: b\x08c',
     ),
-    // A server may repair some of these heads. A request that arrives is well-formed and has no hidden field.
+    // A server may repair some of these heads. A request that arrives must be well-formed, without the hidden field.
     (line) => [get("/", line), "GET /"],
   ),
   ...entries("line ends", {

@@ -127,8 +127,8 @@ const codings: Entry[] = [
     post([line], chunk(hidden) + last),
     isValue(line) ? "POST /" : `POST / ${hidden}`,
   ]),
-  // The proxy does not forward Transfer-Encoding, so the body would arrive coded without a field that says so (RFC 9112
-  // §6.1).
+  // Such a request must be refused: the proxy does not forward Transfer-Encoding, so the body would arrive coded
+  // without a field that says so (RFC 9112 §6.1).
   ...each("TE alone", list("gzip, chunked|gzip|chunked, gzip|deflate,chunked"), (coding) => [
     post([`Transfer-Encoding: ${coding}`], chunk("hello") + last),
   ]),

@@ -46,7 +46,7 @@ export function startProgram(
   child.stdout.setEncoding("utf8").on("data", take);
   child.stderr.setEncoding("utf8").on("data", take);
   child.on("exit", (status) => (code = status));
-  // The last output may arrive after the exit.
+  // Wait for `close` as well, because the last output may arrive after the exit.
   let isClosed = false;
   child.on("close", () => (isClosed = true));
   const ended = (): Promise<void> => until(() => code !== undefined, `${tool} to end`, 60_000);

@@ -58,7 +58,7 @@ export interface Setup {
 export function createSetup(name: SetupName, upstream: string, more?: string): Setup {
   const { target, options } = setups[name](upstream);
   const others = JSON.parse(more || "{}") as ProxyOptions;
-  // Text on stderr counts as a fault of the host.
+  // Turn `log` off, because text on stderr counts as a fault of the host.
   return { target, options: { log: false, ...options, ...others } };
 }
 

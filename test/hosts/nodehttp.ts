@@ -11,5 +11,5 @@ proxy.attach(server);
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ default: (server.address() as AddressInfo).port }));
 });
-// The parent holds stdin open until it ends.
+// The parent holds stdin open, so this process ends with it.
 process.stdin.resume().on("end", () => process.exit());

@@ -48,9 +48,9 @@ describe("package.json", () => {
     expect(Object.keys(entries)).toHaveLength(4);
     // Code that names no runtime gets `fetchway/fetch`, with the types of Node's proxies.
     expect(byDefault?.default).toBe("./dist/runtimes/default.js");
-    // These are not entries: they are a server that is ready to run, the types of a transport and of the command's config
-    // file, `balance`, the options as data, functions that read requests, explanations of errors, interceptors, a plugin for Vite, and a handler
-    // for rules of h3.
+    // These are not entries: they are a server that is ready to run, the types of a transport and of the command's
+    // config file, `balance`, the options as data, functions that read requests, explanations of errors,
+    // interceptors, a plugin for Vite, and a handler for rules of h3.
     const {
       "./package.json": _,
       "./server": __________,

@@ -200,7 +200,7 @@ describe.each([
   ["the dev server", startDev],
   ["middleware mode", startMiddleware],
 ])("hot updates of %s", (_, start) => {
-  // The path of Vite's own WebSocket is below the prefix "/", too.
+  // The prefix "/" also covers the path of Vite's own WebSocket.
   test.each(["/api", "/"])(
     "arrive although WebSockets of the upstream are forwarded below %s",
     async (prefix) => {

@@ -109,7 +109,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     // The oldest supported Node supports this syntax.
     target: "es2023",
     external: FRAMEWORKS.slice(),
-    // The example imports the installed package.
+    // The example imports the installed package, so take the sources instead.
     alias: {
       "fetchway/errors": join(root, "src/explain/errors.ts"),
       "fetchway/transport": join(root, "src/transport.ts"),

@@ -46,7 +46,6 @@ function rowOf({ ids, says, untested }: Advisory, named: readonly Marked<string>
   return [links, `${says}${differing.join("")}`, files.join(", ")];
 }
 
-/** Returns the tables, each below its heading. */
 export function makeTables(named: readonly Marked<string>[] = findAdvisories()): string {
   const tables = Object.entries(advisories).map(([heading, rows]) => {
     const body = rows.map((row) => rowOf(row, named));

@@ -87,7 +87,7 @@ export async function withCopy<T>(
     code = code.replaceAll(text, other);
   }
   for (const [text, source] of Object.entries(SOURCES)) code = code.replaceAll(text, source);
-  // Each copy has its own name, because a module is imported only once. From its folder, the packages are found.
+  // Each copy has its own name, because a module is imported only once. In examples/, a copy finds the packages.
   const name = `_block-${basename(import.meta.filename, ".ts")}-${process.pid}-${++copies}.ts`;
   const copy = new URL(`../../examples/${name}`, import.meta.url);
   writeFileSync(copy, code);
@@ -98,7 +98,6 @@ export async function withCopy<T>(
   }
 }
 
-/** Imports a block with replaced texts. */
 export function importBlock<T>(
   place: string,
   replaced: Readonly<Record<string, string>> = {},

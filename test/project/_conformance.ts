@@ -230,7 +230,6 @@ Where their states differ, the first state holds for all hosts that are not name
 A test says by a call of \`rfc\` which requirements it checks. Where one has several tests, the worst of them counts.
 `;
 
-/** Returns the text of docs/conformance.md. */
 export function makeLedger(markers: readonly Marked[] = findMarkers()): string {
   const rows = ids.map((id) => toRow(id, markers));
   const sections = RFCS.map(([rfc, title]) =>

@@ -5,7 +5,6 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** One member of an interface. */
 export interface OptionDoc {
   name: string;
   /** The first sentence of the doc string; `""` if it has none. */
@@ -14,9 +13,7 @@ export interface OptionDoc {
   paragraphs: string[];
   /** The text of the `@default` tag. */
   preset: string | undefined;
-  /** The text of the `@example` tag. */
   example: string | undefined;
-  /** The text of the `@see` tag. */
   see: string | undefined;
   /** The names of all tags, in their order. */
   tags: string[];

@@ -142,7 +142,6 @@ function groupedSections(): string {
 const namesOf = (...interfaces: string[]): string[] =>
   interfaces.flatMap(readInterface).map(({ name }) => name);
 
-/** Renders the options of connections. */
 function poolSections(): string {
   return sectionsOf(readInterface("PoolOptions"), namesOf("ProxyOptions"), " of connections");
 }
@@ -202,7 +201,6 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** Renders the code of an example. */
 function renderExample(name: string): string {
   const code = readExample(name).replace(/^\/\*\*[\s\S]*?\*\/\n/, "");
   return `\`\`\`ts\n${code}\`\`\`\n`;
@@ -246,7 +244,6 @@ export const pages: readonly string[] = [
   ...globSync("docs/*.md", { cwd: root }).toSorted(),
 ];
 
-/** Returns the text of a page. */
 export function readPage(page: string): string {
   return readFileSync(new URL(page, root), "utf8");
 }

@@ -171,11 +171,10 @@ describe("the figures of a run", () => {
     expect(compare([deno, ...floors], deno, "floor")).toBeUndefined();
   });
 
-  /** Returns the tables of a run. */
   const show = (results: Measurement[], rounds = 2): string =>
     toOverview(summarize({ ...machine, rounds, seconds: 1, results }), "");
 
-  // h3's own proxy is also a Node peer, with a goal of 0.55.
+  // The verdicts also count h3's own proxy, a Node peer with a goal of 0.55.
   test.each([
     [[20, 20, 20, 20, 20], "0.20 ± 0.00 (≤ 0.28)", [2, 0, 0, 0]],
     [[10, 20, 20, 40, 60], "_0.20 ± 0.10_ (≤ 0.28)", [1, 1, 0, 0]],

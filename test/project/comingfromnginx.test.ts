@@ -35,7 +35,6 @@ const trusted: RequestOptions = {
   headers: { host: HOST },
 };
 
-/** The requests that an upstream has got. */
 interface Got {
   readonly upstream: string;
   readonly path: string;
@@ -124,7 +123,7 @@ test("the command with the page's config file does what the page says", async ()
       new Set(got.filter(({ path }) => path === "/healthz").map(({ upstream }) => upstream)).size;
     await until(() => checked() === 2, "the checks of both upstreams");
 
-    // The API has no prefix. Headers in both directions.
+    // The prefix of the API is removed, and header fields are set in both directions.
     const [response, body] = await ask(`${origin}/api/x`);
     expect([response.statusCode, body]).toEqual([200, "10.0.0.9:4001"]);
     expect(response.headers["strict-transport-security"]).toBe("max-age=31536000");
@@ -149,7 +148,7 @@ test("the command with the page's config file does what the page says", async ()
 
     await command.says(/^127\.0\.0\.1 .* "GET \/api\/x HTTP\/1\.1" 200 .* "-" "-"$/m);
 
-    // A change of the file is a reload.
+    // The command reloads the file when it changes.
     writeFileSync(file, readFileSync(file, "utf8").replace("max-age=31536000", "max-age=1"));
     await command.says(/has been reloaded: 2 routes/);
     const [after] = await ask(`${origin}/api/x`);

@@ -188,7 +188,7 @@ test.each(Object.entries(BODY_EXAMPLES))(
     const text = await whole.text();
     expect([whole.status, text]).not.toEqual([200, PAGE]);
     expect(text).toMatch(/^<body><p>Preview<\/p>text$|^<BODY>TEXT$/);
-    // The changed page is a part of no range of the upstream's, so the field is not forwarded.
+    // The changed page has other byte ranges than the upstream's, so `Range` is not forwarded.
     const part = await fetch(url, { headers: { range: "bytes=0-3" } });
     expect([part.status, await part.text()]).toEqual([200, text]);
     const head = await fetch(url, { method: "HEAD" });

@@ -33,7 +33,6 @@ async function importCopy<Module>(name: string, entry: string, patch?: string): 
   return (await import(/* @vite-ignore */ pathToFileURL(join(copy, entry)).href)) as Module;
 }
 
-/** The header lines of the upstream's response. */
 const LINES: Header[] = [
   ["X-Name", "a"],
   ["ETag", '"b"'],

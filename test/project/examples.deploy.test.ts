@@ -211,7 +211,7 @@ describe("the container file", () => {
     expect(config.server?.host).toBe("0.0.0.0");
     expect(instruction("EXPOSE")).toBe(String(config.server?.port));
     expect(instruction("STOPSIGNAL")).toBe("SIGTERM");
-    // Docker's own limit is 10 s.
+    // By default, Docker kills a container 10 s after it was told to stop.
     expect((config.server?.stopTimeout ?? Infinity) + LAST_WORDS).toBeLessThanOrEqual(10_000);
   });
 

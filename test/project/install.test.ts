@@ -299,7 +299,7 @@ describe("the installed package", () => {
         noEmit: true,
         target: "es2022",
         skipLibCheck: false,
-        // TypeScript's own declarations take most of the time.
+        // Skip TypeScript's own declarations, whose check takes most of the time.
         skipDefaultLibCheck: true,
         ...types,
         ...resolutions[name],
@@ -363,7 +363,7 @@ describe("the installed package", () => {
   test("has types in which @arethetypeswrong/cli finds nothing wrong", async () => {
     const tool = join(root, "node_modules/.bin/attw");
     const tarball = `${manifest.name}-${manifest.version}.tgz`;
-    // The program fails for each problem that its profile does not ignore.
+    // The program fails for every problem except those that the profile ignores.
     const printed = await run(tool, tarball, "--profile", "esm-only", "--format", "ascii");
     const named = Array.from(printed.matchAll(/^"fetchway(.*)"$/gm), ([, path]) => `.${path}`);
     expect(named).toEqual(Object.keys(manifest.exports));
@@ -381,7 +381,7 @@ describe("the installed package", () => {
     beforeAll(async () => {
       await cp(join(root, "examples"), join(app, "examples"), {
         recursive: true,
-        // Other tests write copies of examples there.
+        // Leave out the copies of examples that other tests write there.
         filter: (path) => !/^_|^tsconfig/.test(basename(path)),
       });
       for (const name of [
@@ -540,7 +540,7 @@ describe("the installed package", () => {
       npm_config_cache: join(folder, "cache"),
       npm_config_update_notifier: "false",
     };
-    // The machine's own npm settings may cause a warning.
+    // The machine's npm settings may cause this warning.
     for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
     const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
     expect(stdout.trim()).toMatch(/^added \d+ packages in \S+$/);

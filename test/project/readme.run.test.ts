@@ -88,7 +88,7 @@ test.each(shown.map(([line = "", ...output]) => ({ line, output })))(
     const flags = words.map((word) => word.replaceAll('"', ""));
     await using program = startProgram("node", ["command/main.ts", ...flags, `--port=${port}`]);
     const response = await fetchWhenReady(`http://127.0.0.1:${port}/headers?c`, program);
-    // The ports of the test, of the demo upstream and of README's upstream differ.
+    // Ignore ports: those of the test, of the demo upstream and of README's upstream differ.
     const withoutPorts = (text: string): string => text.replaceAll(/:\d+/g, ":0");
     const printed = withoutPorts(program.output()).split("\n");
     // Without a terminal, the command does not say how to stop it.

@@ -33,7 +33,6 @@ async function load<T>(title: string, replaced: Record<string, string> = {}): Pr
   return (await importBlock<{ default: T }>(place, { ...ours, ...replaced })).default;
 }
 
-/** Serves a recipe, and returns its origin. */
 async function start(title: string, replaced?: Record<string, string>): Promise<string> {
   const recipe = await load<{ fetch: Fetch }>(title, replaced);
   const { port, server, close } = await serve("srvx", recipe.fetch);

@@ -39,7 +39,7 @@ test("each link of a document to a file of the project leads to a page", () => {
   expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
 });
 
-// VitePress takes such a line for the begin of an HTML element, even within code that continues on the next line.
+// VitePress treats such a line as the beginning of an HTML element, even within code that continues on the next line.
 test("no line of a document begins with a tag", () => {
   const begins = listed.flatMap((document) => {
     const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");

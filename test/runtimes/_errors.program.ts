@@ -179,7 +179,6 @@ interface Failure {
   readonly shown: string;
 }
 
-/** Sends a request, and returns its failure. */
 async function failWith(options: CreateProxyOptions): Promise<Failure> {
   let shown = "";
   let hooked: string | undefined;

@@ -30,7 +30,8 @@ async function send(options: CreateProxyOptions, init?: RequestInit): Promise<vo
   await proxy.close();
 }
 
-// The lines are printed with the first failure of each kind, so these must print none.
+// Only the first failure of each kind prints a line. Send these failures first, while a line could be printed: they
+// must print none.
 const put = { method: "PUT", body: "hello" };
 await send({ target: dead, onError: () => {} });
 await send({ target: dead, onRequestEnd: () => {} });

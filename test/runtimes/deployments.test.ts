@@ -52,7 +52,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     try {
       await using program = start("runtimes/server.ts", { FETCHWAY_TARGET: upload.url });
       const client = await connect(Number(new URL(await originOf(program)).port));
-      // By default, Bun's server answers a Content-Length above 128 MiB with 413.
+      // Bun's server would answer a Content-Length above 128 MiB with 413 by default.
       const length = 200 * mebibyte;
       client.send(request("PUT", "/large", [["Content-Length", String(length)]]), "begun");
       const call = await upload.call();

@@ -25,7 +25,7 @@ const EXPECTED: Record<string, string | RegExp> = {
   "another name":
     "tls_certificate_error: the certificate of 127.0.0.1:TLS is for another name: DNS:localhost, IP Address:127.0.0.1 " +
     "(use a name of the certificate in the target, or accept any by tls: { rejectUnauthorized: false })",
-  // Deno's TLS answers with an alert.
+  // Deno's TLS server answers with an alert instead: see `DENO`.
   "plain HTTP to TLS":
     "connection_terminated: 127.0.0.1:TLS closed the connection without an answer (see its log; does it expect https://?)",
   "a TLS alert":
@@ -70,7 +70,10 @@ const EXPECTED: Record<string, string | RegExp> = {
     /^http_response_incomplete: 127\.0\.0\.1:CUT2 (?:closed the connection in the middle of the response|reset the connection) \(see its log\)$/,
 };
 
-/** Deno's TLS does not accept a self-signed certificate as an authority, even if `ca` contains it. */
+/**
+ * The differences on Deno. Its TLS does not accept a self-signed certificate as an authority, even if `ca` contains
+ * it.
+ */
 const DENO = {
   "plain HTTP to TLS":
     "http_protocol_error: 127.0.0.1:TLS speaks TLS (begin the target with https:// instead of http://)",

@@ -8,7 +8,7 @@ const LINES = [
   /^fetchway: connection_refused: 127\.0\.0\.1:\d+ \(is it running\?\) \[at most one line a minute; `log: false` turns it off\]$/,
   /^fetchway: http_response_incomplete: 127\.0\.0\.1:\d+ closed the connection in the middle of the response \(see its log\)$/,
   /^fetchway: connection_refused: localhost:\d+ at (?:127\.0\.0\.1 and ::1|::1 and 127\.0\.0\.1|127\.0\.0\.1) \(is it running\?\)$/,
-  // Bun's `fetch` reports a reset.
+  // Bun's `fetch` reports a reset instead of a closed connection.
   /^fetchway: http_response_incomplete: 127\.0\.0\.1:\d+ (?:closed the connection in the middle of the response|reset the connection) \(see its log\)$/,
 ];
 

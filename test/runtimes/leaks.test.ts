@@ -30,7 +30,7 @@ function createDice(seed: number): (sides: number) => number {
   };
 }
 
-/** Responds immediately, in chunks, or slowly; some requests are aborted before their response. */
+/** Answers a request immediately, with a large body, or in chunks. */
 async function answer(call: Call): Promise<void> {
   const way = Number(call.target.slice(1)) % 4;
   if (way === 0) return call.reply(200, [], "small");
@@ -57,7 +57,7 @@ async function useProxy(port: number, count: number, seed: number): Promise<void
     if (dice(3) > 0) {
       expect((await client.read()).status).toBe(200);
       if (body === undefined || body.length < 1000) continue;
-      // Deno's server closes a connection after a body of several packets.
+      // Connect again, because Deno's server closes a connection after a body of several packets.
       client.leave("FIN");
       client = undefined;
       continue;

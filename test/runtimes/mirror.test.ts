@@ -126,7 +126,7 @@ describe("the client does not notice", () => {
     expect(response.headers.get("set-cookie")).toBeNull();
     const copy = await mirror.call();
     await copy.done;
-    // The copy has the credentials of the client. No further request follows it.
+    // The copy has the client's credentials. The proxy must not follow the mirror's redirect.
     expect(copy.get("cookie")).toBe("session=1");
     await fetch(origin);
     await mirror.call(1);
@@ -139,7 +139,7 @@ describe("the client does not notice", () => {
       const origin = await serve({ mirror: target });
       for (let i = 0; i < 5; i++) expect(await post(origin, "x")).toBe("200 x");
     }
-    // A copy is not repeated.
+    // A copy is sent only once, even if it fails.
     await mirror.call(4);
     expect(mirror.calls).toHaveLength(5);
   });

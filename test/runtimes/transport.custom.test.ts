@@ -61,7 +61,7 @@ test("a custom transport carries an upload and a download by the three scope met
   const body = new Blob([text]).stream().pipeThrough(new TransformStream());
   const answer = await send(10_000, { method: "POST", body, duplex: "half" });
   expect(await answer.text()).toBe(text);
-  // A `ResponseBody` pauses the idle timeout while its reader is slow; the transport itself does not.
+  // `ResponseBody`, not the transport, calls `pauseIdle` while its reader is slow.
   used.delete("pauseIdle");
   expect([...used].toSorted()).toEqual(REQUIRED.toSorted());
 

@@ -169,7 +169,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();
-    // Deno does not notice that a client disconnects while a body is unread.
+    // Deno does not notice that a client disconnects while a body is unread, so send no body there.
     const gone = await (runtime === "deno"
       ? front.send("GET", "/gone")
       : front.send("POST", "/gone", "x"));
@@ -247,7 +247,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     for (let restarts = 0; restarts < 3; restarts++) {
       await within(more(100), "100 answers");
       upstream.stop();
-      // A worker whose POST broke off waits with its next request.
+      // Each of the 8 workers then has a waiting request: a worker whose POST broke off, its next one.
       await front.held(8);
       await upstream.start();
     }

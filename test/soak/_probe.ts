@@ -1,7 +1,6 @@
 /** Loaded into the process of the command: reports its memory after garbage collections when it is asked. */
 import process from "node:process";
 
-/** The memory of the command in bytes. */
 export interface Memory {
   /** The memory of objects after garbage collections. */
   readonly heap: number;

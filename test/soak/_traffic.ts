@@ -15,7 +15,6 @@ type Deed = () => Promise<string>;
 export class Traffic {
   /** The number of outcomes, by kind and outcome. */
   readonly outcomes: Map<string, number> = new Map();
-  /** The number of ordinary requests. */
   ordinary = 0;
   /** The number of ordinary requests that were not answered with 200. */
   unexpected = 0;

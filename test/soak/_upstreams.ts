@@ -7,7 +7,6 @@ import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
 import { acceptOf } from "./_handshake.ts";
 
-/** The bytes of a large response. */
 export const LARGE: Buffer = Buffer.alloc(1024 * 1024, "x");
 
 /** Answers a request; the first part of the path says how. */

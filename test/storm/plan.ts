@@ -59,7 +59,6 @@ export interface Exchange {
   hints: boolean;
   /** Whether the upstream answers before it has received the request's body. */
   early: boolean;
-  /** The pause before the upstream answers. */
   delay: Wait;
   /** The time in milliseconds for which the upstream does not read. */
   deaf: number;

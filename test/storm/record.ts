@@ -199,8 +199,8 @@ export class Record {
   #mayFail(outcome: Outcome, mayBeStale: boolean): boolean {
     if (this.broken || this.isIntruded) return true;
     if (outcome !== "gateway" || this.answered) return false;
-    // The proxy must not send a request that is not repeatable again, so the exchange fails if the upstream closes the
-    // connection at the same time.
+    // The proxy must not repeat such a request, so the exchange fails if the upstream closes the connection at the
+    // same time.
     return this.stale || (mayBeStale && this.calls.length === 0 && !this.isRepeatable);
   }
 }

@@ -65,7 +65,6 @@ export class Storm {
     closed: 0,
     left: 0,
   };
-  /** The number of exchanges that have begun. */
   begun = 0;
   /** The number of requests that the proxy has sent again. */
   repeated = 0;
@@ -186,8 +185,8 @@ export class Storm {
    * ended.
    */
   #checkOrder(record: Record, call: Call): void {
-    // If the upstream has already closed this connection, the proxy may have answered this request itself, and may then
-    // rightly have forwarded a later one. So the order is not checked.
+    // If the upstream has already closed this connection, the proxy may have answered this request itself, and then
+    // forwarded a later one. So do not check the order.
     if (!call.link.socket.writable) return;
     const { id } = record.plan;
     const records = this.#pipelined.get(Math.floor(id / IDS_PER_SESSION));

@@ -167,7 +167,7 @@ export const apps = {
       client.send(request("GET", "/seen"));
       expect([path, chunked, (await statusOf(client)) ?? 200]).toEqual([path, chunked, 200]);
     };
-    // Send these requests at the same time, because a server may leave a body unread until it closes the idle connection.
+    // Run these together to save time: a server may leave a body unread until it closes the idle connection.
     const paths = ["/empty", "/aborted", "/throw", "/gzip"];
     await Promise.all(
       paths.flatMap((path) => [false, true].map((chunked) => askTwice(path, chunked))),

@@ -39,12 +39,13 @@ export const changes = {
       ];
       call.reply(200, fields, body);
     };
-    // The runtime loads its decoder with the first body.
+    // Load the runtime's decoder with the first body, so that its memory does not count.
     expect((await t.ask(request("GET", "/first"), "changed")).status).toBe(200);
     const grown = await growth(t, async () => {
       for (const path of ["/many", "/bomb"]) {
         const answer = await t.ask(request("GET", path), "changed");
-        // The setup forwards a body that it cannot change, unless the runtime's fetch has refused or decoded the body.
+        // The proxy forwards a body that it cannot change, unless the runtime's `fetch` has refused or decoded the
+        // body.
         if (answer.get("content-encoding") === undefined) continue;
         expect([answer.status, answer.body.equals(bomb as Buffer)], path).toEqual([200, true]);
       }

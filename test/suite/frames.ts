@@ -37,7 +37,6 @@ const violations: [string, Buffer[], number][] = [
 interface Outcome {
   /** The bytes that the client received, to the end of its connection; undefined if it is still open. */
   received: Buffer | undefined;
-  /** The messages that the upstream received. */
   messages: string[];
 }
 
@@ -132,7 +131,7 @@ export const frames = {
       const sent = Buffer.concat([headOf(length, false), Buffer.from("xxxx")]);
       socket.write(sent);
       await until(() => down.bytes >= 4 || down.isOver, "the frame, or the end");
-      // If the proxy reads frames, the client gets another close code, or its connection ends, because the upstream is at fault.
+      // If the proxy reads frames, it refuses this one: the client gets a close frame (0x88), or its connection ends.
       const isRead = down.isOver || down.first[0] === 0x88;
       if (!isRead)
         expect(down.first.subarray(0, sent.length)).toEqual(sent.subarray(0, down.bytes));

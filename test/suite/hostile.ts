@@ -81,8 +81,8 @@ function faultOf(
   const statuses = Array.from(answer.matchAll(/HTTP\/1\.[01] (\d{3})/g), ([, status]) => status);
   const answered = statuses.filter((status) => status === "200").length;
   if (answered > whole.length) return `was answered ${answered} times`;
-  // Faulty bytes of a client must get a 4xx status: 500 and above would blame the proxy or the upstream. Except
-  // CONNECT, which workerd itself answers with 500.
+  // Faulty bytes of a client must not get 500, 502, 503 or 504, which would blame the proxy or the upstream. Only
+  // CONNECT may, because workerd itself answers it with 500.
   const blames = statuses.some((status) => /50[0234]/.test(status ?? ""));
   if (blames && !name.includes("CONNECT")) return `was answered ${statuses.join()}`;
   if (name.startsWith("plain") && answered < may.length)

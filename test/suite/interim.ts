@@ -14,7 +14,7 @@ const EXPECT: Header = ["Expect", "100-continue"];
 
 function expectFields(answer: Answer, at: number, fields: Header[]): void {
   const { status, headers } = answer.interim[at] ?? {};
-  // HTTP/1 hosts keep the case of names; only older versions of Node change it.
+  // Compare names in lower case, because older versions of Node change their case.
   const seen = headers?.map(([name, value]) => [name.toLowerCase(), value]);
   const wanted = repeatsInterimFields ? fields : joinRepeated(fields);
   expect({ status, seen }).toEqual({ status: 103, seen: wanted });
@@ -65,7 +65,7 @@ export const interim = {
     const client = await t.connect();
     client.send(request("GET", "/"));
     const answering = client.read();
-    // On a host where the client gets no response, the promise rejects when the test ends.
+    // On some hosts, the client gets no response, and the promise rejects when the test ends.
     answering.catch(() => {});
     const call = await t.upstream.call();
     await until(() => client.interim === 1, "the interim response", 2000);

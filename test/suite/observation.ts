@@ -204,14 +204,14 @@ export const observation = {
         const all = (await command("/trace/seen")) as string[];
         const own = all.filter((line) => line.includes(path));
         const isOver = own.some((line) => line.startsWith("asyncEnd"));
-        // The start is published before the response.
+        // `start` is published before the response, so without it, the channel does not report this request.
         const isUnseen = !own.some((line) => line.startsWith("start"));
         if (isOver || isUnseen || performance.now() > deadline) return own;
       }
     };
     const a = "GET proxy.test/traced/a";
     const b = "POST proxy.test/traced/b";
-    // The hook runs in the context that the subscriber has bound to the start.
+    // `onRequest` runs in the asynchronous context that the subscriber has bound to `start`.
     const first = await seenOf("GET", "/traced/a");
     expect(first).toEqual(expect.arrayContaining(["onRequest /traced/a", `end ${a}`]));
     expect(first.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([

@@ -7,7 +7,6 @@ import { request, type Header } from "../helpers/wire.ts";
 interface How {
   setup?: SetupName;
   status?: number;
-  /** Header fields of the request. */
   headers?: Header[];
 }
 

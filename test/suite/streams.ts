@@ -7,7 +7,6 @@ import type { Call } from "../helpers/link.ts";
 import { within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
-/** Reads a body chunk by chunk. */
 class Body {
   text = "";
   readonly #pieces: ReturnType<Client["pieces"]>;

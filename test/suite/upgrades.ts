@@ -587,7 +587,7 @@ export const upgrades = {
         const call = await t.upstream.call();
         client.leave(how);
         if (isAnswered) {
-          // The server has time to notice the disconnect, but not much more.
+          // Give the server time to notice the disconnect, but not much more.
           await pause(50);
           accepted[1] = acceptOf(call.get("sec-websocket-key") ?? "");
           call.reply("101 Switching Protocols", [...handshake.slice(0, 2), accepted], null);

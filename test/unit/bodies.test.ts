@@ -165,7 +165,8 @@ describe("transformText", () => {
   });
 
   test("CVE-2026-22036: `maxBytes` limits the bytes that the decoding of each content coding yields", async () => {
-    // With a file name in its gzip header, the result of the first decoding is longer than that of the second.
+    // A file name of 1 MB in the inner gzip header makes the result of the first decoding longer than that of the
+    // second.
     const inner = gzipSync("text");
     inner[3] = 8;
     const named = [inner.subarray(0, 10), Buffer.alloc(1_000_000, "x"), Buffer.from([0])];

@@ -114,7 +114,6 @@ export const changedWays: Record<string, Way> = {
     }),
 };
 
-/** Servers of HTTP/2. */
 export const http2Ways: Record<string, Way> = {
   "node:http2": (apps) => onHttp2(apps, handler(apps)),
   "srvx, HTTP/2": (apps) => onHttp2(apps, toNodeHandler(forwarder(apps))),

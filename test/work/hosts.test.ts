@@ -81,7 +81,8 @@ test("hono: the proxy creates a stream for a response body that is large or stil
     for (const ask of [get, post, postInPieces]) {
       expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
     }
-    // A large body writes itself. The server would copy bytes, and they would keep their memory.
+    // A large body is a stream, which writes itself. Without it, the server would copy the bytes, and they would
+    // keep their memory.
     for (const ask of [getInPieces, getLarge]) {
       expect(webObjects(await worker.count(ask)), ask.name).toEqual({ ReadableStream: 1 });
     }

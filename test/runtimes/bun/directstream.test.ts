@@ -152,7 +152,7 @@ describe.each([
     await within(call.link.closed, "the end of the upstream connection");
   });
 
-  // A clone takes all chunks, and keeps them for the slow client.
+  // Leave out clones: a clone takes all chunks, and keeps them for the slow client.
   const passedOn = streamed.filter((way) => way !== "cloned" && way !== "split");
   test.each(passedOn)("%s: a slow client stops the upstream", async (way) => {
     const [client, call] = await open(way);

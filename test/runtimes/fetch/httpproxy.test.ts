@@ -5,7 +5,7 @@ import { startProgram } from "../../helpers/program.ts";
 import { listen } from "../../helpers/serve.ts";
 
 const forwardProxy = createServer((_, res) => void res.end("by the proxy"));
-// Node asks for a tunnel.
+// Node's `fetch` asks the forward proxy for a tunnel.
 forwardProxy.on("connect", (_, socket) => {
   socket.write("HTTP/1.1 200 OK\r\n\r\n");
   forwardProxy.emit("connection", socket);

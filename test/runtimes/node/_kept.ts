@@ -12,7 +12,6 @@ export function bodyOf(seed: number, length: number): Buffer {
   return Buffer.from(words.buffer, 0, length);
 }
 
-/** Starts a server of `node:http`. */
 export async function startHttp(
   handler: RequestListener,
 ): Promise<{ server: Server; url: string }> {

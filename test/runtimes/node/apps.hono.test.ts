@@ -47,7 +47,7 @@ describe("Hono", () => {
 });
 
 test("an h3 app works in the same process as @hono/node-server", async () => {
-  // @hono/node-server replaces the global Request and Response by its own classes.
+  // @hono/node-server replaces the global Request and Response by its own classes, which h3 then uses.
   const hono = new Hono().all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const h3 = new H3()
     .use(async (event, next) => {

@@ -206,7 +206,7 @@ describe("attach", () => {
     socket.send("still here");
     expect(String(((await echoed) as [Buffer])[0])).toBe("still here");
     socket.terminate();
-    // It can be attached again.
+    // Another proxy can be attached to the server now.
     createProxy({ target: upstream.url }).attach(server);
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
@@ -305,7 +305,8 @@ describe("an upgrade that the proxy does not take", () => {
       expect(await client.read()).toMatchObject({ status: 200, text });
     }
     expect(upstream.calls).toEqual([]);
-    // A server with `shouldUpgradeCallback` emits no "upgrade" for these requests, so the proxy need not pass them back to it.
+    // With `shouldUpgradeCallback`, the server emits no "upgrade" for these requests, so the proxy need not pass
+    // them back on a new connection.
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 

@@ -172,7 +172,7 @@ test("after a final response without 100, a body that the client sends neverthel
   upstream.script = (call) => call.write("HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno");
   const client = await send(await start("node", createProxy({ target: upstream.url })));
   const head = await client.readHead();
-  // A client may send the body nevertheless (RFC 9110 §10.1.1): the upstream has refused it.
+  // A client may still send the body that the upstream has refused (RFC 9110 §10.1.1).
   client.send("hello");
   // This pause is longer than the proxy would wait for a 100 of the upstream.
   await pause(1300);

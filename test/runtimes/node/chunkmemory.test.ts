@@ -51,7 +51,6 @@ async function upload(url: string, headers: Record<string, string>): Promise<voi
   expect((await buffer(response)).toString()).toBe(`${LENGTH}`);
 }
 
-/** Starts a server, and returns its URL. */
 async function start(kind: ServerKind, { nodeHandler, fetch }: typeof proxy): Promise<string> {
   const handler = kind === "node" ? nodeHandler : (fetch as Fetch);
   const { port, close } = await serve(kind, handler as Handlers[typeof kind]);

@@ -55,7 +55,6 @@ function switching(early = "", isHalfOpen = false, protocol = "tcp"): Socket[] {
   return sockets;
 }
 
-/** Opens a tunnel. */
 async function open(port: number, protocol = "tcp"): Promise<Client> {
   const client = await apps.connect(port);
   client.send(request("GET", "/", protocol === "tcp" ? offer(protocol) : handshake));

@@ -76,7 +76,7 @@ test.each(Object.keys(framings))(
 test("a body that is not sent does not block the connection's next request", async () => {
   const answering = createProxy({ target, onRequest: () => new Response("mine") });
   const url = await startHttp((req, res) => {
-    // Node itself drains a request body only if no code has listened to it.
+    // Add a listener, because Node itself drains a request body only if no code has listened to it.
     req.on("data", () => {});
     setImmediate(() => answering.nodeHandler(req, res));
   });

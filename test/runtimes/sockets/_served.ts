@@ -124,7 +124,6 @@ export class Served implements AsyncDisposable {
     return client;
   }
 
-  /** Sends a request on a new connection. */
   async send(path: string, method = "GET", body?: string): Promise<Client> {
     const client = await this.connect();
     client.send(request(method, path, [], body));

@@ -78,7 +78,6 @@ async function send(dial: () => Promise<Client>, count: number, bytes: Buffer): 
   return clients;
 }
 
-/** Asks for a small response. */
 async function ask(dial: () => Promise<Client>, path: string, headers = OTHER): Promise<number> {
   const client = await dial();
   client.send(request("GET", path, headers));
@@ -340,7 +339,7 @@ describe("clients that are not too slow", () => {
 describe("the order of waiting requests", () => {
   test.each<[string, ProxyOptions]>([
     ["by default", {}],
-    // This hook wraps the scope, which must still know the client.
+    // This hook wraps the scope, and the wrapped scope must still know the client.
     ["with onInformational", { onInformational() {} }],
   ])(
     "another address does not wait until a greedy one has all of its responses: %s",
@@ -373,7 +372,7 @@ describe("the order of waiting requests", () => {
     await until(() => originOf(setup.proxy)?.waiting === 1, "one waits");
     await send(dial, 1, request("GET", "/other", OTHER));
     await until(() => originOf(setup.proxy)?.waiting === 2, "two wait");
-    // The address's share is one of the two places, and it is now the address's turn.
+    // The share of the greedy address is one of two places, and it is the turn of this address.
     (await upstream.call(0)).reply(200);
     expect((await upstream.call(2)).target).toBe("/greedy");
   });
@@ -527,7 +526,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<number | undefined> 
   return headers[":status"];
 }
 
-// The last test, because @hono/node-server replaces the global `Response`.
+// Keep this test last, because @hono/node-server replaces the global `Response`.
 test.each(["srvx", "h3", "hono"] as const)(
   "requests of clients that are too slow end while others wait, also in a handler of %s",
   async (kind) => {

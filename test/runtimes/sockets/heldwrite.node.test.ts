@@ -76,7 +76,7 @@ test("a response that waits to be read when a write fails is read, and then the 
     usable.push(socket.usable, isUnwrappedSocket(raw));
     socket.write(Buffer.alloc(100), (error) => results.push(error));
     usable.push(socket.usable);
-    // `write` returns true, because a writer would otherwise wait for ever until it may write again.
+    // `write` must return true: a writer that waits until it may write again would wait for ever.
     expect(socket.write(Buffer.alloc(1_000_000), (error) => results.push(error))).toBe(true);
   });
   await closed(started);
@@ -184,7 +184,7 @@ test("a connection on which an early response arrived after a failed write is no
   upstream.script = (call) => {
     if (call.target !== "/early") return call.reply(200, [], "next");
     call.link.socket.pause();
-    // The answer itself would let the connection be used again.
+    // This complete answer alone would allow the connection to be reused, so destroy it.
     call.reply(413, [], "too large");
     call.link.socket.destroy();
     more();

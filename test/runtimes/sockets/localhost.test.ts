@@ -122,7 +122,7 @@ describe.each(runtimes)("on %s", (runtime) => {
       expect(await ask(front, url)).toBe(`200 ${SECOND}`);
       times.push(performance.now() - since);
     }
-    // On a busy machine, all but one may take longer.
+    // On a busy machine, some of these times may be longer, so only the shortest must be below the limit.
     expect(Math.min(...times)).toBeLessThan(900);
     expect(Math.max(...times)).toBeGreaterThan(200);
   });

@@ -17,7 +17,6 @@ const C = "127.0.0.3";
 
 const names = new NameServer();
 const servers = new Map<string, Server>();
-/** The number of requests by address. */
 const seen: Record<string, number> = {};
 let slowness = 0;
 let port = 0;
@@ -83,7 +82,7 @@ describe("requests are spread evenly over two addresses, within 10 %", () => {
     expect(answers.filter((answer) => !answer.startsWith("200 127."))).toEqual([]);
     expect(seen[A]).toBeGreaterThan(450);
     expect(seen[B]).toBeGreaterThan(450);
-    // The connections must have been kept nevertheless.
+    // Although requests are spread, connections must have been kept.
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
@@ -116,7 +115,7 @@ describe("an address that fails", () => {
     expect(await ask(proxy)).toBe(`200 ${A}`);
     const since = performance.now();
     for (let i = 0; i < 40; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
-    // If the address were tried each time, each request would take a second.
+    // If the failed address were tried each time, each request would take a second.
     expect(performance.now() - since).toBeLessThan(10_000);
   });
 
@@ -137,7 +136,7 @@ describe("an address that fails", () => {
     expect(full.sockets.length).toBeGreaterThan(0);
     const connecting = (): number =>
       process.getActiveResourcesInfo().filter((name) => name === "ConnectWrap").length;
-    // The connections that fill the backlog of the server remain.
+    // Attempts that fill the backlog of the server stay pending, so count them first.
     const before = connecting();
     record([C]);
     const alone = start();
@@ -259,7 +258,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     const proxy = start({ dns: { servers: [names.address], ttl: 500 } });
     expect(await loadUntil(proxy, () => names.broken === true)).toEqual([]);
     const before = lookups();
-    // Each failing lookup sends two queries.
+    // Wait for more than three failing lookups, each of which sends two queries.
     expect(await loadUntil(proxy, () => lookups() > before + 6)).toEqual([]);
     expect(statsOf(proxy)).toMatchObject({ closed: 0 });
     expect(seen[B]).toBeUndefined();
@@ -285,7 +284,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     record([A], 1);
     const proxy = start({ freeSocketTimeout: 100 });
     expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);
-    // Rest means that there was no lookup for more than two TTLs.
+    // Wait until there was no lookup for more than two TTLs.
     await settled(lookups, undefined, 2500);
     expect(await ask(proxy)).toBe(`200 ${A}`);
   });

@@ -52,7 +52,7 @@ describe("the counters of `stats()`", () => {
   });
 
   test("do not count connections closed for other reasons as timed out", async () => {
-    // The idle time of the first request has expired when the connection of the second one fails.
+    // The connection fails while it is in use, after the time that it could have been idle.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
     upstream.script = () => {};
@@ -180,7 +180,7 @@ describe("unused origins", () => {
     await used();
     vi.advanceTimersByTime(50_000);
     await used();
-    // The pool now checks the origin for the first time. It was just used, so it is not forgotten.
+    // The pool now checks the origin for the first time, and keeps it, because it was just used.
     vi.advanceTimersByTime(10_000);
     expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
     vi.advanceTimersByTime(60_000);

@@ -108,7 +108,7 @@ describe.runIf(process.platform === "linux")(
       expect(left()).toEqual(last);
       for (const origin of [17, 18, 19, 20]) await askAt(origin);
       expect(opened).toBe(20);
-      // After this request to 17, 18 has been idle longest.
+      // After this request to origin 17, the connection to origin 18 has been idle longest.
       await askAt(17);
       await askAt(1);
       await until(() => sockets.size === 4, "4 connections left", 2000);

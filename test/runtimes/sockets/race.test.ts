@@ -75,7 +75,7 @@ test("after 250 ms the next address of a name is tried, and the first one may st
   vi.advanceTimersByTime(250);
   expect(events).toEqual(["open a", "open b"]);
   connect("a");
-  // The loser was started later, so its address is not reported as failed.
+  // The lost attempt to b was started later, so b is not reported as slow.
   expect(events.slice(2)).toEqual(["close b", "won a"]);
   connect("b");
   vi.advanceTimersByTime(10_000);

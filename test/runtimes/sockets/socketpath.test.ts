@@ -60,7 +60,7 @@ test.each(["bun", "deno"] as const)(
 );
 
 describe("a named pipe of Windows", () => {
-  // On other systems, the name of a pipe is one of a file in the working directory.
+  // On other systems, this is the name of a file in the working directory, so the test runs there as well.
   const pipe = "\\\\.\\pipe\\app";
 
   test.each([

@@ -104,7 +104,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   }, 30_000);
 
   test("chunks of concurrent exchanges do not mix", async () => {
-    // The runtimes read from all connections into shared or reused memory.
+    // The runtimes read from all connections into shared or reused memory, in which bodies must not mix.
     upstream.script = async (call) => {
       await call.done;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");

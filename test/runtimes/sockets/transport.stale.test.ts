@@ -72,7 +72,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
         statuses.push((await client.read()).status);
       }
       expect(new Set(statuses)).toEqual(new Set([200, 502]));
-      // Only the requests fail that arrived on a connection which the upstream then closed.
+      // Only requests that arrived on a reused connection, which the upstream then closed, fail.
       const met = upstream.calls.filter(({ link, target }) => link.calls[0]?.target !== target);
       expect(statuses.filter((status) => status === 502)).toHaveLength(met.length);
       const sent = Array.from({ length: COUNT }, (_, id) => `/${id}`);

@@ -52,7 +52,7 @@ test("fetchway/undici exports what fetchway/node exports, and createUndiciTransp
 
 test("all calls of proxyFetch share connections, which are kept", async () => {
   const { calls, links } = upstream;
-  // undici uses a connection again only after a turn of the event loop.
+  // Repeat, because undici uses a connection again only after a turn of the event loop.
   for (let i = 0; i < 50 && calls.length === links.length; i++) {
     const answer = await proxyFetch(new Request("http://proxy.test/"), upstream.url);
     await answer.text();
@@ -311,7 +311,7 @@ describe("tunnels through undici", () => {
     const proxy = make();
     await ask(proxy);
     await open(proxy);
-    // A tunnel takes another connection.
+    // The tunnel has a separate connection, so the request's connection is free.
     await until(() => proxy.stats()?.origins[upstream.url]?.free === 1, "a free connection");
     expect(proxy.stats()).toMatchObject({
       created: 2,
@@ -478,7 +478,7 @@ describe("the entry fetchway/undici", () => {
     const files = Object.entries(output?.inputs ?? {}).filter(
       ([, { bytesInOutput }]) => bytesInOutput,
     );
-    // Clients that speak HTTP/2 need the conversion of its fields, and `explain` the words of a head that is sent.
+    // Clients that speak HTTP/2 need `http2fields.ts`, and `explain` needs `attempt.ts`.
     expect(
       files
         .map(([file]) => file)

@@ -8,7 +8,6 @@ import { NameServer } from "../../helpers/dns.ts";
 import { startUpstreams } from "../../helpers/upstreams.ts";
 import { until } from "../../helpers/wait.ts";
 
-/** The results of the program. */
 export interface HostnamesOutcome {
   /** The addresses that answered in each phase: while the name had one address, both, one again, and no lookup succeeded. */
   readonly answered: readonly string[][];

@@ -144,7 +144,6 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
   return outcome;
 }
 
-/** Returns the 99th percentile. */
 function percentile(times: number[]): number {
   const sorted = times.toSorted((a, b) => a - b);
   return Math.round(sorted[Math.floor(sorted.length * 0.99)] ?? NaN);

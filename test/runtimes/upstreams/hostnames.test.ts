@@ -139,7 +139,7 @@ describe("a host name", () => {
     }
   });
 
-  test("is looked up once at a time after the lookups were ended and begun again", async () => {
+  test("never has two lookups at the same time after its lookups were stopped and started again", async () => {
     const running: ((addresses: string[]) => void)[] = [];
     const names = new Names();
     names.transport.resolve = () => new Promise((resolve) => running.push(resolve));
@@ -168,7 +168,8 @@ describe("a host name", () => {
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.1.${i}`);
     await until(() => namesOf(target)[0]?.includes("(10.0.1.0)") === true, "the other addresses");
     expect(target.states()).toHaveLength(200);
-    // For each new version, the balancer builds a hash table, and looks at each waiting request.
+    // All 200 addresses are one new version, because the balancer builds a hash table for each version, and looks
+    // at each waiting request.
     expect(target.version).toBe(version + 1);
   });
 

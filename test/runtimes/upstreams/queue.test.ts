@@ -233,7 +233,7 @@ describe("a sticky request", () => {
     queue.ask(one);
     queue.ask(two);
     const waiting = queue.ask(three);
-    // One of the two requests gets a place, so that the upstream does not become idle.
+    // Upstream A still has a running request afterwards, so it does not become idle.
     await leave(queue);
     await until(() => waiting.isSettled, "another upstream");
     expect(waiting.target).toBe(B);
@@ -289,14 +289,14 @@ test("over HTTP, waiting requests are answered in turn, and those that find no r
   await proxy.close();
 });
 
-test("a request that waits beside another one of the same client stays in the queue when that one is answered", async () => {
+test("a waiting request stays in the queue when another request of the same client is answered", async () => {
   await using upstreams = await startUpstreams(1);
   const target = balance(upstreams.urls, { maxRequests: 1, queueTimeout: 60_000 });
   const twice: Interceptor = (next) => async (request, scope) => {
     const other = next(request, scope.fork());
     const waiting = next(request, scope);
     const { body } = await other;
-    // The queue gives the place to the second request when the first one gives it back.
+    // Cancelling the body gives the first request's place back, and the queue gives the place to the second request.
     body?.cancel();
     return waiting;
   };
@@ -342,7 +342,7 @@ test("a further attempt that waited for a place and got none costs the retry bud
   await until(() => asked === 1, "the attempt that waits");
   fail?.();
   expect(await (await answer).text()).toBe("0");
-  // The second attempt may be slow, so that a third one asks the budget later.
+  // Compare the count at the second attempt: if that attempt is slow, a third one asks the budget later.
   expect(paidThen).toBe(1);
   await proxy.close();
 });

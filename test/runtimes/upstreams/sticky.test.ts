@@ -70,7 +70,6 @@ function open(targets: string[], balancing: BalanceOptions, options: ProxyOption
 interface Outcome {
   readonly index: string;
   readonly status: number;
-  /** The cookies that the response sets. */
   readonly cookies: string[];
   readonly control: string | null;
 }
@@ -129,7 +128,7 @@ describe("a client", () => {
         expect(next).toMatchObject({ index: first.index, cookies: [], control: null });
       }
     }
-    // Without the cookie, the next policy decides.
+    // Without the cookie, the next policy chooses, so clients came to all four upstreams.
     expect(indexes.size).toBe(4);
     const cookies = new Set(seen.map(({ cookie }) => cookie));
     expect(cookies).toEqual(new Set([undefined, "a=1; b=2"]));
@@ -319,13 +318,13 @@ describe("the cookie", () => {
     for (const value of ["", "=", "__proto__", "constructor", "%00", '"', "x".repeat(5000)]) {
       expect((await ask(`fetchway=${value}`)).status).toBe(200);
     }
-    // The first one that names an upstream counts, and none is forwarded.
+    // The first cookie that names an upstream counts, and no such cookie is forwarded.
     expect(await ask(`${flipped}; ${one}; ${other}; ${one}`)).toMatchObject({
       index: "0",
       cookies: [],
     });
     expect(seen.at(-1)?.cookie).toBeUndefined();
-    // A cookie that another host of the site has set must not hide the one that works.
+    // A cookie that another host of the site has set must not hide the valid one.
     await target.remove(urls[0] as string);
     expect(await ask(`${one}; ${other}`)).toMatchObject({ index: "1", cookies: [] });
     const many = Array.from({ length: 300 }, (_, n) => `c${n}=${n}`).join("; ");

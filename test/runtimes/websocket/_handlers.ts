@@ -61,7 +61,7 @@ const composed: Handlers = {
 const handlers: Record<string, () => object> = {
   strict: () => strict,
   lenient: () => lenient,
-  // Another server of the process may have the proxy's handlers.
+  // Reading them gives the process the proxy's handlers, as if another server used them.
   lenientBesideOthers: () => (read(), lenient),
   composed: () => ({ ...read(), ...composed }),
   // The proxy's handlers are read once, and called by name.

@@ -23,7 +23,6 @@ const { websocket } = proxy as { websocket?: never };
 const listening = { port: 0, hostname: "127.0.0.1", silent: true } as const;
 const bun = { websocket: websocket as never };
 
-/** Starts the runtime's own server. */
 function start(fetch: unknown, handlers: object = { websocket }): number {
   if (typeof Bun !== "undefined") return Bun.serve({ ...listening, fetch, ...handlers }).port;
   return Deno.serve({ ...listening, onListen() {} }, fetch).addr.port;
@@ -47,7 +46,7 @@ const ports = {
       { ...listening, bun },
     ),
   ),
-  // The proxy does not get the server, or the server has no handlers.
+  // For `unwired`, the proxy does not get the server; for `unhandled`, the server has no handlers.
   unwired: start((request: Request) => proxyFetch(request, target), {}),
   unhandled: start(proxy.fetch, {}),
   silent: start(create({ tunnelTimeout: 300 }).fetch),

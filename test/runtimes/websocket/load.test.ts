@@ -162,7 +162,7 @@ function watchMemory(host: Host<Name>): Disposable & { growth(): number } {
   };
 }
 
-// Memory and descriptors of a process can be read on Linux.
+// Only Linux shows the memory and descriptors of a process (/proc).
 describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
   let host: Host<Name>;
   let port = 0;
@@ -237,7 +237,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
     report(name, `flood at a client: stopped at ${sent / mebibyte} MiB, ${growth} MiB of memory`);
   }, 120_000);
 
-  // The suite has a smaller flood.
+  // Run this only with large numbers, because the suite has a smaller flood.
   test.runIf(isLarge)(
     "a flood against an upstream that does not read makes the client wait, or ends its WebSocket",
     async () => {

@@ -14,7 +14,6 @@ const upstream = new Upstream();
 let miniflare: Miniflare;
 let inspector: WebSocket;
 let port = 0;
-/** The uncaught exceptions that the inspector reports. */
 let uncaught: string[] = [];
 
 async function bundle(): Promise<object> {

@@ -61,7 +61,6 @@ afterEach(() => {
   for (const socket of sockets.splice(0)) socket.terminate();
 });
 
-/** The port of the Worker. */
 async function portOf(): Promise<number> {
   const client = await send(new Uint8Array());
   const { remotePort = 0 } = client.socket;

@@ -16,7 +16,6 @@ function openBody(): { body: ResponseBody; calls: string[] } {
   return { body: new ResponseBody(fakeScope(), inlet), calls };
 }
 
-/** Creates a sink that records its calls. */
 function recorder(hasRoom: () => boolean = () => true): Sink & { log: string[]; drain(): void } {
   const log: string[] = [];
   let waiting: (() => void) | undefined;

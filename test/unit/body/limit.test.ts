@@ -169,7 +169,7 @@ describe("limitBody", () => {
     const reader = body.stream().getReader();
     await reader.read();
     await new Promise((resolve) => setTimeout(resolve, 20));
-    // The chunk that was read, four chunks in the buffer, and one more that is being requested.
+    // At most the chunk that was read, four chunks in the buffer, and one that is being requested.
     expect(pull.mock.calls.length).toBeLessThanOrEqual(6);
     await reader.cancel();
   });

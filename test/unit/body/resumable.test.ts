@@ -53,13 +53,13 @@ describe("the next attempt", () => {
     },
   );
 
-  test("lets a source go on that waits, once its own sink has room", () => {
+  test("resumes a waiting source only when its own sink has room", () => {
     const { source, body, calls } = openBody();
     const first = attempt(body, false);
     source.push(bytes("ab"));
     expect(calls).toEqual(["pause"]);
     body.cancel();
-    // The sink of an attempt that is over calls back late.
+    // A late call by the sink of the ended attempt must not resume the source.
     first.drain();
     expect(calls).toEqual(["pause"]);
     const second = attempt(body, false);
@@ -99,14 +99,14 @@ describe("the next attempt", () => {
     for (let i = 0; i < 3; i++) expect(await new Response(body.stream()).text()).toBe("abc");
   });
 
-  test("sends its head at once if nothing was read", () => {
+  test("sends its head immediately if nothing was read", () => {
     const { body } = openBody();
     attempt(body);
     body.cancel();
     expect(attempt(body).log).toEqual(["flush"]);
   });
 
-  test("writes nothing more after it was ended by a write", () => {
+  test("writes nothing more after a write has ended it", () => {
     const { source, body } = openBody();
     attempt(body);
     source.push(bytes("ab"));

@@ -29,7 +29,7 @@ async function read(body: BodySource | null): Promise<string> {
   return new Response(body?.stream()).text();
 }
 
-describe("measure() returns the bytes of a body that is available at once:", () => {
+describe("measure() returns the bytes of a body that is available immediately:", () => {
   const form = new FormData();
   form.append("name", "value");
   form.append("file", new Blob(["x".repeat(100_000)]), "file.txt");

@@ -90,7 +90,7 @@ function setUp(
 async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
   expect(plan.held?.size).toBe(0);
   expect(all.map(({ incoming }) => incoming.listeners.size)).toEqual(all.map(() => 0));
-  // The queue looks for requests in the background for another moment.
+  // The timer that looks for requests runs for another moment.
   await vi.advanceTimersByTimeAsync(500);
   expect(vi.getTimerCount()).toBe(0);
 }
@@ -119,7 +119,7 @@ describe("an upstream that refuses connections", () => {
       await vi.advanceTimersByTimeAsync(500);
       looks.push(setup.transport.hops.length - 1);
     }
-    // After 50, 150, 350 and 600 ms, and then every 250 ms.
+    // Looks are sent after 50, 150, 350 and 600 ms, and then every 250 ms.
     expect(looks).toEqual([3, 5, 7, 9, 11, 13, 15, 17]);
     expect(setup.plan.held?.size).toBe(3);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -128,7 +128,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("is not back because a connection has broken: the others wait on", async () => {
+  test("is not considered back when the connection of a look breaks, so the others keep waiting", async () => {
     const setup = setUp(refuse, { retry: false });
     const all = [await setup.send(), await setup.send({ method: "POST" }), await setup.send()];
     setup.transport.answer = failWith("connection_terminated");
@@ -163,7 +163,7 @@ describe("an upstream that refuses connections", () => {
     expect(setup.transport.hops).toHaveLength(21);
   });
 
-  test("does not keep requests waiting by a look that takes long", async () => {
+  test("does not make other requests wait for a look that takes long", async () => {
     const setup = setUp(refuse);
     const [slow, next] = [await setup.send(), await setup.send()];
     setup.transport.answer = hang;
@@ -270,7 +270,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("a look that is refused after the time has ended is the last one", async () => {
+  test("a look that is refused after the time limit is the last one", async () => {
     const setup = setUp(refuse, { retry: false });
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -346,7 +346,7 @@ describe("the end of a wait", () => {
   });
 });
 
-test("at most 1,024 requests wait: in a full queue, the address with the most gives way", async () => {
+test("at most 1,024 requests wait: a full queue removes a request of the address with the most requests", async () => {
   const setup = setUp(refuse);
   const many: Sent[] = [];
   for (let i = 0; i < 1_024; i++) many.push(await setup.send({ clientKey: "many" }));
@@ -624,7 +624,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   test.each([
     ["alone", { retry: false }, 2, 400_000],
     ["at once", {}, 3, 400_000],
-    // The streams read ahead.
+    // `asStream` reads ahead, so more of the body must be kept, and the limit is 128 KiB.
     ["through an interceptor", { interceptors: { attempt: [asStream] } }, 3, 60_000],
   ] as const)(
     "is sent again with what was read of its body, and the rest: %s",
@@ -843,7 +843,7 @@ describe("`onWait`", () => {
     return [setUp(answers, { onWait: (change) => void changes.push(change) }, target), changes];
   }
 
-  test("reports what is waited for, and that it is back", async () => {
+  test("reports the upstream for which requests wait, and that it is back", async () => {
     const [setup, changes] = watch(refuse);
     await setup.send();
     const begin = { upstream: TARGET, reason: "connection refused" };

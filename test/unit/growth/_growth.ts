@@ -58,7 +58,7 @@ export function growthOf(make: Sized): number {
     const ratio = (longest + FLOOR) / (shortest + FLOOR);
     if (ratio < LINEAR) return ratio;
   }
-  // A very busy machine interrupts every call that takes longer than a time slice of the scheduler.
+  // A very busy machine interrupts every call that takes longer than a time slice, so compare CPU times.
   return cpuTimeOf(long) / cpuTimeOf(short);
 }
 
@@ -76,7 +76,6 @@ export function fill(size: number, before: string, filling: string, after = ""):
   return before + filling.repeat(Math.ceil(size / filling.length)) + after;
 }
 
-/** Creates a list of `size` header fields. */
 export function lines(
   size: number,
   field: (index: number) => [name: string, value: string],

@@ -8,7 +8,6 @@ export interface Parsed {
   body: string;
   /** `open` until the response has ended; then `clean` if the connection can be reused, and otherwise `unclean`. */
   end: "open" | "clean" | "unclean";
-  /** The code of the parser's error. */
   error: string | undefined;
 }
 

@@ -9,7 +9,6 @@ import type {
   SocketHandler,
 } from "../../../src/http1/connector.ts";
 
-/** A socket that the test controls. */
 export class FakeSocket implements Socket {
   remoteAddress: string | undefined = "192.0.2.1";
   destroyed = false;
@@ -22,7 +21,6 @@ export class FakeSocket implements Socket {
   timeout = 0;
   /** The return value of `write`: whether there is room for more. */
   hasRoom = true;
-  /** The bytes of each write. */
   readonly writes: string[] = [];
   /** Whether `confirmEnd` reports an orderly close. */
   endsInOrder = true;
@@ -103,7 +101,6 @@ export class FakeSocket implements Socket {
     this.receiveBytes(Buffer.from(text, "latin1"));
   }
 
-  /** Delivers data to the handler. */
   receiveBytes(bytes: Uint8Array, mayKeep?: boolean): void {
     this.#handler?.onData(bytes, mayKeep);
   }

@@ -45,7 +45,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     }
   });
   test("the bytes that `copyToRead` returns change neither with the original nor with later copies", () => {
-    // Together, they are longer than several slabs.
+    // Together, the copies fill several slabs (see buffercodec.ts).
     const lengths = [0, 1, 20_000, ...Array.from({ length: 40 }, (__, i) => 16_383 - i * 100), 3];
     const originals = lengths.map((length, i) => new Uint8Array(length).fill(i));
     const memory = new Uint8Array(20_000);

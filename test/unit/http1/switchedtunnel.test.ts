@@ -12,7 +12,6 @@ const SWITCHING =
 
 const upgrade = { upgrade: "websocket", headers: ["Sec-WebSocket-Key", "k"] };
 
-/** A handler that records its calls. */
 class Log implements TunnelHandler {
   readonly calls: unknown[] = [];
   onData(chunk: Uint8Array): void {
@@ -282,7 +281,7 @@ describe("closing the transport", () => {
 
   test("the pool of an upstream with an open tunnel is not removed", async () => {
     const { bench } = await open();
-    // The transport removes the pools of unused origins from the 100th on.
+    // From 100 origins on, the transport removes the pools of unused ones.
     const { parseTarget } = await import("../../../src/target/target.ts");
     for (let i = 0; i < 120; i++) {
       bench.send({ upstream: parseTarget(`http://up${i}.test`), body: streamOf([]) });

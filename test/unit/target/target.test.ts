@@ -183,7 +183,6 @@ describe("joinTarget", () => {
   });
 });
 
-/** Percent-decodes a path repeatedly. */
 function decode(path: string, rounds: number): string {
   let reading = path;
   for (let i = 0; i < rounds; i++) {
@@ -200,7 +199,6 @@ function segmentsOf(path: string): string[] {
   return path.split(/[/\\]/).map((part) => part.split(/[;?#\u0000]/, 1)[0] as string);
 }
 
-/** Resolves dot segments. */
 function resolve(segments: string[]): string[] {
   const at: string[] = [];
   for (const segment of segments) {

@@ -6,7 +6,6 @@ import type { ProxyError } from "../../../src/error.ts";
 import { Account, type Claim, type Holder } from "../../../src/transport/claim.ts";
 import { countTaken, SlowClients } from "../../../src/transport/slowclients.ts";
 
-/** A running request. */
 class Running implements Claim, Holder {
   /** The number of bytes that the client has transferred; undefined while the request does not wait for its client. */
   clientBytes: number | undefined = 0;

@@ -298,7 +298,7 @@ describe("consistent hashing", () => {
   test("one policy may serve several targets", () => {
     const policy = consistentHash(byUri);
     const [one, three] = [setUp(1, { policy }).target, setUp(3, { policy }).target];
-    // Give both targets the same `version`, so that the policy cannot confuse them by it.
+    // Give both targets the same `version`: a policy that distinguished them only by that would confuse them.
     while (one.version < three.version) one.setWeight("http://a.test", 1);
     const alone = setUp(3, { policy: consistentHash(byUri) }).target;
     for (let n = 0; n < 100; n++) {

@@ -86,7 +86,7 @@ test("round_robin follows the weights exactly, although some picks get another l
   const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
   const counts = new Map<Member, number>();
   for (let i = 0; i < 1_000; i++) {
-    // Some picks get a different list, which must not disturb the turns of the other picks.
+    // Some picks get a copy of the list, which must not disturb the turns of the other picks.
     const able = i % 7 === 0 ? [...members] : members;
     const member = policy.pick(able, request, group);
     counts.set(member, (counts.get(member) ?? 0) + 1);

@@ -25,7 +25,6 @@ function seeded(seed: number): () => number {
 interface Upstream {
   /** Milliseconds until a response. */
   latency: number;
-  /** Whether the request fails. */
   isBad: boolean;
   requests: number;
   peak: number;
@@ -130,7 +129,7 @@ describe("many upstreams", () => {
     const bad = [...world.upstreams.values()].slice(0, 100);
     for (const each of bad) each.isBad = true;
     world.run(2_000, 50);
-    // Each of them is ejected after five failures. Requests that it already had then may fail as well.
+    // Each bad upstream is ejected after five failures. Requests that it already had then may fail as well.
     expect(world.balancer.states().filter(({ state }) => state === "ejected")).toHaveLength(100);
     expect(world.failures).toBeGreaterThanOrEqual(500);
     expect(world.failures).toBeLessThan(520);
@@ -270,7 +269,7 @@ test("upstreams with a success rate far below the others' are ejected", () => {
   const world = new World(20, { policy: "round_robin", outliers: { consecutiveFailures: 1_000 } });
   const random = seeded(7);
   const slow = world.at(3);
-  // Every fourth request fails, so that no series of failures gets long.
+  // A random quarter of the time, requests fail, so that no series of failures gets long.
   for (let i = 0; i < 1_200; i++) {
     slow.isBad = random() < 0.25;
     world.run(10, 1);

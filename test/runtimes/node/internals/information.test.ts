@@ -50,7 +50,7 @@ async function ask(interim: string): Promise<unknown[]> {
 
 test("without `writeInformation`, Node sends only what writeEarlyHints and writeProcessing can send", async () => {
   delete prototype.writeInformation;
-  // Newer versions of Node implement the older methods by the newer one.
+  // Replace the older method, because newer versions of Node implement it by `writeInformation`.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (
     this: ServerResponse,
     { link, ...others },

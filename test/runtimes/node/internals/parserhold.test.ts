@@ -166,7 +166,7 @@ test("few bytes of pipelined requests wait, even if other code resumes the socke
     socket.resume();
     await new Promise(setImmediate);
   }
-  // Node's own buffer of the socket may fill.
+  // Meanwhile, only Node's own buffer of the socket may fill.
   expect(socket.bytesRead - read).toBeLessThan(200_000);
   upstream.script = (call) => call.reply(200, [], call.target);
   first.reply(200, [], "/0");

@@ -119,7 +119,7 @@ export async function startGrpc(certificate?: Certificate): Promise<GrpcServer> 
     },
     refuse(call: ServerReadableStream<Bytes, Bytes>, answer: sendUnaryData<Bytes>) {
       note(call);
-      // It answers while the client is still sending.
+      // The server answers while the client is still sending.
       call.once("data", () => answer(failure));
     },
     chat(call: ServerDuplexStream<Bytes, Bytes>) {

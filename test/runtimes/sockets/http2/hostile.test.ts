@@ -33,7 +33,6 @@ import { patience, until, within } from "../../../helpers/wait.ts";
 const MIB = 1024 * 1024;
 /** The path of a proxy with short deadlines, for attacks that only a deadline ends. */
 const SOON = "/soon";
-/** The short deadlines in milliseconds. */
 const DEADLINE = 500;
 
 const good = createServer((_, res) => res.end("good"));
@@ -164,7 +163,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     await flooding(
       (id) => Buffer.concat(Array(1000).fill(frame(CONTINUATION, 0, id))),
       (id) => frame(HEADERS, 0, id, field(":status", "200")),
-      // Bun reads empty frames without a limit.
+      // Bun reads empty frames without a limit, so a short deadline must end the flood.
       SOON,
     );
   });
@@ -364,7 +363,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     advisory("CVE-2026-48931", "GHSA-35p6-xmwp-9g52");
     await start((connection) => connection.send(bytes));
     await warmUp();
-    // Bun drops these frames.
+    // Bun drops these frames, so a short deadline must end the request.
     expectRefusal(await askBoth(SOON));
   });
 

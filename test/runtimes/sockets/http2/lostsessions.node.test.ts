@@ -50,7 +50,6 @@ async function askAndStall(port: number): Promise<Socket> {
 }
 
 let server: Http2SecureServer;
-/** The connections that the server has accepted. */
 const accepted: Socket[] = [];
 
 beforeEach(() => {
@@ -88,7 +87,7 @@ test("a session whose client only reads slowly is not ended", async () => {
   server = createSecureServer(certificate, handlers["node:http2"]() as never);
   server.on("connection", (socket: Socket) => accepted.push(socket));
   const client = await askAndStall(await apps.listen(server));
-  // Wait for several checks while the write is pending.
+  // Wait for several checks of the session while the write is pending.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   expect(upstream.openLinks).toBe(STREAMS);
   client.resetAndDestroy();

@@ -86,7 +86,7 @@ describe.each(runtimes)("%s", (runtime) => {
       const { length } = upstream.connections;
       const fields = [`Content-Length: ${body.length}`];
       client.send(askFor(url, "POST", fields, path), body.slice(1));
-      // The end of the body arrives when the request has been sent, so that the body is not in memory anyway.
+      // Send the last byte only after the request has been sent, so that the proxy never has the whole body in memory.
       await until(() => upstream.connections[length]?.has(DATA) === true, "the beginning");
       client.send("x");
       return (await client.read()).status;
@@ -133,7 +133,7 @@ describe.each(runtimes)("%s", (runtime) => {
     let isOver = false;
     const work = async (worker: number): Promise<void> => {
       for (let i = 0; !isOver; i++) {
-        // Deno's server closes a connection after a body of several packets.
+        // Use a new connection for each request: Deno's server closes a connection after a body of several packets.
         const client = await front.connect();
         const body = randomBytes([4_000, 60_000, 100_000, 400_000][i % 4] as number);
         const id = `${worker}/${i}`;

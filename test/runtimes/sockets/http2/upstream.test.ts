@@ -208,7 +208,7 @@ describe("messages", () => {
       cookie: "a=1; b=2",
       "x-spaced": "a  b",
     });
-    // A web response cannot carry trailer fields.
+    // `te` is absent, because a web response cannot carry trailer fields.
     for (const name of ["host", "connection", "content-length", "te"])
       expect(fields[name]).toBe(undefined);
   });
@@ -782,7 +782,7 @@ describe("a response whose head and body arrive in one read", () => {
         proxy.nodeHandler(req, res);
       }),
     );
-    // The first request waits for the connection.
+    // Only the second request counts, because the first one waits for the connection.
     for (let i = 0; i < 2; i++) {
       writes.length = 0;
       await (await fetch(`http://${authority}/`)).text().catch(() => "cut off");
