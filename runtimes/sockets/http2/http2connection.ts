@@ -198,7 +198,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
-  /** Whether a response has arrived on this connection, so that it may be stale now. */
+  /** Whether a response has arrived on this connection, so that the connection may be stale now. */
   get isReused(): boolean {
     return this.activity > 0;
   }
