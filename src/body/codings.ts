@@ -87,7 +87,8 @@ function decodeSlowly(bytes: Uint8Array, format: string): ReadableStream<Uint8Ar
     {
       pull(controller) {
         if (at >= bytes.byteLength) return controller.close();
-        // Pass a copy: a decoder that was cancelled may still read it while the original bytes are sent to the client.
+        // Pass a copy: a decoder that was cancelled may still read the chunk while the original bytes are sent to the
+        // client.
         controller.enqueue(copyBytes(bytes.subarray(at, (at += DECODER_CHUNK_SIZE))));
       },
     },

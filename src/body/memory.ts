@@ -61,12 +61,10 @@ export const sharedMemory: ReadMemory = {
 
 const encoder = new TextEncoder();
 
-/** Encodes a text in UTF-8. */
 export function encodeText(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(text);
 }
 
-/** Returns the total length of the chunks in bytes. */
 export function sumLengths(chunks: readonly Uint8Array[]): number {
   let length = 0;
   for (const chunk of chunks) length += chunk.byteLength;

@@ -212,7 +212,6 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.pause();
   }
 
-  /** Continues reading. */
   resume(): void {
     this.socket?.resume();
   }
