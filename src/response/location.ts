@@ -164,7 +164,7 @@ function resolveDots(path: string): string {
 function withoutBase(path: string, basePath: string): string | undefined {
   if (!path.startsWith(basePath)) return undefined;
   const inside = path.slice(basePath.length);
-  // A client cannot request the base path without its slash through the proxy.
+  // Through the proxy, the base path can be requested only with a slash at its end.
   if (inside === "") return "/";
   return inside.startsWith("/") ? inside : undefined;
 }

@@ -204,18 +204,16 @@ export class Balancer implements Upstreams, Group {
     return this.#queue.size;
   }
 
-  /** Any of the targets, with which a request is prepared that waits because no upstream can take it. */
+  /** One of the targets, to prepare a request that waits because no upstream can take it. */
   get anyTarget(): TargetAddress | undefined {
     return (this.#members[0] ?? this.#names?.all[0])?.target;
   }
 
-  /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
   }
 
-  /** Returns the state of each upstream. */
   states(): UpstreamState[] {
     this.#refresh();
     return this.#members.map((member) => ({
@@ -438,7 +436,7 @@ export class Balancer implements Upstreams, Group {
     return member;
   }
 
-  /** Whether a request waits for `member` while it is full, although other upstreams may be free. */
+  /** Whether a request waits for `member` while `member` is full, although other upstreams may be free. */
   #isTied(request: PickRequest, member: BalancedMember): boolean {
     return this.#cookie?.names(member, request) === true || waits(this.#policy, request);
   }

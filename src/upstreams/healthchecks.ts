@@ -55,7 +55,6 @@ export interface Checked {
   isUp: boolean;
   /** A number that identifies the present ejection of the upstream; 0 if it is not ejected. */
   readonly ejection: number;
-  /** Ends the ejection of the upstream. */
   endEjection(): void;
 }
 

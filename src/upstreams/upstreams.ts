@@ -156,8 +156,8 @@ export interface Upstreams {
   /** Returns the number of seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
   /**
-   * Any of the targets, with which a request is prepared that waits (`wait`) because `pick` has returned undefined. Without
-   * it, such a request gets 503 immediately.
+   * One of the targets, to prepare a request that waits (`wait`) because `pick` has returned undefined. Without
+   * `anyTarget`, that request gets 503 immediately.
    */
   readonly anyTarget?: TargetAddress | undefined;
   /** The number of requests that wait for an upstream, for `stats()`. */
