@@ -36,7 +36,7 @@ export * from "../src/index.ts";
 export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
-/** `copyOf` would save nothing here: Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before the copy. */
+/** `bufferCodec.copy` would save nothing: Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before the copy. */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** The members of the global `Deno` that are used here. */

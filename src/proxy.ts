@@ -248,7 +248,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
   const plan = compile(options, transportFor, runtime);
-  // The names of the options are checked before, because one of them may be a wrong name for `target`.
+  // Check this after the names of the options, because one of them may be a wrong name for `target`.
   if (!("target" in given)) {
     throw new TypeError(
       'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',

@@ -22,7 +22,7 @@ function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
 }
 
-/** Returns a function that frees the memory of a chunk, if it is large and alone in its ArrayBuffer; else undefined. */
+/** Returns a function that frees the memory of a large chunk that is alone in its ArrayBuffer; undefined for another chunk. */
 export function freeing(chunk: Uint8Array): Release | undefined {
   if (!isAloneAndLarge(chunk)) return undefined;
   return (error) => {

@@ -56,7 +56,7 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 
 /** Writes a response body to a stream, and the trailer fields after it. */
 class Http2StreamSink implements Sink {
-  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
+  /** Not `"returned"`, because Node does not report when a chunk is sent. */
   readonly memory = "borrowed";
   readonly #stream: ServerHttp2Stream;
   #trailers: HeaderList;

@@ -95,7 +95,8 @@ export class IncomingBody implements BodySource {
     }
     // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // Needed even if `sink.memory` is not "returned" now: `memory` may change when the sink's connection is established.
+    // `audience` is needed even if `sink.memory` is not "returned" now: `memory` may change when the sink's connection is
+    // established.
     const audience = new Audience(message);
     // The number of bytes that are buffered already. Other code may have added them by `unshift` or `push`, in memory that it
     // still uses.

@@ -33,7 +33,7 @@ export function writeInterim(
 }
 
 function writeOnStream(stream: ServerHttp2Stream, status: number, headers: HeaderList): void {
-  // A stream that the client has reset is closed before it is destroyed.
+  // Check `closed` as well: a stream that the client has reset is destroyed only later.
   if (stream.headersSent || stream.destroyed || stream.closed) return;
   const record = toHttp2Record(headers);
   try {

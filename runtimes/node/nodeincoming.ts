@@ -412,7 +412,7 @@ function bodyOf(request: Request, side: NodeSide): BodySource | null {
   return streamedBodyOf(request, side, length === undefined ? undefined : Number(length));
 }
 
-/** Whether a web request with a method has no body, whatever the client has sent. */
+/** Whether a web request with this method has no body, whatever the client has sent. */
 function hasNoWebBody(method: string): boolean {
   return method === "GET" || method === "HEAD";
 }

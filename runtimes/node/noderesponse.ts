@@ -527,7 +527,8 @@ function addEarlier(
     const isCookie = name === "set-cookie";
     if (value === undefined || (!isCookie && getHeader(headers, name) !== undefined)) continue;
     const lines = Array.isArray(value) ? value : [String(value)];
-    // Node writes all lines of a field with the name of the first, which would be in lower case.
+    // Node writes all lines of a field with the name of the first: with `name`, the upstream's `Set-Cookie` would be in lower
+    // case.
     for (const line of lines) earlier.push(isCookie ? "Set-Cookie" : name, line);
   }
   return earlier.length === 0 ? headers : [...earlier, ...headers];

@@ -98,7 +98,7 @@ export class UpgradeSocket implements TunnelHandler {
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
-    // This is a second call if writing the head of a first response has failed.
+    // The socket is prepared already if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
@@ -117,7 +117,7 @@ export class UpgradeSocket implements TunnelHandler {
     const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
     this.#isWebSocket = isWebSocket;
     this.#closeTimeout = tunnelCloseTimeout;
-    // The server's timeout of the socket is for requests. Streams that are not sockets have no timeout.
+    // Replace the server's timeout of the socket, which is for requests. Streams that are not sockets have no timeout.
     if (typeof socket.setTimeout === "function") {
       socket.setTimeout(timeout);
       if (timeout > 0) socket.on("timeout", () => this.#close());

@@ -6,8 +6,7 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
- * read as well. This class is not in a separate file, because every read passes through it, and a request should pass
- * through few files.
+ * read as well. This class has no file of its own, so that a request passes through few files (test/work/way.test.ts).
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
@@ -67,8 +66,8 @@ export class NetSocket implements Socket {
   }
 
   /**
-   * Watches the result of each write, to hold an error back. This code is not in a separate file, because every write passes
-   * through it (see `MemoryReader`).
+   * Watches the result of each write, to hold an error back. This code has no file of its own, for the reason that
+   * `MemoryReader` gives.
    */
   #watchWrites(): void {
     const results = writeResultsOf(this.raw);

@@ -95,7 +95,7 @@ export class Race {
   }
 
   #win(socket: NetSocket): void {
-    // A socket that has lost the race may still be connected before it is closed.
+    // A socket that has lost the race may still connect before it is closed.
     if (!this.#pending.has(socket)) return;
     for (const [other, address] of this.#pending) {
       if (other === socket) break;

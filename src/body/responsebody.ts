@@ -133,7 +133,6 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
-  /** Returns the names in a value of `Trailer` that may be forwarded; undefined if there are none. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }

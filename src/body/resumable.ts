@@ -28,7 +28,7 @@ export class ResumableBody extends PassBody implements Sink {
   #isPiped = false;
   /** The sink of the present attempt; undefined after its end. */
   #sink: Sink | undefined;
-  /** Cancels the source, if the last attempt has cancelled this body. */
+  /** Cancels the source; set when an attempt has cancelled this body, and another attempt may still take it. */
   #cancelSource: (() => void) | undefined;
   /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
   #onDrain: (() => void) | undefined;

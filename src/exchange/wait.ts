@@ -32,7 +32,7 @@ const FIRST_PAUSE = 50;
 const MAX_PAUSE = 250;
 /** The maximum number of requests that wait for one upstream. */
 const MAX_WAITING = 1_024;
-/** The number of upstreams of one target that are named when requests wait for them. */
+/** The maximum number of upstreams of one target that a message names. */
 const MAX_NAMED = 3;
 /**
  * The number of bytes that are kept of a body, to send it again if the upstream reports over HTTP/2 that it has not processed
@@ -45,7 +45,7 @@ const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "unresolved",
   "unprocessed",
 ]);
-/** The number of upstreams that are remembered because they have answered. */
+/** The maximum number of upstreams that are remembered as having answered. */
 const MAX_ANSWERED = 1_000;
 
 /** A request that waits. */
@@ -225,7 +225,7 @@ class Gate {
 
 /** Ends the wait of a request because another proxy sends it. */
 class Moved extends ProxyError {
-  /** Sends the request. The exchange is that of the pipeline, which is in a higher layer. */
+  /** Sends the request. `exchange` is an `Exchange`, a type of a higher layer. */
   readonly sendElsewhere: (exchange: object) => Promise<Response>;
 
   constructor(sendElsewhere: Moved["sendElsewhere"]) {
@@ -245,7 +245,7 @@ export class HeldRequests {
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
   #isClosed = false;
-  /** The reason for which requests wait no longer here; undefined until `move` was called. */
+  /** The reason why requests no longer wait here; undefined until `move` was called. */
   moved: Moved | undefined;
 
   /**

@@ -13,8 +13,7 @@ export interface Diagnosis {
 }
 
 /**
- * Returns the name of an option where the reader sets it, such as a flag, from the name in the library, such as
- * `pool.maxSockets`.
+ * Returns the name by which the reader sets an option, such as a flag, for its name in the library, such as `pool.maxSockets`.
  */
 export type NameOption = (option: string) => string;
 

@@ -70,7 +70,7 @@ export async function explainRequest(
     error: undefined,
     path: await explainPath(incoming, captured, plan, hooks),
     fields: sent,
-    // The proxy writes some fields itself, such as Host and Upgrade, perhaps as the client sent them.
+    // Fields that the proxy writes itself, such as Host and Upgrade, are not dropped if their values are the client's.
     dropped: dropped.filter((field) => !sent.some((each) => isSameField(each, field))),
   };
 }

@@ -448,7 +448,7 @@ class LeasedAttempt {
     this.#isElsewhere = isElsewhere;
   }
 
-  /** Sends the request, and sends it to another upstream if it fails. */
+  /** Sends the request; if the attempt fails, sends the request to another upstream. */
   send(scope: Scope): Promise<UpstreamResponse> {
     scope.lease = this.#lease;
     const { attemptTimeout, handsBodiesThrough } = this.#options;
@@ -560,7 +560,8 @@ class LeasedAttempt {
     const lease = this.#lease;
     let query: PickRequest | undefined;
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
-    // With `wait`, a refused request needs no budget: it would otherwise wait, although another upstream may take it.
+    // With `wait`, a refused request spends no retry budget. Without budget left, it would otherwise wait although another
+    // upstream may take it.
     const isFree = this.#options.waits && next.left === this.#left;
     if (picked === undefined && (isFree || this.#hasBudget || lease.spendRetry())) {
       query = lease.newQuery(scope);

@@ -537,7 +537,7 @@ function resetStream(stream: ClientHttp2Stream): void {
 
 /** Writes a request body to a stream. */
 class StreamUpload implements Sink {
-  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
+  /** Not `"returned"`, because Node does not report when a chunk is sent. */
   readonly memory = "borrowed";
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
