@@ -56,7 +56,7 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 
 /** Writes a response body to a stream, and the trailer fields after it. */
 class Http2StreamSink implements Sink {
-  /** Not `"returned"`, because Node does not report when a chunk is sent. */
+  /** Node does not report when a chunk is sent, so its memory is never returned. */
   readonly memory = "borrowed";
   readonly #stream: ServerHttp2Stream;
   #trailers: HeaderList;

@@ -56,7 +56,7 @@ export class SlowClients {
     const due = (minRate * this.#interval) / 1000;
     const maxBehind = (minRate * minRateGrace) / 1000;
     const meters = new Map<Claim, Meter>();
-    /** The number of requests above its share that each address with slow clients still has. */
+    /** For each address with slow clients, the number of requests above its share. */
     const surplus = new Map<Account, number>();
     let ended = 0;
     for (const { account, claim } of holders) {

@@ -3,7 +3,7 @@ import { ProxyError } from "../error.ts";
 
 /**
  * A WebSocket to an upstream, from an HTTP client that does not expose the connection. Only the runtime to which that HTTP
- * client belongs can connect it with the proxy's client.
+ * client belongs can connect the WebSocket with the proxy's client.
  */
 export interface HandedSocket {
   /** The runtime's own object. */

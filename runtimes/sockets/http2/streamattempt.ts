@@ -460,7 +460,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #finish(): void {
     this.#isOver = true;
     if (this.account !== undefined) this.#pool?.freePlace(this);
-    // The upstream has answered without the rest of the request body (RFC 9113 §8.1).
+    // The upstream has answered without the rest of the request body: end the stream (RFC 9113 §8.1).
     if (!this.#isUploaded) this.#closeStream();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -537,7 +537,7 @@ function resetStream(stream: ClientHttp2Stream): void {
 
 /** Writes a request body to a stream. */
 class StreamUpload implements Sink {
-  /** Not `"returned"`, because Node does not report when a chunk is sent. */
+  /** Node does not report when a chunk is sent, so its memory is never returned. */
   readonly memory = "borrowed";
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
