@@ -56,7 +56,8 @@ type SendEvent = (event: RuleEvent) => Promise<Response>;
  * ```
  */
 export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
-  // h3 asks for a handler whenever a path is not in its cache, and passes the same object for the same rule.
+  // h3 asks for a handler for each path that its cache lacks, and passes the same object for the same rule. Compile each
+  // rule once.
   const compiled = new WeakMap<ProxyRule, SendEvent>();
   return {
     order: 2,
@@ -114,8 +115,8 @@ function compileFixed(to: string, options: ProxyOptions): SendEvent {
 }
 
 /**
- * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or an
- * empty one among them. The caller passes `req.url`, because h3's event has the URL in another spelling.
+ * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or if
+ * one of them is empty. The caller passes `req.url`, because h3's event may spell the URL differently.
  */
 function cutSegments(url: string, depth: number): string | undefined {
   const [path = ""] = url.slice(url.indexOf("/", url.indexOf("//") + 2)).split("?", 1);

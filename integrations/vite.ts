@@ -39,8 +39,8 @@ export interface VitePlugin {
   /** Functions for apps and other plugins. */
   readonly api: {
     /**
-     * Makes the proxies take the WebSockets of a server. It is needed in middleware mode only, in which Vite does not know
-     * the server.
+     * Makes the proxies take the WebSockets of a server. Call it only in middleware mode, in which Vite does not know the
+     * server.
      * @returns a function that detaches the proxies
      */
     attach(server: Server): () => void;
@@ -68,7 +68,7 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  *
  * While an upstream restarts, requests wait for it for 5 s, and Vite's logger says so: the option `wait` of a route changes
  * that time, and `wait: 0` lets requests fail immediately.
- * @throws TypeError that names each bad prefix and each bad option with its rule, and the fix
+ * @throws TypeError that names each bad prefix and each bad option with its route, and the fix
  * @example
  * ```ts
  * // vite.config.ts
@@ -150,10 +150,10 @@ function isOwn({ headers }: IncomingMessage): boolean {
   return OWN_PROTOCOLS.has(headers["sec-websocket-protocol"]);
 }
 
-/** Makes the proxy of a rule. Returns the mistakes in the rule instead, one line each, if it has any. */
+/** Creates the proxy of a route. If the route has mistakes, returns them instead, one line each. */
 function createRoute(given: string, options: CreateProxyOptions): ViteRoute | string[] {
   const mistakes: string[] = [];
-  // A slash at the end makes no difference.
+  // Slashes at the end make no difference: `/api/` means `/api`.
   const prefix = given.replace(/(?<!\/)\/+$/, "");
   if (!/^\/[^?#*]*$/.test(given)) {
     const hint = given.startsWith("^") ? ", not a regular expression" : "";
@@ -184,7 +184,7 @@ function findMistakes(options: CreateProxyOptions, first: string): string[] {
     created.destroy();
     return [];
   });
-  // Some options are refused only together with others.
+  // If no option is refused alone, the first message is about a combination of them.
   return mistakes.length > 0 ? mistakes : [first];
 }
 

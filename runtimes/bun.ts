@@ -135,7 +135,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
       ...addMoveWaiting(route),
       maxRequestBodySize: Number.MAX_SAFE_INTEGER,
       error: reportError,
-      // A getter records that code has read the handlers. If no code has, the server has other handlers.
+      // A getter, because `readHandlers` records that code has read the handlers: see `isRead` in bun/websocket.ts.
       get websocket() {
         return readHandlers();
       },

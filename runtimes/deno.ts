@@ -36,7 +36,7 @@ export * from "../src/index.ts";
 export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
-/** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so that it would save nothing. */
+/** `bufferCodec.copy` would save nothing: Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before the copy. */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** The members of the global `Deno` that are used here. */
@@ -80,7 +80,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 /** A proxy on Deno. */
 export interface DenoProxy extends Proxy, ExplainingProxy, WaitingProxy {}
 
-/** Returns `NODE_ENV`; undefined without the permission to read it. Deno would ask the user for it, or throw. */
+/** Returns `NODE_ENV`; undefined without the permission to read it, because Deno would then ask the user, or throw. */
 function readMode(): string | undefined {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   const permission = Deno?.permissions?.querySync({ name: "env", variable: "NODE_ENV" });

@@ -55,7 +55,7 @@ function createAtStart(): Proxy {
   }
 }
 
-// A Worker gets its vars with the first request.
+// A Worker gets its vars with the first request, which then creates the proxy.
 let proxy: Proxy | undefined = isOnWorkers ? undefined : createAtStart();
 
 async function answerRequest(

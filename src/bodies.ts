@@ -95,8 +95,8 @@ export interface TransformOptions {
 }
 
 /**
- * For each option, a test of its value, and a text that says what to use instead. This table is not part of the schema
- * of the proxy's options, so that a proxy loads as many files with this module as without it.
+ * For each option, a test of its value, and a text that says what to use instead. This table is not part of the schema of the
+ * proxy's options, so that proxies without these interceptors load nothing for them.
  */
 const OPTIONS: Readonly<Record<string, [test: (value: unknown) => boolean, fix: string]>> = {
   types: [
@@ -397,7 +397,7 @@ function isDecodedByRuntime({ hints }: UpstreamResponse, encoding: string): bool
 
 /**
  * Passes on or refuses a response that cannot be changed.
- * @param reaction the value of the option that decides about it
+ * @param reaction the value of the option that decides which of the two
  * @param what the end of a sentence that begins with "the response body"
  */
 function settleChange(

@@ -78,8 +78,8 @@ export interface ProxyErrorInit {
 /**
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * The hook `onError` receives this error, and a response body that ends too early fails with it. No member of it but `cause`
- * contains an address: `explainError` of `fetchway/errors` says at which upstream a request has failed.
+ * The hook `onError` receives this error, and a response body that ends too early fails with it. Only its member `cause` may
+ * contain addresses: `explainError` of `fetchway/errors` says at which upstream a request has failed.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
@@ -121,7 +121,7 @@ export class ProxyError extends Error {
 export interface ErrorPlace {
   /** The scheme and the authority of the upstream. */
   readonly origin?: string;
-  /** The path of its Unix domain socket; undefined for none. */
+  /** The path of the upstream's Unix domain socket; undefined for none. */
   readonly socketPath?: string | undefined;
   /** The IP address that is set instead of a lookup; undefined for none. */
   readonly address?: string | undefined;
@@ -136,8 +136,8 @@ export interface ErrorPlace {
 }
 
 /**
- * The places of errors. They are no property of the errors, because apps may print an error or send it to the client, and an
- * address must not get there.
+ * The places of errors. A place is not a property of its error, because apps may print errors or send them to clients, which
+ * must not see addresses.
  */
 const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
 

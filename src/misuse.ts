@@ -1,5 +1,5 @@
 /**
- * The error for a mistake in the app's code, such as a bad option. If a transport rejects with it, the call rejects with it
+ * The error for a mistake in the app's code, such as a bad option. If a transport rejects with this error, the call does so
  * too; all other errors of a transport become responses.
  */
 export class MisuseError extends TypeError {}
@@ -10,9 +10,9 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns a text that a user has written, without what may be the credentials of a URL: everything between its scheme
- * (or its beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for
- * the message.
+ * Returns a text that a user has written, without what may be the credentials of a URL: everything between the URL's scheme
+ * (or its beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for the
+ * message.
  */
 export function cutCredentials(text: string): string {
   const at = text.lastIndexOf("@");

@@ -1,6 +1,6 @@
 /**
- * The options of a proxy, of its connections and of several upstreams as data, for programs that read options from elsewhere, such as a command
- * line or a config file: `fetchway/options`.
+ * The options of a proxy, of its connections and of several upstreams as data: `fetchway/options`, for programs that
+ * read options from elsewhere, such as a command line or a config file.
  * @module
  */
 export { cutCredentials, quoteInput } from "./misuse.ts";

@@ -74,7 +74,7 @@ const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "via"], undefined, ["x-forwarded-"]);
 
-// All plans share these sets. An app that writes its options as a literal in each call compiles a plan for each
+// All plans share these sets, because an app that writes its options as a literal in each call compiles a plan for each
 // request.
 const DROPPED = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 /**

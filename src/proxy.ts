@@ -148,9 +148,9 @@ export interface Explanation {
 export interface ExplainingProxy {
   /**
    * Explains how a request would be forwarded, field by field, without sending it. The request passes the same steps as on
-   * its way to the upstream: routes of a target, rewrites, `onRequest` and interceptors, but not `onResponse`,
-   * `onRequestEnd` and mirrors. Nothing is counted, and its body is cancelled. The promise rejects in the same cases as that
-   * of `fetch`.
+   * its way to the upstream: routes of a target, rewrites, `onRequest` and interceptors, but not `onResponse`, `onRequestEnd`
+   * and mirrors. Nothing is counted, and the request's body is cancelled. The promise rejects in the same cases as that of
+   * `fetch`.
    * @param context the second argument that the server passes with the request
    * @example
    * ```ts
@@ -164,7 +164,7 @@ export interface ExplainingProxy {
 export interface WaitingProxy {
   /**
    * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
-   * because the target has changed. Their bodies are unread, and the other proxy treats them like new requests; this one
+   * because the target has changed. Their bodies are unread, and the other proxy treats them like new requests; this proxy
    * reports their ends. Requests of which an upstream may have processed a part are not moved, and none with
    * `followRedirects`: they wait until their time ends. Without `wait`, the call has no effect.
    * @param choose returns the proxy that takes a request over
@@ -188,7 +188,7 @@ const PROXY_FETCH =
 
 const PROXY = "a proxy's fetch(request, context?) takes the incoming Request first";
 
-/** Makes the `proxyFetch` of a runtime. All calls share its connections. */
+/** Makes the `proxyFetch` of a runtime. All calls share one transport. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
   let shared: Transport | undefined;
@@ -248,7 +248,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
   const transportFor = (): Transport => runtime.createTransport(ownPool);
   const plan = compile(options, transportFor, runtime);
-  // The names of the options are checked before, because one of them may be a wrong name for `target`.
+  // Check this after the names of the options, because one of them may be a wrong name for `target`.
   if (!("target" in given)) {
     throw new TypeError(
       'fetchway: createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',

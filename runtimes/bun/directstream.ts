@@ -67,7 +67,7 @@ class DirectSink implements Sink {
     this.#resolve();
   }
 
-  /** Breaks the response off: Bun resets the connection. It prints any reason except `undefined`. */
+  /** Breaks the response off: Bun resets the connection. Bun would print any reason except `undefined`. */
   fail(): void {
     if (!this.#isCancelled) this.#reject();
   }

@@ -46,13 +46,12 @@ const IDLE_TIMEOUT = 10;
  */
 const LISTEN_AFTER = 20;
 
-/** A request of Bun's server. */
 class BunIncoming extends WebIncoming {
   /**
    * The milliseconds until the proxy listens for a disconnect; undefined, to listen from the start, for a request with
    * `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body. If the body is malformed,
-   * Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then prevents that the request
-   * is sent to the upstream.
+   * Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then keeps the request from being
+   * sent.
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;

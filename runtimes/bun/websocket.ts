@@ -148,9 +148,9 @@ export function readHandlers(): WebSocketHandlers {
 }
 
 /**
- * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it, a
- * WebSocket handshake gets 501. The handlers ignore the WebSockets that the app itself has accepted, so that the app's own
- * handlers can call these for every WebSocket.
+ * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share this object. Without
+ * the option, a WebSocket handshake gets 501. The handlers ignore the WebSockets that the app itself has accepted, so that the
+ * app's own handlers can call them for every WebSocket.
  * @example
  * ```ts
  * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });
@@ -191,7 +191,7 @@ export function relayWebSocket(
   } catch (thrown) {
     cause = thrown;
   }
-  // Bun calls the handler `open` before `upgrade` returns. It then ignores the response that this function returns.
+  // Bun calls the handler `open` before `upgrade` returns, and then ignores the response that this function returns.
   if (client.isStarted) return new Response(null, { status: 101 });
   if (!isUpgraded && cause === undefined) throw clientGone();
   throw new ProxyError("http_request_error", {

@@ -12,8 +12,8 @@ import { relayWebSocket } from "./websocket.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when `request.signal` is first read, which costs as much as the rest of the request. Most
- * exchanges end within this time, so that the proxy never reads their signal.
+ * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as the rest of the request.
+ * Most exchanges end within this time, so that the proxy never reads their signal.
  */
 const LISTEN_AFTER = 200;
 
@@ -34,7 +34,6 @@ function listenToDeferred(): void {
   for (const each of all) each.listenNow();
 }
 
-/** A request of Deno's server. */
 class DenoIncoming extends WebIncoming {
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;

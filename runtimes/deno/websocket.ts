@@ -65,7 +65,7 @@ function relay(socket: WebSocket, tunnel: Tunnel, limits: RelayLimits): void {
     socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) =>
       running.onClientMessage(typeof data === "string" ? data : new Uint8Array(data)),
     );
-    // If the connection breaks off, Deno reports the code 0.
+    // If the connection breaks off, Deno reports the code 0, for which `onClientClose` resets the upstream's connection.
     socket.addEventListener("close", ({ code, reason }) => running.onClientClose(code, reason));
   });
   // The event `close` follows each `error`. Without a listener for `error`, Deno would end the process.
@@ -94,8 +94,8 @@ export function relayWebSocket(
       cause,
     });
   }
-  // Deno recognizes only its own response, so add the fields to it. The option `protocol` cannot replace this, because Deno
-  // then accepts only client lists that separate the subprotocols by ", ".
+  // Deno recognizes only its own response, so add the fields to that response. The option `protocol` cannot do the same,
+  // because Deno then accepts only client lists that separate the subprotocols by ", ".
   for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
   relay(upgraded.socket, tunnel, readRelayLimits(options));
   return upgraded.response;

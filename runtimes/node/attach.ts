@@ -66,7 +66,7 @@ class AttachedServer {
     if (index < 0) return;
     this.#attachments.splice(index, 1);
     const { match } = attachment;
-    // Another attachment may have the same function: all that take every request share `takeAll`.
+    // Another attachment may have the same `match`: all attachments without their own share `takeAll`.
     if (this.#attachments.every((each) => each.match !== match)) {
       detachContinue(this.#server, match);
     }
@@ -121,7 +121,6 @@ const servers: WeakMap<Server, AttachedServer> = new WeakMap();
 
 /** The part of an srvx server, also under h3, that `attach` and `plugin` use. */
 export interface SrvxServer {
-  /** The name of the runtime. */
   readonly runtime: string;
   /** On Node: the underlying server of `node:http`. */
   readonly node?: { readonly server?: unknown } | undefined;
@@ -170,8 +169,8 @@ function takeAll(): boolean {
 }
 
 /**
- * Attaches a proxy to an srvx server that is being created. Its Node server exists when srvx begins to listen, but not yet when
- * srvx calls the plugins. On other runtimes there is nothing to attach to.
+ * Attaches a proxy to an srvx server that is being created. The Node server under it exists when srvx begins to listen, but not
+ * yet when srvx calls the plugins. On other runtimes there is nothing to attach to.
  */
 export function plugInto(server: SrvxServer, attachment: Omit<Attachment, "match">): void {
   if (server.runtime !== "node") return;

@@ -14,7 +14,7 @@ import { free } from "../sockets/buffercodec.ts";
 import type { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedSocket } from "./internals/wrapped.ts";
 
-/** The number of bytes from which a chunk is freed. For a smaller one, the garbage collector needs less time. */
+/** Chunks of at least this number of bytes are freed. Freeing a smaller chunk takes longer than its garbage collection. */
 export const LARGE = 16_384;
 
 /** Whether a chunk is large, and alone in its ArrayBuffer. */
@@ -22,7 +22,7 @@ function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
 }
 
-/** Returns a function that frees the memory of a chunk, if it is large and alone in its ArrayBuffer; else undefined. */
+/** Returns a function that frees the memory of a large chunk that is alone in its ArrayBuffer; undefined for another chunk. */
 export function freeing(chunk: Uint8Array): Release | undefined {
   if (!isAloneAndLarge(chunk)) return undefined;
   return (error) => {
@@ -41,5 +41,4 @@ const mayRelease: ChunkMemory["mayRelease"] = ({ socket }) => {
   return raw !== undefined && isUnwrappedSocket(raw);
 };
 
-/** The memory rules of Node. */
 export const freedChunks: ChunkMemory = { readMemory: singleUse, mayRelease };

@@ -41,7 +41,7 @@ export function isServer(value: unknown): boolean {
   return typeof server?.["listenerCount"] === "function" && server["listening"] !== undefined;
 }
 
-/** Returns the error for a value that `attach` takes for a server, but that is none. */
+/** Returns the error for a value that was passed to `attach` and is not a server. */
 export function refuseServer(passed: unknown): TypeError {
   return new TypeError(
     `fetchway: attach(server) takes a server of node:http, or what \`serve\` of srvx, h3 or Hono returned: ${explainServer(passed)}`,
@@ -55,7 +55,7 @@ function explainServer(passed: unknown): string {
   if (typeof app["getHttpServer"] === "function") return "pass app.getHttpServer()";
   if (typeof app["fetch"] === "function") return "pass serve(app)";
   if (typeof app["listen"] === "function") return "pass app.listen(3000)";
-  // An app of Fastify is a promise as well.
+  // Checked last: an app of Fastify, which has other advice above, is a promise as well.
   if (isPromise(passed)) return "await the promise";
   return "app.server of Fastify, app.listen() of Express";
 }

@@ -98,7 +98,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     const client = new UpgradeSocket(socket, head);
     const res = createResponse(req);
     const protocol = protocolOf(req, plan);
-    // RFC 9110 §7.8 requires 100 before 101. It is sent with the 101, because the request has no body to wait for.
+    // RFC 9110 §7.8 requires 100 before 101. Both are sent together, because the request has no body to wait for.
     const interim = req.headers.expect?.toLowerCase() === "100-continue" ? CONTINUE : "";
     const turn = turnAfterAll(req.socket);
     answer().catch(async (thrown: unknown) => {

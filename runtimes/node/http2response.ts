@@ -41,7 +41,10 @@ export function sendOnStream(
   pipe(body as BodySource, sink);
 }
 
-/** Adds `content-length` to a list, if the response has this field. A response to HEAD has it as well. */
+/**
+ * Adds the response's `content-length`, which `toRegularFields` has dropped, to a list; a response to HEAD has the field as
+ * well.
+ */
 function withLength(list: HeaderList, headers: HeaderList): HeaderList {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== "content-length") continue;
@@ -53,7 +56,7 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 
 /** Writes a response body to a stream, and the trailer fields after it. */
 class Http2StreamSink implements Sink {
-  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
+  /** Node does not report when a chunk is sent, so its memory is never returned. */
   readonly memory = "borrowed";
   readonly #stream: ServerHttp2Stream;
   #trailers: HeaderList;

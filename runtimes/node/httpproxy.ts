@@ -1,6 +1,6 @@
 /**
- * The names of http-proxy and http-proxy-middleware. Code that is moved to this package may still call them, so they throw
- * an error that says what to write instead.
+ * The functions of http-proxy and http-proxy-middleware. Code that is moved to this package may still call them, so
+ * each one throws an error that says what to write instead.
  */
 
 /** The methods of http-proxy's proxies, each with what to write instead. */
@@ -16,7 +16,10 @@ function refuseName(name: string, fix: string): never {
   throw new TypeError(`fetchway: there is no ${name}(): ${fix}; see docs/coming-from.md`);
 }
 
-/** Adds the methods to a proxy. They are not enumerable, so that no copy and no list of its members contains them. */
+/**
+ * Adds the methods to a proxy. They are not enumerable, so that copies of the proxy and lists of its members leave them
+ * out.
+ */
 export function addFormerMethods<Proxy extends object>(proxy: Proxy): Proxy {
   for (const [name, fix] of Object.entries(METHODS)) {
     Object.defineProperty(proxy, name, { value: () => refuseName(name, fix) });

@@ -84,7 +84,6 @@ export class IncomingBody implements BodySource {
     return this.replay;
   }
 
-  /** Writes the chunks to a sink as they arrive. */
   async pipeTo(sink: Sink): Promise<void> {
     const { message } = this;
     this.isUntouched = false;
@@ -96,7 +95,7 @@ export class IncomingBody implements BodySource {
     }
     // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // This is needed even if `sink.memory` is not "returned" now: it may become "returned" when the sink's connection is
+    // `audience` is needed even if `sink.memory` is not "returned" now: `memory` may change when the sink's connection is
     // established.
     const audience = new Audience(message);
     // The number of bytes that are buffered already. Other code may have added them by `unshift` or `push`, in memory that it
@@ -138,7 +137,6 @@ export class IncomingBody implements BodySource {
     });
   }
 
-  /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }
@@ -210,7 +208,7 @@ function closeAfterResponse(message: Http2ServerRequest): void {
   const { stream } = message;
   const closeWhenSent = (): void => {
     if (stream.destroyed || stream.readableEnded) return;
-    // Before the last frame of the response is sent, RST_STREAM would cut it off.
+    // Before the last frame of the response is sent, RST_STREAM would cut the response off.
     if (stream.state.localClose !== 1 && !stream.closed) {
       setTimeout(closeWhenSent, SENT_INTERVAL).unref();
       return;

@@ -23,8 +23,8 @@ export function writeInterim(
     return writeOnStream(message.stream, status, headers);
   }
   const response = res ?? responseOn(message.socket);
-  // The current response may belong to another request of the connection, whose client would take this interim response for its
-  // own.
+  // The current response may belong to another request of the connection, for which the client would take this interim
+  // response.
   if (response?.req.rawHeaders !== message.rawHeaders || response.headersSent) return;
   // Without a connection, the response waits behind that of an earlier pipelined request. Node would keep what is written
   // now, and send it after the head of this response, as the first bytes of the body.
@@ -33,7 +33,7 @@ export function writeInterim(
 }
 
 function writeOnStream(stream: ServerHttp2Stream, status: number, headers: HeaderList): void {
-  // A stream that the client has reset is closed before it is destroyed.
+  // Check `closed` as well: a stream that the client has reset is destroyed only later.
   if (stream.headersSent || stream.destroyed || stream.closed) return;
   const record = toHttp2Record(headers);
   try {

@@ -25,7 +25,7 @@ class LazySink extends StreamSink {
   }
 }
 
-/** With the mark 0, the stream calls `pull` only when it is read. The sink itself adds the room for chunks. */
+/** With the mark 0, the stream calls `pull` only when it is read. `LazySink.write` adds the room for chunks. */
 const STRATEGY: QueuingStrategy<Uint8Array> = { highWaterMark: 0, size: sizeOf };
 
 /**

@@ -23,7 +23,7 @@ import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
 import { understandsChunks } from "./trailerframing.ts";
 import { turnOf } from "./turns.ts";
 
-/** The connection of a request, or its HTTP/2 stream: it closes when the client disconnects. */
+/** The connection of a request, or the request's HTTP/2 stream. Either closes when the client disconnects. */
 type ClientStream = Socket | ServerHttp2Stream;
 
 /**
@@ -222,7 +222,7 @@ class PeerIncoming extends WebIncoming {
   readonly #peer: IncomingMessage | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
-  /** Whether the body was read from Node's request, so that it is known even for a GET. */
+  /** Whether the body was read from Node's request, which shows even the body of a GET. */
   readonly #showsBody: boolean;
 
   constructor(
@@ -301,7 +301,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
-  // On HTTP/2, a server that does not show Node's response accepts only web responses.
+  // On HTTP/2, a server that does not show Node's response accepts only web responses: it gets a `PeerIncoming`.
   if (
     side?.req.httpVersionMajor === 1 ||
     (side && (side.res !== undefined || !isHttp2(side.req)))
@@ -412,7 +412,7 @@ function bodyOf(request: Request, side: NodeSide): BodySource | null {
   return streamedBodyOf(request, side, length === undefined ? undefined : Number(length));
 }
 
-/** Whether a web request with a method has no body, whatever the client has sent. */
+/** Whether a web request with this method has no body, whatever the client has sent. */
 function hasNoWebBody(method: string): boolean {
   return method === "GET" || method === "HEAD";
 }

@@ -36,7 +36,7 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   upgradeHint:
     ": make a proxy with createProxy, and call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
-  // Bundlers replace this expression by the mode that they build for.
+  // Do not shorten this expression: bundlers replace it by the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),
   isBodyUsed,
   inProcess,

@@ -420,7 +420,7 @@ function buildStreamed(
  * @returns whether the body is written to that response
  */
 function writeBehindHead(body: BodySource, head: Head, message: IncomingMessage): boolean {
-  // A response on an HTTP/2 stream, and a pipelined one that is not the first, are not found.
+  // A response on an HTTP/2 stream, or behind another pipelined response, is not found: the server then reads the stream.
   const res = message.httpVersionMajor === 1 ? responseOn(message.socket) : undefined;
   if (!res?.headersSent || res.req.rawHeaders !== message.rawHeaders) return false;
   new PipedBody(body, head).send(res);
@@ -527,7 +527,8 @@ function addEarlier(
     const isCookie = name === "set-cookie";
     if (value === undefined || (!isCookie && getHeader(headers, name) !== undefined)) continue;
     const lines = Array.isArray(value) ? value : [String(value)];
-    // Node writes all lines with the name of the first.
+    // Node writes all lines of a field with the name of the first: with `name`, the upstream's `Set-Cookie` would be in lower
+    // case.
     for (const line of lines) earlier.push(isCookie ? "Set-Cookie" : name, line);
   }
   return earlier.length === 0 ? headers : [...earlier, ...headers];

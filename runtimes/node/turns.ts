@@ -9,7 +9,7 @@ import { responseOn } from "./internals/pipelining.ts";
  * request waits there only if the app does something asynchronous before it calls the proxy.
  */
 const MAX_WAITING = 1_000;
-/** Milliseconds for which a connection may be neither read nor written. */
+/** Milliseconds without a read or a write after which a connection is closed. */
 const STALL_TIMEOUT = 30_000;
 
 /** The list that identifies a message: a wrapper around the message has the same list. */

@@ -98,7 +98,7 @@ export class UpgradeSocket implements TunnelHandler {
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
-    // This is a second call if writing the head of a first response has failed.
+    // The socket is prepared already if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
@@ -117,7 +117,7 @@ export class UpgradeSocket implements TunnelHandler {
     const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
     this.#isWebSocket = isWebSocket;
     this.#closeTimeout = tunnelCloseTimeout;
-    // The server's timeout of the socket is for requests. Streams that are not sockets have no timeout.
+    // Replace the server's timeout of the socket, which is for requests. Streams that are not sockets have no timeout.
     if (typeof socket.setTimeout === "function") {
       socket.setTimeout(timeout);
       if (timeout > 0) socket.on("timeout", () => this.#close());
@@ -162,7 +162,7 @@ export class UpgradeSocket implements TunnelHandler {
     if (socket.destroyed) return clearTimeout(this.#closing);
     this.#upstream.hasEnded = true;
     this.#limitEnd();
-    // A client that does not close its direction would keep the connection open: nothing takes its bytes any more.
+    // Nothing takes the client's bytes any more, so close the connection even if the client does not close its direction.
     socket.end(() => socket.destroy());
     socket.resume();
   }
@@ -188,8 +188,8 @@ export class UpgradeSocket implements TunnelHandler {
   }
 
   /**
-   * Returns a function that frees the memory of bytes that pass through the socket, if they are many and only Node's own code
-   * sees them. If the connection is another stream than a socket, such as one of a test tool, its bytes may belong to that tool.
+   * Returns a function that frees the memory of bytes that pass through the socket, if they are large and only Node's own code
+   * sees them. Streams that are not sockets, such as those of test tools, may still use the bytes.
    */
   #freeing(bytes: Uint8Array): Release | undefined {
     const release = freeing(bytes);
@@ -223,7 +223,8 @@ export class UpgradeSocket implements TunnelHandler {
    * Sets or clears the time limit for the rest of a tunnel.
    *
    * If one side ends its direction, it may have disconnected, or may only have nothing more to send: TCP does not distinguish
-   * these until bytes for that side make no progress. A WebSocket has no half-closed state, so there is no need to wait for that.
+   * these until bytes for that side make no progress. A WebSocket has no half-closed state, so its limit begins when one side
+   * ends.
    */
   #limitEnd(): void {
     const [client, upstream] = [this.#client, this.#upstream];

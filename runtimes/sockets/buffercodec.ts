@@ -19,7 +19,7 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
 
 /** The number of bytes of a slab, which holds several short copies. */
 const SLAB = 65_536;
-/** The number of bytes from which a copy gets its own memory. */
+/** Copies of at least this number of bytes have their own memory. */
 const LONG = 16_384;
 
 let slab: Buffer | undefined;

@@ -43,7 +43,7 @@ export interface SocketParts {
    * reset.
    */
   readonly allowHalfOpen?: boolean;
-  /** Whether the runtime itself looks the host name up for each connection, instead of `Resolver`. */
+  /** Whether the runtime itself looks the host name up for each connection, instead of `Resolver` (dns.ts). */
   readonly leavesNames?: boolean;
   /** The TLS options that only this runtime has. */
   readonly tlsNames?: readonly string[];
@@ -115,8 +115,8 @@ export class NetConnector implements Connector {
       },
       onLost: end,
       onFailed(failed, isSlow) {
-        // If the order is fixed, do not mark an address that has refused: the refusal costs no time, and the address must be
-        // tried first again once its server has started.
+        // If the order is fixed, as for `localhost`, do not mark an address that has refused: the refusal costs no time, and the
+        // address must be tried first again once its server has started.
         if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
       },
     });
@@ -197,8 +197,8 @@ function createCreator(
     ...(socketPath === undefined
       ? { port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
-    // Without `servername`, SNI and the certificate check would use the field `Host`. An IP address is not a server name (RFC
-    // 6066 §3).
+    // Without `servername`, TLS would send no name, and would check the certificate for `host`, which is an IP address. An IP
+    // address is not a server name (RFC 6066 §3).
     ...(secure && {
       servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
     }),

@@ -16,8 +16,8 @@ const { process } = globalThis as unknown as {
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
 /**
- * The cache keeps at least this number of names, and at most twice as many. It needs a limit, because a client that chooses the
- * target chooses the name as well.
+ * The cache keeps at least this number of names, and at most twice as many. Without a limit, clients that choose the target
+ * could fill the cache with names.
  */
 const MIN_KEPT_NAMES = 1000;
 /** Milliseconds between two background lookups of a name whose addresses are not kept, because their TTL is 0. */
@@ -31,14 +31,13 @@ const FAILED_TTL = 30_000;
 const MAX_WAIT = 200;
 /** Milliseconds after which an expired answer is no longer used: the address may belong to another host by then. */
 const MAX_EXPIRED = 3_600_000;
-/** The addresses of the loopback interface. */
 const LOOPBACK_ADDRESSES: readonly ResolvedAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
 /**
- * The maximum delay of a name's timer in milliseconds. When the timer fires and no pool uses the name any more, it is not set
- * again. A longer timer would keep unused pools in memory longer.
+ * The maximum delay of a name's timer in milliseconds. The timer is not set again if no pool uses the name any more when it
+ * fires. A longer timer would keep unused pools in memory longer.
  */
 const MAX_DELAY = 60_000;
 
@@ -252,7 +251,7 @@ function createNameServers(
   try {
     nameServers.setServers(servers);
   } catch (error) {
-    // Deno may refuse permission to ask name servers other than those of the system.
+    // Pass on Deno's refusal of the permission to ask name servers other than the system's.
     if ((error as Error).name === "NotCapable") throw error;
     throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
   }
@@ -322,7 +321,7 @@ function notFound(): Error {
   return Object.assign(new Error("the name has no address"), { code: "ENOTFOUND" });
 }
 
-/** The codes of lookup errors whose cause is this process and not the name: it has no free descriptor, or no permission. */
+/** The codes of lookup errors for which this process is to blame, not the name: no free descriptor, or no permission. */
 const LOCAL: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "EPERM", "ERR_ACCESS_DENIED"]);
 
 /**

@@ -4,8 +4,8 @@ import { isPoolClosed } from "../../src/transport/closing.ts";
 import type { LogFailure } from "../../src/transport/scope.ts";
 
 /**
- * Makes the function that prints failures during development, for apps that have no hook for them. Its code is loaded with the
- * first failure.
+ * Makes the function that prints failures during development, for apps that have no hook for them. The code that prints is
+ * loaded with the first failure.
  * @param readMode returns `NODE_ENV`; called once, at the first failure
  */
 export function createFailureLog(readMode: () => string | undefined): LogFailure {
@@ -20,7 +20,7 @@ export function createFailureLog(readMode: () => string | undefined): LogFailure
     }
   };
   return (error) => {
-    // Clients cause the errors below 500, and the app itself closes its proxies.
+    // Skip errors below 500, which clients cause, and those of proxies that the app itself has closed.
     if (error.status < 500 || isPoolClosed(error)) return;
     isOn ??= readMode() !== "production";
     if (!isOn) return;

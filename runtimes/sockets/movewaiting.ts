@@ -2,7 +2,7 @@ import type { Exchange } from "../../src/pipeline/exchange.ts";
 import { forwardAgain } from "../../src/pipeline/pipeline.ts";
 import type { Route, WaitingProxy } from "../../src/proxy.ts";
 
-/** The routes of the proxies, by the member that each proxy has of its own. */
+/** The route of each proxy, by the proxy's own function `moveWaiting`. */
 const routes: WeakMap<WaitingProxy["moveWaiting"], Route> = new WeakMap();
 
 /** Makes the member `moveWaiting` of a proxy. */

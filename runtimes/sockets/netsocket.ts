@@ -5,8 +5,8 @@ import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
- * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets
- * may read as well. It is not in a separate file, because every read passes it, and a request should pass few files.
+ * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
+ * read as well. This class has no file of its own, so that a request passes through few files (test/work/way.test.ts).
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
@@ -17,7 +17,7 @@ export class MemoryReader {
     this.buffer = memory;
   }
 
-  /** Called by Node, which makes it a method of its socket. */
+  /** Called by Node, which makes this function a method of its own socket. */
   readonly callback = (length: number): boolean => {
     this.socket?.onRead(this.buffer.subarray(0, length));
     return true;
@@ -66,8 +66,8 @@ export class NetSocket implements Socket {
   }
 
   /**
-   * Watches the result of each write, to hold an error back. It is not in a separate file, because every write passes
-   * it, and a request should pass few files.
+   * Watches the result of each write, to hold an error back. This code has no file of its own, for the reason that
+   * `MemoryReader` gives.
    */
   #watchWrites(): void {
     const results = writeResultsOf(this.raw);

@@ -18,8 +18,8 @@ interface RaceParts {
   /** Called if no address could be connected to. */
   readonly onLost: (error: unknown) => void;
   /**
-   * Called for an address that has refused the connection. With `isSlow`, the address was slower than one that was tried later,
-   * or than the time limit.
+   * Called for an address that has refused the connection, or that, with `isSlow`, was slower than an address tried later, or
+   * than the time limit.
    */
   readonly onFailed: (address: string, isSlow: boolean) => void;
 }
@@ -95,7 +95,7 @@ export class Race {
   }
 
   #win(socket: NetSocket): void {
-    // A socket that has lost the race may still be connected before it is closed.
+    // A socket that has lost the race may still connect before it is closed.
     if (!this.#pending.has(socket)) return;
     for (const [other, address] of this.#pending) {
       if (other === socket) break;

@@ -24,9 +24,7 @@ export interface RequestTrace {
   readonly authority: string;
   /** The IP address of the client, where the server shows it. */
   readonly clientAddress: string | undefined;
-  /**
-   * The client's request. It is made at the first access. A subscriber that reads its body takes the body away from the proxy.
-   */
+  /** The client's request, made at the first access. A subscriber that reads the body takes it away from the proxy. */
   readonly request: Request;
   /** The argument of `onRequestEnd`; undefined until the exchange is over. */
   readonly result: RequestEnd | undefined;

@@ -207,7 +207,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     if (status < 200) return this.#onInterim(status, readFields(controller.rawHeaders, parsed));
     this.#isResponding = this.#isAnswered = true;
     const headers = readFields(controller.rawHeaders, parsed);
-    // Each raw field is a view of the whole read buffer, which would stay in memory until the response ends.
+    // Drop the raw fields: each is a view of the whole read buffer, which would stay in memory until the response ends.
     controller.rawHeaders = null;
     this.#scope.headersReceived(isEventStream(headers));
     const hasBody = this.#method !== "HEAD" && status !== 204 && status !== 304;

@@ -78,7 +78,7 @@ export class UndiciTransport extends DispatcherTransport {
     // Without a number in `connections`, an agent sets no limit.
     const stats = new AgentStats(options.connections ?? Infinity);
     const agent = new OwnAgent(options, stats);
-    // A `connect` function of the app makes sockets that may keep the bytes that are written to them.
+    // The sockets of an app's `connect` function may keep the bytes that are written. If `isOwn` is false, they get copies.
     const isOwn = typeof options.connect !== "function";
     super(agent, stats, isOwn);
     ownTransports.add(this);

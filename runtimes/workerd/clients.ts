@@ -30,7 +30,7 @@ interface WorkerSocket {
 }
 
 /**
- * Returns the WebSocket of a response. `destroy` accepts it first, because workerd cannot close a WebSocket that was not
+ * Returns the WebSocket of a response. `destroy` calls `accept` first, because workerd cannot close a WebSocket that was not
  * accepted.
  */
 function takeWebSocket(response: Response): HandedSocket | undefined {
@@ -127,8 +127,8 @@ function readLeft(stream: ReadableStream): bigint | undefined {
  */
 function isPipeable(stream: ReadableStream): boolean {
   try {
-    // `delete` throws for the immutable `Headers` of a request that workerd has received, even if the field does not exist.
-    // For the `Headers` of a request that a script has made, it does nothing.
+    // `delete` throws for the immutable `Headers` of a request that workerd has received, even if the field does not exist. For
+    // the `Headers` of a request that a script has made, `delete` does nothing.
     largeBodies.get(stream)?.delete("fetchway-immutable");
     return false;
   } catch {

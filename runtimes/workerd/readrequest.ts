@@ -14,7 +14,7 @@ import { isKey } from "../../src/websocket/handshake.ts";
  */
 const LISTEN_AFTER = 500;
 
-/** The bodies of large requests that are being forwarded, each with the header fields of its request. */
+/** The bodies of large requests, each with the header fields of its request, for `isPipeable` in clients.ts. */
 export const largeBodies: WeakMap<ReadableStream, Headers> = new WeakMap();
 
 class WorkerIncoming extends WebIncoming {
@@ -80,7 +80,6 @@ function readPeerAddress(request: Request): string | undefined {
   return isOnCloudflare ? (request.headers.get("cf-connecting-ip") ?? undefined) : undefined;
 }
 
-/** Reads a request of a Worker. */
 export function readRequest(request: Request): Incoming {
   return new WorkerIncoming(request);
 }

@@ -16,7 +16,6 @@ export class BytesBody implements BodySource {
     this.trailers = trailers;
   }
 
-  /** The number of bytes. */
   get length(): number {
     return this.replay.byteLength;
   }

@@ -36,8 +36,8 @@ export class ChunkReader {
     if (this.#byob === undefined) this.#plain = stream.getReader();
     // A BYOB read stays pending if the stream's source closes the stream without `byobRequest.respond(0)`:
     // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
-    // So the promise `closed` ends the pending read. It does so in a later task, because `closed` may resolve before the
-    // read of the last chunk does.
+    // So the promise `closed` ends the pending read, but in a later task, because `closed` may resolve before the read
+    // of the last chunk does.
     this.#byob?.closed.then(
       () => setTimeout(() => this.#end?.()),
       () => {},
@@ -66,7 +66,6 @@ export class ChunkReader {
     if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
 
-  /** Cancels the stream. */
   cancel(reason?: unknown): Promise<void> {
     return (this.#byob ?? (this.#plain as BatchReader)).cancel(reason);
   }

@@ -31,9 +31,9 @@ const DECODER_CHUNK_SIZE = 4096;
 const MIB = 1_048_576;
 
 /**
- * 4 MiB of zeros in each format that expands a few bytes too far for `DECODER_CHUNK_SIZE` to bound the result: about
- * ten bytes of brotli can expand to 16 MiB, and four bytes of zstd to 128 KiB (RFC 7932 §9.2, RFC 8878 §3.1.1.2).
- * `isBounded` tests the runtime's decoders with them.
+ * The formats in which a few bytes expand too far for `DECODER_CHUNK_SIZE` to limit the result: about ten bytes of
+ * brotli can expand to 16 MiB, and four bytes of zstd to 128 KiB (RFC 7932 §9.2, RFC 8878 §3.1.1.2). Each value decodes
+ * to 4 MiB of zeros, with which `isBounded` tests the runtime's decoder.
  */
 const BOMBS: Readonly<Record<string, readonly number[]>> = {
   brotli: [155, 255, 255, 63, 248, 39, 0, 226, 177, 64, 32, 247, 254, 7],
@@ -87,7 +87,8 @@ function decodeSlowly(bytes: Uint8Array, format: string): ReadableStream<Uint8Ar
     {
       pull(controller) {
         if (at >= bytes.byteLength) return controller.close();
-        // Pass a copy: a decoder that was cancelled may still read it while the original bytes are sent to the client.
+        // Pass a copy: a decoder that was cancelled may still read the chunk while the original bytes are sent to the
+        // client.
         controller.enqueue(copyBytes(bytes.subarray(at, (at += DECODER_CHUNK_SIZE))));
       },
     },

@@ -41,7 +41,7 @@ export type Release = (error?: Error | null) => void;
 export interface ReadMemory {
   /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
-  /** Returns the bytes of a chunk in an ArrayBuffer of their own. This may be the chunk itself. */
+  /** Returns the bytes of a chunk in an ArrayBuffer of their own. The result may be the chunk itself. */
   copyOut(chunk: Uint8Array): Uint8Array;
   /**
    * Frees the memory of a chunk, which no code may read afterwards. Undefined if the transport neither frees nor changes the
@@ -61,12 +61,10 @@ export const sharedMemory: ReadMemory = {
 
 const encoder = new TextEncoder();
 
-/** Encodes a text in UTF-8. */
 export function encodeText(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(text);
 }
 
-/** Returns the total length of the chunks in bytes. */
 export function sumLengths(chunks: readonly Uint8Array[]): number {
   let length = 0;
   for (const chunk of chunks) length += chunk.byteLength;

@@ -5,7 +5,7 @@ import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
- * Returns a body with which a request body that was sent can be sent again: it has the same bytes and trailer fields.
+ * Returns a body with the bytes and the trailer fields of a request body that was sent, to send them again.
  * @returns `null` for no body; undefined if not all bytes of the body were kept
  */
 export function replayOf(body: BodySource | null): BytesBody | null | undefined {

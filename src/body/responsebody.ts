@@ -39,12 +39,11 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
 /**
  * A response body that a transport fills with chunks as they arrive.
  *
- * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
- * arriving is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the
- * timeout is paused whenever it takes none.
+ * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still arriving
+ * is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the timeout is
+ * paused whenever the client takes none.
  */
 export class ResponseBody implements BodySource {
-  /** The length in bytes, where it is known. */
   readonly length: number | undefined;
   /** The number of bytes that have arrived, but were not taken yet. */
   buffered = 0;
@@ -134,7 +133,6 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
-  /** Returns the names in a value of `Trailer` that may be forwarded; undefined if there are none. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }
@@ -170,7 +168,6 @@ export class ResponseBody implements BodySource {
     else this.#wait(sink);
   }
 
-  /** Returns the chunks as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }

@@ -12,8 +12,8 @@ import {
 import { toWebStream } from "./web.ts";
 
 /**
- * A body that the next attempt goes on with: a copy of each chunk is kept, up to a limit. While all bytes that were read are
- * kept, `cancel()` only makes the source wait, and the body can be taken again.
+ * A body that the next attempt can send from the beginning: a copy of each chunk is kept, up to a limit. While all bytes
+ * that were read are kept, `cancel()` only makes the source wait, and the body can be taken again.
  *
  *     source → write() → copies in memory → the sink of an attempt
  *                        copies in memory → the sink of the next attempt ← write() ← the rest of the source
@@ -28,7 +28,7 @@ export class ResumableBody extends PassBody implements Sink {
   #isPiped = false;
   /** The sink of the present attempt; undefined after its end. */
   #sink: Sink | undefined;
-  /** Cancels the source, if the last attempt has cancelled this body. */
+  /** Cancels the source; set when an attempt has cancelled this body, and another attempt may still take it. */
   #cancelSource: (() => void) | undefined;
   /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
   #onDrain: (() => void) | undefined;
@@ -91,7 +91,7 @@ export class ResumableBody extends PassBody implements Sink {
     else sink.onDrain(() => this.#drained(sink));
   }
 
-  /** Returns a web stream. Its reader may cancel it late, when the next attempt has the body. */
+  /** Returns a web stream with its own `Turn`, so that a late cancellation does not cancel the body of the next attempt. */
   override stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(new Turn(this), options);
   }
@@ -109,7 +109,10 @@ export class ResumableBody extends PassBody implements Sink {
 
   // ── `Sink`: called by the source ──
 
-  /** While copies are kept, the memory of no chunk is freed: the next attempt does not wait until chunks are sent. */
+  /**
+   * While copies are kept, the memory of no chunk is freed: otherwise the next attempt would wait for the `release` of this
+   * one.
+   */
   get memory(): Ownership {
     const { memory = "owned" } = this.#sink ?? {};
     return memory === "returned" && this.#kept !== undefined ? "borrowed" : memory;
@@ -161,7 +164,7 @@ export class ResumableBody extends PassBody implements Sink {
   }
 }
 
-/** The body during one attempt. */
+/** The body as one attempt has it: `cancel` has no effect once another attempt has taken the body. */
 class Turn extends PassBody {
   declare protected readonly source: ResumableBody;
   #sink: Sink | undefined;

@@ -32,8 +32,8 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 }
 
 /**
- * Makes sure that `onResponse` has left the body of the response to the client. `body.locked` is not read: it would make the
- * web stream of each body, and a hook that takes a reader reads from it.
+ * Makes sure that `onResponse` has left the body of the response to the client. `body.locked` is not checked: that would
+ * make a web stream of each body, and a hook that locks a body also reads it.
  * @throws MisuseError if the hook has read the body
  */
 export function assertUnread(isUsed: boolean): undefined {
@@ -52,7 +52,7 @@ export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Client {
-  // An async function never throws synchronously. If `inform` threw, nothing would listen to the promise of the hook.
+  // An async function never throws synchronously. If `inform` did, no code would handle a rejection of the hook's promise.
   const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
     incoming.inform?.(status, headers);
   return replaceInform(incoming, (status, headers) => {

@@ -100,7 +100,7 @@ export class Mirror {
     waitUntil?.(sending);
   }
 
-  /** Sends a copy, and reads its response. It never rejects, because the outcome of a copy concerns no client. */
+  /** Sends a copy, and reads the response. Never rejects, because the outcome of a copy concerns no client. */
   async #deliver(request: UpstreamRequest): Promise<void> {
     const scope = new Scope(NO_CLIENT, 0, 0);
     const timer = setTimeout(() => scope.abort(tooLate()), this.#timeout);

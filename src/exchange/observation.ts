@@ -23,7 +23,7 @@ export interface Tracing {
 type ReportEnd = (event: RequestEnd) => unknown;
 
 /**
- * Collects the event that `onRequestEnd` receives for one exchange. An exchange has one only if that option or
+ * Collects the event that `onRequestEnd` receives for one exchange. An exchange has an `Observation` only if that option or
  * `serverTiming` is set, or if a tool has subscribed to the runtime's channel.
  *
  * The exchange is over when its response has been passed to the server, and the body or the tunnel of the response, if
@@ -102,7 +102,6 @@ export class Observation implements ScopeObserver {
     this.queued = 0;
   }
 
-  /** Called when the response headers have arrived. */
   headersReceived(): void {
     const event = this.#event;
     if (event !== undefined) event.timings.firstByte = performance.now() - this.#start;
@@ -198,7 +197,7 @@ export class Observation implements ScopeObserver {
   }
 }
 
-/** Calls a listener of the app that only observes. An exception or a rejection of it is printed. */
+/** Calls a listener of the app that only observes. If the listener throws or rejects, the exception is printed. */
 export function callListener<Event>(
   listener: ((event: Event) => unknown) | undefined,
   event: Event,

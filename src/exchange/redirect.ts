@@ -135,7 +135,7 @@ export function nextHop(
     method: toGet ? "GET" : request.method,
     path: url.pathname + url.search,
     body,
-    // A body with trailer fields stays chunked.
+    // A body with trailer fields is sent chunked, without a length.
     contentLength: body?.trailers === undefined ? body?.length : undefined,
     newConnection: false,
   };

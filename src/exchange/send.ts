@@ -14,7 +14,7 @@ import {
 
 /**
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
- * over the network. It decides for each request, because a redirect may lead from an app to the network.
+ * over the network. The choice is made for each request, because a redirect may lead from an app to the network.
  */
 export function sendThrough(transport: Transport, inProcess: Transport = transport): Send {
   return (request, scope) => {
@@ -30,8 +30,8 @@ export function sendThrough(transport: Transport, inProcess: Transport = transpo
 }
 
 /**
- * Returns the error for an upgrade that the transport cannot make: it would send an ordinary request, which the upstream
- * might answer with 200.
+ * Returns the error for an upgrade that the transport cannot make. Otherwise the transport would send an ordinary request,
+ * which might get 200.
  */
 function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   return new ProxyError("http_request_error", {

@@ -32,11 +32,11 @@ const FIRST_PAUSE = 50;
 const MAX_PAUSE = 250;
 /** The maximum number of requests that wait for one upstream. */
 const MAX_WAITING = 1_024;
-/** The number of upstreams of one target that are named when requests wait for them. */
+/** The maximum number of upstreams of one target that a message names. */
 const MAX_NAMED = 3;
 /**
- * The number of bytes that are kept of a body, because HTTP/2 may report that the request was not processed. Until the upstream
- * reads, a client sends the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2), and has read one more chunk by then.
+ * The number of bytes that are kept of a body, to send it again if the upstream reports over HTTP/2 that it has not processed
+ * the request. By then, the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2) and one more chunk were read.
  */
 const KEPT = 131_072;
 /** The outcomes of a request of which the upstream has processed nothing. */
@@ -45,7 +45,7 @@ const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "unresolved",
   "unprocessed",
 ]);
-/** The number of upstreams that are remembered because they have answered. */
+/** The maximum number of upstreams that are remembered as having answered. */
 const MAX_ANSWERED = 1_000;
 
 /** A request that waits. */
@@ -70,7 +70,7 @@ class HeldRequest implements Waiting {
  * reports its result once: with `answered`, `refused` or `left`.
  */
 class Gate {
-  /** The queue shares no places: the requests that have left it need not be known. */
+  /** The queue only orders requests. It shares no places, so it need not know the requests that have left it. */
   readonly #queue: AddressQueue<HeldRequest> = new AddressQueue(
     { taken: 0, holders: () => [] },
     { minRate: 0, minRateGrace: 5_000 },
@@ -89,7 +89,9 @@ class Gate {
   /** The error of the last request that was refused. */
   reason: ProxyError | undefined;
 
-  /** @param onOver called when no request waits for the upstream any longer, with whether it is back */
+  /**
+   * @param onOver called when no request waits any longer, with whether the upstream is back
+   */
   constructor(onOver: (isAnswering: boolean) => void) {
     this.#onOver = onOver;
     this.#startPause();
@@ -146,7 +148,7 @@ class Gate {
     }
   }
 
-  /** The upstream is back: the request got a response, or an error that has another reason. */
+  /** Called when a request has got a response, or has failed for another reason than a refusal: the upstream is back. */
   answered(): void {
     this.#running--;
     this.#isAnswering = true;
@@ -155,7 +157,7 @@ class Gate {
     this.#release();
   }
 
-  /** The upstream is not back yet. */
+  /** Called when the upstream has refused a request, and so is not back yet. */
   refused(): void {
     this.#running--;
     // Requests that were sent together are refused together. Only the first of them makes the pause longer.
@@ -166,7 +168,7 @@ class Gate {
     this.#startPause();
   }
 
-  /** The result of the request says nothing about the upstream. */
+  /** Called when the result of a request says nothing about the upstream. */
   left(): void {
     this.#running--;
     this.#release();
@@ -223,7 +225,7 @@ class Gate {
 
 /** Ends the wait of a request because another proxy sends it. */
 class Moved extends ProxyError {
-  /** Sends the request. The exchange is that of the pipeline, which is in a higher layer. */
+  /** Sends the request. `exchange` is an `Exchange`, a type of a higher layer. */
   readonly sendElsewhere: (exchange: object) => Promise<Response>;
 
   constructor(sendElsewhere: Moved["sendElsewhere"]) {
@@ -243,7 +245,7 @@ export class HeldRequests {
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
   #isClosed = false;
-  /** The reason for which requests wait no longer here; undefined until `move` was called. */
+  /** The reason why requests no longer wait here; undefined until `move` was called. */
   moved: Moved | undefined;
 
   /**
@@ -267,7 +269,10 @@ export class HeldRequests {
     return size;
   }
 
-  /** Sets the upstream of a proxy that has a single one. Its name does not come from a request, so requests wait for it. */
+  /**
+   * Sets the upstream of a proxy with a single one. Its name does not come from a request, so requests may wait for it
+   * (`#mayResolve`).
+   */
   setFixedUpstream(upstream: Upstream): void {
     this.#fixedKey = keyOf(upstream);
   }
@@ -280,7 +285,7 @@ export class HeldRequests {
 
   /**
    * Lets another proxy send the requests that wait, except those that may have been processed in part.
-   * @param sendElsewhere sends a request in that proxy; it gets the exchange
+   * @param sendElsewhere gets the exchange of a request, and sends the request in that proxy
    */
   move(sendElsewhere: Moved["sendElsewhere"]): void {
     this.moved = new Moved(sendElsewhere);
@@ -310,7 +315,7 @@ export class HeldRequests {
     const { upstream } = request;
     const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
     if (this.#gates.has(key)) {
-      // A request that waits takes no place from those that run.
+      // A request that waits takes no place from requests that run.
       lease?.release();
       return this.#hold(next, request, scope, body, key, scope.observer?.attempts);
     }
@@ -379,7 +384,7 @@ export class HeldRequests {
     }
   }
 
-  /** Waits until a request may be sent. Its time limit is paused meanwhile. */
+  /** Waits until a request may be sent. The request's time limit is paused meanwhile. */
   async #wait(
     scope: Scope,
     gate: Gate | undefined,
@@ -405,7 +410,7 @@ export class HeldRequests {
     scope.pauseIdle(false);
   }
 
-  /** Returns the attempt to make later, for which nothing is counted if the request was not processed. */
+  /** Returns the attempt to make later. It does not count for `attempts` if the upstream has not processed the request. */
   #nextAttempt(
     request: UpstreamRequest,
     scope: Scope,

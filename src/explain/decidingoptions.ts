@@ -1,6 +1,6 @@
 /**
- * Explains what the proxy does with the header fields of a request. To find the option that decides about a field, it
- * leaves out one option at a time, and makes the fields again with the functions that forward a request.
+ * Explains what the proxy does with the header fields of a request. To find the option that decides about a field, this
+ * module leaves out one option at a time, and makes the fields again with the functions that forward a request.
  */
 import { foldName, type HeaderList, NameSet } from "../fields/headers.ts";
 import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
@@ -9,7 +9,7 @@ import type { ExplainedField, Explanation } from "../proxy.ts";
 
 /**
  * The options that decide about fields. If several of them decide about a field, the first one in this list is named.
- * `startTrace` is not in the list, because every trace has other values.
+ * `startTrace` is not in the list, because it makes another value each time.
  */
 const DECIDING = [
   "headers",

@@ -12,7 +12,9 @@ export interface Diagnosis {
   readonly fix: string | undefined;
 }
 
-/** Returns the name that an option has where the reader sets it; the option is written as in `pool.maxSockets`. */
+/**
+ * Returns the name by which the reader sets an option, such as a flag, for its name in the library, such as `pool.maxSockets`.
+ */
 export type NameOption = (option: string) => string;
 
 /** The inputs of a diagnosis. */
@@ -21,7 +23,7 @@ interface FailureFacts {
   readonly at: string;
   /** The host name of the upstream, without the port. */
   readonly host: string;
-  /** Where the request was to go; undefined if the error does not know it. */
+  /** Where the request was to go; undefined if that is not known. */
   readonly place: ErrorPlace | undefined;
   /** The message of the `ProxyError`; undefined if it is only the error's code. */
   readonly message: string | undefined;
@@ -49,7 +51,7 @@ type Text = (facts: FailureFacts) => readonly [cause: string, fix?: string | und
 
 /** The maximum number of upstreams that a text names. */
 const MAX_NAMED = 8;
-/** The maximum number of exceptions in a chain of causes in which the one with a code is searched. */
+/** The maximum number of exceptions that `findCoded` examines in a chain of causes. */
 const MAX_CAUSES = 4;
 
 const IS_PLAIN = "does it speak plain HTTP? then begin the target with http://";
@@ -158,7 +160,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   connection_refused: refused,
   connection_terminated: (facts) => {
     const { at, message, place, thrown } = facts;
-    // The exception of an app in this process.
+    // The upstream is an app in this process, and `thrown` is the exception of the app.
     if (place?.app !== undefined) {
       return [`${message ?? "the target's fetch failed"}${placeInCode(thrown)}`];
     }
@@ -326,7 +328,7 @@ function orTls({ place }: FailureFacts): string {
   return isPlain ? "; does it expect https://?" : "";
 }
 
-/** Names an upstream: host and port, or the path of its socket, and the address if it was not looked up or has failed. */
+/** Names an upstream: host and port, or the path of its socket; and the address if the address is fixed or has failed. */
 function locate(place: ErrorPlace | undefined, thrown: Thrown): { at: string; host: string } {
   const { hostname } = thrown;
   const errors: readonly unknown[] = thrown instanceof AggregateError ? thrown.errors : [thrown];

@@ -1,6 +1,6 @@
 /**
- * What went wrong with a request, where, and what to do: `fetchway/errors`. The other entries do not load it until a failure
- * has to be printed.
+ * What went wrong with a request, where, and what to do: `fetchway/errors`. The other entries do not load this one until a
+ * failure has to be printed.
  * @module
  */
 import { type Diagnosis, diagnoseError, renderDiagnosis } from "./diagnosis.ts";

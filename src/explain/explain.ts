@@ -17,7 +17,7 @@ import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
  * Explains what a request would become. The request passes every step on its way to the upstream, including hooks and
- * interceptors. Instead of the transport, the function `capture` takes it.
+ * interceptors. The function `capture` takes it in place of the transport.
  */
 export async function explainRequest(
   { target, plan, pool }: Route,
@@ -70,7 +70,7 @@ export async function explainRequest(
     error: undefined,
     path: await explainPath(incoming, captured, plan, hooks),
     fields: sent,
-    // The proxy writes some fields itself, such as Host and Upgrade, perhaps as the client sent them.
+    // Fields that the proxy writes itself, such as Host and Upgrade, are not dropped if their values are the client's.
     dropped: dropped.filter((field) => !sent.some((each) => isSameField(each, field))),
   };
 }

@@ -3,7 +3,10 @@ import { explainError } from "./errors.ts";
 
 /** Milliseconds for which further failures of the same kind at the same upstream are not printed. */
 const QUIET_TIME = 60_000;
-/** The maximum number of kinds in that time. Further kinds are not printed, because clients may choose the upstream. */
+/**
+ * The maximum number of kinds that are printed in `QUIET_TIME`: clients that choose the upstream could otherwise flood
+ * the log.
+ */
 const MAX_KINDS = 64;
 
 /** Prints the first failure of each kind at each upstream, at most once a minute. */

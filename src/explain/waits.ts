@@ -2,7 +2,7 @@ import type { WaitChange } from "../options/observationoptions.ts";
 import { escapeControls } from "./printable.ts";
 
 /**
- * Describes in one line for what requests wait, or how that ended.
+ * Describes in one line what requests wait for, or how the wait ended.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";

@@ -102,7 +102,7 @@ function callApp(
 
 /**
  * Returns the response of an app.
- * @throws TypeError if it is not a response, or its body has been read already
+ * @throws TypeError if the app returned something else, or a response whose body has been read already
  */
 function assertResponse(returned: Response | undefined): Response {
   if (typeof returned?.status !== "number") {

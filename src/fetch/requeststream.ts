@@ -41,9 +41,9 @@ export interface StreamClient {
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
   /**
-   * Whether the runtime prints the error of a request body, and the reason of an abort during an upload, as exceptions
-   * that nothing has caught, although the promise of `fetch` rejects with the same exception. It prints nothing if the
-   * abort has no reason and the body then stays open until the runtime cancels it.
+   * Whether the runtime prints the error of a request body, and the reason of an abort during an upload, as exceptions that
+   * nothing has caught, although the promise of `fetch` rejects with the same exception. The runtime prints nothing if the
+   * abort has no reason, and the body then stays open until the runtime itself cancels the body.
    */
   readonly printsFailures?: boolean;
 }
@@ -128,9 +128,8 @@ export function toRequestStream(
 }
 
 /**
- * Stops the request body if it was not read to its end, by aborting the fetch. It is called when the response is
- * complete, or when there will be no response. Without it, no code would cancel a stream that an app has received but does
- * not read.
+ * Stops the request body if it was not read to its end, by aborting the fetch. Called when the response is complete, or when
+ * there will be none. Otherwise, no code would cancel a stream that an app has received but does not read.
  */
 export function stopRequestStream(attempt: FetchAttempt): void {
   if (!attempt.isUploading) return;

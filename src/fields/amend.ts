@@ -3,7 +3,7 @@ import type { HeaderList } from "./headers.ts";
 /**
  * Header fields in two forms: the runtime's own `Headers`, and the list that was read from it. workerd's `Headers` store
  * the case, repeated lines and bytes above 0x7f, but do not show them when they are read, so the list lacks them. To
- * preserve them, changes are made to a copy of the `Headers`.
+ * preserve these details, changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
   /** The runtime's own `Headers`, which may store details that `list` lacks, such as the case of names. */

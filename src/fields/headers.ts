@@ -207,7 +207,6 @@ export function isEventStream(headers: HeaderList): boolean {
   return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");
 }
 
-/** Converts a flat list to `Headers`. */
 export function toHeaders(list: HeaderList): Headers {
   const headers = new Headers();
   for (let i = 0; i < list.length; i += 2) headers.append(list[i] as string, list[i + 1] as string);

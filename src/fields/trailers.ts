@@ -2,8 +2,8 @@ import { type HeaderList, NameSet, trimOws, withoutNames, withoutNominated } fro
 import { HOP_BY_HOP, REQUEST_ASSERTIONS } from "./hopbyhop.ts";
 
 /**
- * The maximum number of fields in one trailer section. Its bytes are limited by the parser that reads it: 16 KiB in the
- * HTTP/1.1 client, and the limit of header sections in the servers.
+ * The maximum number of fields in one trailer section. The parser that reads the section limits its bytes: to 16 KiB in
+ * the HTTP/1.1 client, and to the limit of header sections in the servers.
  */
 export const MAX_TRAILERS = 128;
 

@@ -51,7 +51,6 @@ export class AddressBalancer {
     this.size = this.#counts.size;
   }
 
-  /** Counts a request to an address. */
   countRequest(address: string | undefined): void {
     const before = address === undefined ? undefined : this.#counts.get(address);
     if (before === undefined) return;

@@ -288,7 +288,7 @@ type HeadStart = Pick<UpstreamRequest, "method" | "path" | "upstream" | "host" |
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function assertHead({ method, path, upstream, host, headers }: HeadStart): void {
-  // CONNECT asks for a tunnel, not for a response.
+  // A successful response to CONNECT opens a tunnel (RFC 9110 §9.3.6), so CONNECT cannot be sent as a request.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!REQUEST_TARGET.test(path)) throw badRequest("path");
   if (!isSendable("Host", host ?? upstream.host)) throw badRequest("Host");

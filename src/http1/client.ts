@@ -132,7 +132,7 @@ export class HttpTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     const { upstream } = request;
     const isHttp2 = upstream.http2 ?? this.#options.http2;
-    // HTTP/2 has no `Upgrade` (RFC 9113 §8.6).
+    // HTTP/2 has no `Upgrade` (RFC 9113 §8.6), so upgrades use HTTP/1.1.
     if (isHttp2 && request.upgrade === undefined) return this.#sendOverHttp2(request, scope);
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunkMemory);

@@ -212,7 +212,6 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.socket?.pause();
   }
 
-  /** Continues reading. */
   resume(): void {
     this.socket?.resume();
   }
@@ -296,8 +295,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   }
 
   /**
-   * Hands the connection over to a tunnel after the upstream has answered 101. Reading is paused until the tunnel resumes
-   * it, and the time limit for silent connections ends.
+   * Hands the connection over to a tunnel after the upstream has answered 101. Pauses reading until the tunnel resumes it, and
+   * ends the time limit for silent connections.
    */
   switchTo(tunnel: Carried): void {
     this.job = tunnel;

@@ -136,14 +136,14 @@ export interface ConnectScope {
 export interface Connector {
   /**
    * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own
-   * error, whose `code` the caller reads. It also rejects after the callback of `onCancel` was called. The connector
-   * itself applies the time limits of connecting.
+   * error, whose `code` the caller reads. Also rejects after the callback of `onCancel` was called. The connector itself
+   * applies the time limits of connecting.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
   /**
    * Looks up the host name of a destination in the background whenever its addresses expire, as long as
-   * `user.checkUsed()` returns true. Does nothing if the connector has not looked up the name itself. A pool calls it for
-   * each connection that it has opened.
+   * `user.checkUsed()` returns true. Does nothing if the connector has not looked up the name itself. A pool calls this
+   * method for each connection that it has opened.
    */
   watch?(destination: Destination, user: NameUser): void;
   /**

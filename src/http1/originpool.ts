@@ -125,7 +125,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   /**
    * Removes and returns an idle connection for a request; undefined if a new connection is needed. The connection that
-   * became idle last is used first, because it is the least likely to be stale. The connections that are not needed then
+   * became idle last is used first, because it is the least likely to be stale. So connections that are not needed
    * expire.
    */
   #takeIdle(): Connection | undefined {

@@ -479,7 +479,9 @@ export function parseHead(
   };
 }
 
-/** The maximum number of fields of a head whose strings are kept for the next head. It limits the memory of a connection. */
+/**
+ * The maximum number of fields of a head whose strings are kept for the next head. This limits the memory of a connection.
+ */
 const MAX_KEPT_FIELDS = 32;
 /** The maximum length of a head whose fields are kept. The string of a field keeps the text of its whole head in memory. */
 const MAX_KEPT_HEAD = 2048;
@@ -562,7 +564,7 @@ function malformed(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
 }
 
-/** The upstreams whose first byte shows that they speak another protocol than HTTP/1.1. */
+/** The messages for upstreams whose first byte shows that they speak another protocol than HTTP/1.1. */
 const OTHER_PROTOCOLS: Readonly<Record<number, string>> = {
   // A SETTINGS frame of HTTP/2 (RFC 9113 §4.1).
   0: "the upstream speaks HTTP/2 only: set the option `http2: true` of the target or the pool",

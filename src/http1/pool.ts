@@ -17,10 +17,10 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue, type QueuedJob } from "./queue.ts";
 
 /**
- * A connection takes no further request when this number of lookups in a row have not found its address. Some name
- * servers return only a part of many addresses at a time, in turn. If each answer has at least a third of them, no
- * connection is closed because of that. If the server picks them at random, a connection lasts at least three TTLs. The
- * connections to a host that has moved are closed after three lookups.
+ * A connection takes no further request when this number of lookups in a row have not found its address. Some name servers
+ * return only a part of many addresses at a time, in turn. If each answer has at least a third of the addresses, no
+ * connection is closed. If the server picks addresses at random, a connection lasts at least three TTLs. The connections
+ * to a host that has moved are closed after three lookups.
  */
 const MAX_ABSENCES = 3;
 
@@ -223,7 +223,8 @@ export abstract class Pool<
   /** Counts a connection that is established, and watches the addresses of its host name from now on. */
   protected recordOpened(opened: Connection, hasRequest: boolean): void {
     this.counters.countOpened(hasRequest);
-    // If the addresses are an order, different programs may listen on them, so requests must not alternate between them.
+    // If the order of the addresses is fixed (`isOrder`), different programs may listen on them, so requests must not
+    // alternate between the addresses.
     if (this.balancer.isOrder) {
       for (const connection of this.connections) {
         const { address = opened.address } = connection;
@@ -330,7 +331,6 @@ export interface IdleItem {
   previousIdle: IdleItem | undefined;
   /** The item after this one, which became idle later. */
   nextIdle: IdleItem | undefined;
-  /** Closes the connection. */
   destroy(): void;
 }
 

@@ -10,7 +10,7 @@ export const SMALL_CHUNK = 16_384;
 
 /** Which chunks are freed when they have been sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {
-  /** The memory into which response bodies are read. It knows which of their chunks it must free. */
+  /** The memory into which response bodies are read. It knows which chunks it must free. */
   readonly readMemory?: ReadMemory | undefined;
   /**
    * Returns whether the memory of bytes that are written to a connection may be released, because only the runtime's own

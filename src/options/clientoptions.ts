@@ -13,10 +13,10 @@ export interface ClientOptions {
   /**
    * A function with the interface of `fetch` that sends the requests instead of the runtime's own transport.
    *
-   * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names
-   * that field. The proxy assumes that the function decodes every body, as `fetch` does. If the function is a method,
-   * bind it to its object. To call an app in this process, pass the app as `target` instead: the body of a response
-   * that an app constructs is not decoded, and stays as it is. An app as `target` takes precedence over this option.
+   * The function must honour `redirect: "manual"`. It gets requests with `Accept-Encoding: identity`, unless another option
+   * names that field. The proxy assumes that the function decodes every body, as `fetch` does. If the function is a method,
+   * bind it to its object. To call an app in this process, pass the app as `target` instead: the body of a response that an app
+   * constructs is not decoded, and stays as it is. An app as `target` takes precedence over this option.
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

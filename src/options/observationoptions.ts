@@ -76,9 +76,9 @@ export interface WaitChange {
   /** The upstream, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; of several, the first three. */
   readonly upstream: string;
   /**
-   * `waiting`: the first request waits. `back`: the upstream has answered, and no request waits any longer. `over`: it has
-   * not answered, and no request waits any longer, because their time is over, their clients have disconnected, or the proxy
-   * was closed or has moved them.
+   * `waiting`: the first request waits. `back`: the upstream has answered, and no request waits any longer. `over`: the
+   * upstream has not answered, and no request waits any longer, because their time is over, their clients have disconnected,
+   * or the proxy was closed or has moved them.
    */
   readonly state: "waiting" | "back" | "over";
   /** Why requests wait: the code of the last error, such as `connection refused`. */

@@ -101,9 +101,9 @@ export interface RepeatOptions {
    * `Retry-After`. No request waits by default, or with `0`.
    *
    * A request with any method waits, because nothing of it was sent, and its body stays unread. One request after another is
-   * sent as a look at the upstream, after pauses of 50 to 250 ms; the others follow gradually when it is back. At most 1,024
-   * requests wait for one upstream; of more, the newest one of the client address with the most gets 503. `timeout` does not
-   * run meanwhile, and looks do not count for `retry`.
+   * sent as a look at the upstream, after pauses of 50 to 250 ms; the others follow gradually when the upstream is back. At most
+   * 1,024 requests wait for one upstream; of more, the newest one of the client address with the most gets 503. `timeout` does
+   * not run meanwhile, and looks do not count for `retry`.
    *
    * A name is waited for only if it is that of a fixed `target` of `createProxy`, or of `balance`; and only if the name
    * servers do not answer, or the upstream has answered before. A request that `retry` may send again is sent once more

@@ -36,7 +36,9 @@ export interface RewriteOptions {
 }
 
 const DOMAIN = /^[\w.-]*$/;
-/** The values of the attribute `Path` that clients use (RFC 6265 §5.2.4); they ignore others. `""` removes it. */
+/**
+ * The values of the attribute `Path` that clients do not ignore (RFC 6265 §5.2.4), and `""`, which removes the attribute.
+ */
 const PATH = /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/;
 const prefixes = map(/^[!-~\u0080-\u00ff]+$/);
 

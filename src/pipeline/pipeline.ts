@@ -156,7 +156,7 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
-/** Runs an exchange of which nothing was sent again, as the exchange of another proxy. It is reported as one. */
+/** Runs an exchange, of which nothing was sent, again for another proxy. Both runs are reported as one exchange. */
 export function forwardAgain(
   { incoming, context, respond, observation }: Exchange,
   target: Target,
@@ -177,7 +177,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.held !== undefined) {
-      // A redirect shows that an upstream has processed something.
+      // With redirects, an upstream may have processed an earlier request, so no other proxy may begin the exchange again.
       scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
     }
     return plan.send(request, scope).then(
@@ -350,7 +350,7 @@ function pickUpstream(exchange: Exchange): ReturnType<Step> {
   return exchange.upstream === undefined ? pickOne(exchange as Started) : undefined;
 }
 
-/** Picks one of several upstreams. It waits if all of them are busy. */
+/** Picks one of several upstreams. Waits if all are busy. */
 function pickOne(exchange: Started): ReturnType<Step> {
   const { incoming, plan, scope, target } = exchange;
   if (!isFixed(target) || !isUpstreams(target)) return undefined;

@@ -16,7 +16,6 @@ export type WaitUntil = (promise: Promise<unknown>) => void;
 
 /** An incoming request in the form that the core reads. Some runtimes create it at a lower cost than from a `Request`. */
 export interface Incoming extends Client {
-  /** The method. */
   readonly method: string;
   /** The path and query in origin-form, byte for byte. */
   readonly path: string;
@@ -33,7 +32,6 @@ export interface Incoming extends Client {
   readonly fault?: ProxyError | undefined;
   /** Whether the scheme is `https`. */
   readonly secure: boolean;
-  /** The header fields. */
   readonly headers: HeaderList;
   /** Details of the upstream request that only one runtime needs. */
   readonly hints?: Hints;

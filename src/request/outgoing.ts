@@ -151,17 +151,12 @@ export function toUpstreamRequest(
 export interface OutgoingHead {
   /** The fields that may be forwarded. */
   readonly headers: HeaderList;
-  /** The value of `Host`. */
   readonly host: string | undefined;
-  /** The value of `Content-Length`. */
   readonly contentLength: number | undefined;
-  /** The value of `Upgrade`. */
   readonly upgrade: string | undefined;
   /** Whether the client accepts trailer fields. */
   readonly acceptsTrailers: boolean;
-  /** The value of `Trailer`. */
   readonly trailer: string | undefined;
-  /** The value of `Connection`. */
   readonly connection: string | undefined;
   /** Whether the body has the chunked coding. */
   readonly isChunked: boolean;

@@ -60,8 +60,8 @@ function announcesBody(length: string | undefined, coding: string | undefined): 
 }
 
 /**
- * Whether the `Upgrade` of a request has an effect. It has none in HTTP/1.0, or if `Connection` does not name it (RFC
- * 9110 §7.8).
+ * Whether the `Upgrade` of a request has an effect. It has none in HTTP/1.0, or if `Connection` does not list `Upgrade`
+ * (RFC 9110 §7.8).
  */
 function hasEffect(incoming: Incoming): boolean {
   // A server that can switch the connection has read the version and `Connection` itself, and may not show them.

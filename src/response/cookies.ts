@@ -33,7 +33,7 @@ export function compileCookieRewrite(
       if (name === "") return part;
       const end = findValueEnd(part);
       const after = part.slice(end);
-      // Clients ignore an attribute without a value.
+      // Leave an attribute without a value as it is, because clients ignore the attribute.
       if (end <= before.length || !ATTRIBUTE_END.test(after)) return part;
       const changed = (name.length === 4 ? ofPath : ofDomain)(part.slice(before.length, end));
       if (changed === undefined) return part;

@@ -37,7 +37,7 @@ export type LocationRewrite = (
 ) => string;
 
 /**
- * Compiles `locationRewrite` into a function that turns references that point into the target into paths of the proxy.
+ * Compiles `locationRewrite` into a function that replaces references to URLs of the target by paths of the proxy.
  * @param rewrite `true`, or a map of prefixes to replace first
  * @param prefix the path that `stripPrefix` removes, without a slash at its end
  * @returns undefined if the option asks for no rewrite
@@ -106,7 +106,7 @@ function replacePrefix(
 const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/is;
 
 /**
- * Converts a reference into the target to a reference into the proxy, by removing the target's base path and query.
+ * Converts a reference to a URL of the target into one for clients of the proxy: removes the target's base path and query.
  *
  * The result has no authority, because an authority could be the upstream's name, or a `Host` that a client has
  * invented. The only exception is a reference that names the `Host` of the request with another scheme.
@@ -164,7 +164,7 @@ function resolveDots(path: string): string {
 function withoutBase(path: string, basePath: string): string | undefined {
   if (!path.startsWith(basePath)) return undefined;
   const inside = path.slice(basePath.length);
-  // A client cannot request the base path without its slash through the proxy.
+  // Through the proxy, the base path can be requested only with a slash at its end.
   if (inside === "") return "/";
   return inside.startsWith("/") ? inside : undefined;
 }

@@ -27,9 +27,7 @@ export type KindName =
 /** A kind of value. The compiler refuses a schema in which the kind of an option does not cover the option's type. */
 export interface Kind<in T> {
   readonly check: Check;
-  /**
-   * The name; undefined for kinds that no flag can express by themselves: functions, objects, and kinds with `parts`.
-   */
+  /** The name; undefined for kinds that one flag cannot express: functions, objects, and kinds with `parts`. */
   readonly name?: KindName | undefined;
   /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];

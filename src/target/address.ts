@@ -32,7 +32,7 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 
 /**
  * The ranges of checked entries, such as those of `trustProxy`. An app that writes its options as a literal at the call
- * passes the same entries with each request. The number is limited, because another app may make its entries from
+ * passes the same entries with each request. The number of entries is limited, because another app may make them from
  * requests.
  */
 const checked = new RecentMap<string, readonly Range[]>(100);
@@ -125,10 +125,10 @@ function parseIPAddress(text: string): Address | undefined {
     return ipv4 === undefined ? undefined : { bits: IPV4 + BigInt(ipv4), zone: "" };
   }
   const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
-  // The URL parser has the same rules for an address in brackets, and formats it without dots.
+  // The URL parser has the same rules for an address in brackets, and formats the address without dots.
   const url = URL.parse(`http://[${plain}]`);
   if (url === null) return undefined;
-  // `::` replaces words of zeros.
+  // `::` stands for the words that are missing, which are zeros.
   const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
   return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
 }

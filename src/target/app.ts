@@ -12,9 +12,9 @@ export interface FetchTarget {
    * The URL of the app in the requests that it gets: the scheme, the authority, and optionally a base path and a query,
    * which are prepended to those of each request. It is read once per object.
    *
-   * The default is a fixed name, because the client's `Host` would let clients choose a name that the app trusts. It is
-   * not `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761
-   * §6.4), so that a URL which the app makes from it reaches no other server.
+   * The default is a fixed name, because the client's `Host` would let clients choose a name that the app trusts. It is not
+   * `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761 §6.4), so
+   * that a URL which the app makes from this name reaches no other server.
    * @default "http://app.invalid"
    */
   url?: string | URL;

@@ -340,8 +340,8 @@ export function joinTarget(upstream: Upstream, path: string, method?: string): s
 }
 
 /**
- * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which
- * some upstreams end the path: `?`, `#` or NUL. URL parsers remove tabs and line breaks.
+ * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which some
+ * upstreams end the path: `?`, `#` or NUL. Tabs and line breaks may be among the dots, because URL parsers remove them.
  */
 // oxlint-disable-next-line no-control-regex
 const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;

@@ -51,7 +51,6 @@ export class AddressQueue<T extends Waiting> {
 
   // ── waiting requests ──
 
-  /** Adds a request. */
   add(item: T): void {
     const account = this.#accountOf(item);
     const { last } = account;

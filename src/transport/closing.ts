@@ -9,8 +9,8 @@ import { milliseconds } from "../schema/kinds.ts";
 const closedErrors = new WeakSet<object>();
 
 /**
- * Returns the error of a request that arrives after `close()`, or that `destroy()` aborts. It asks the client to try
- * again after one second, because a closed proxy is usually being replaced by a new one.
+ * Returns the error of a request that arrives after `close()`, or that `destroy()` aborts. The error asks the client to
+ * try again after one second, because a closed proxy is usually being replaced by a new one.
  */
 export function poolClosed(): ProxyError {
   const message = "the proxy has been closed";

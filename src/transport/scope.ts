@@ -34,12 +34,11 @@ export interface Client {
   readonly listenAfter?: number | undefined;
   /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
-  /** Removes a listener. */
   unlisten(listener: Listener): void;
   /**
    * Passes an interim response (1xx, except 101) on to the client. Undefined where the server cannot send one.
    *
-   * If it throws or rejects, the exchange is aborted with that reason.
+   * If the function throws or rejects, the exchange is aborted with that reason.
    */
   inform?: ((status: number, headers: HeaderList) => void | Promise<unknown>) | undefined;
 }
@@ -105,7 +104,7 @@ export interface Lease {
    * upstream.
    */
   keepClient(response: UpstreamResponse, request: UpstreamRequest): void;
-  /** Sends the request to the upstream, and to others if it fails. */
+  /** Sends the request to the upstream, and to others if the attempt fails. */
   send(next: Send, request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse>;
 }
 
@@ -142,8 +141,8 @@ export class Scope implements Listener {
   #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
   /**
-   * The reader of the response body for which the time limit is paused. The pause begins with its first read, because no
-   * event reports that an app has dropped a response without reading it.
+   * The reader of the response body for which the time limit is paused. The pause begins with the first read, because no event
+   * reports that an app has dropped a response without reading it.
    */
   reader: { readonly isUnread?: boolean } | undefined;
   #isEnded = false;
@@ -154,8 +153,8 @@ export class Scope implements Listener {
   /** @internal The observer of all attempts; undefined if nothing observes the exchange. */
   observer: ScopeObserver | undefined;
   /**
-   * @internal Whether the request has waited for the upstream (`wait`), and now looks whether it is back. If it is not, that is
-   * no further failure.
+   * @internal Whether the request has waited for its upstream (`wait`), and is now sent to find out whether that upstream is
+   * back. A refusal then does not count as a failure of the upstream.
    */
   isLook = false;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
@@ -305,7 +304,7 @@ export class Scope implements Listener {
   /**
    * Pauses or resumes the time limit. It is paused while the exchange waits for the client: to read the response body, or
    * to receive the responses to its earlier requests.
-   * @param reader the reader of the response body: as long as it has not begun to read, the limit is not paused
+   * @param reader the reader of the response body; the limit is not paused before the reader has begun to read
    */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void {
     this.#isIdlePaused = isPaused;

@@ -56,7 +56,7 @@ export class SlowClients {
     const due = (minRate * this.#interval) / 1000;
     const maxBehind = (minRate * minRateGrace) / 1000;
     const meters = new Map<Claim, Meter>();
-    /** The number of requests above its share that each address with slow clients still has. */
+    /** For each address with slow clients, the number of requests above its share. */
     const surplus = new Map<Account, number>();
     let ended = 0;
     for (const { account, claim } of holders) {
@@ -81,7 +81,7 @@ export class SlowClients {
 }
 
 /**
- * Returns the number of bytes of a response that the client has taken, if the response waits for it.
+ * Returns the number of bytes of a response that the client has taken, if the response waits for the client.
  * @param reader the sink of the response, if it has no room; undefined if it has room
  * @param received the number of bytes that have arrived
  */
@@ -89,7 +89,7 @@ export function countTaken(reader: object | undefined, received: number): number
   if (reader === undefined) return undefined;
   let sink: Partial<Sink> & { readonly sink?: Sink } = reader;
   while (sink.sink !== undefined) ({ sink } = sink);
-  // No event reports that an app has dropped a response that it has not begun to read.
+  // An app may have dropped a response that it has not begun to read. So the client is not slow, and nothing is counted.
   return sink.isUnread === true ? undefined : received - (sink.unsent ?? 0);
 }
 

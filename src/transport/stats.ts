@@ -51,19 +51,19 @@ export interface UpstreamState {
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
   /**
-   * Its present weight, which is lower while it is `starting`. An upstream with the weight 2 gets about twice as many
-   * requests as one with the weight 1.
+   * The present weight of the upstream, which is lower in the state `starting`. An upstream with the weight 2 gets about
+   * twice as many requests as one with the weight 1.
    */
   readonly weight: number;
-  /** The number of its requests that are not over. */
+  /** The number of requests that the upstream has, and that are not over. */
   readonly active: number;
   /** The number of requests that wait for this upstream, and for no other. */
   readonly waiting: number;
-  /** The number of attempts at it since it was added, without active checks. */
+  /** The number of attempts at the upstream since it was added, without active checks. */
   readonly requests: number;
   /**
-   * The number of these attempts that got no response, a status from 500, or a response that broke off. An attempt that
-   * fails because of the client or the proxy does not count.
+   * The number of attempts at the upstream that got no response, a status from 500, or a response that broke off. An
+   * attempt that fails because of the client or the proxy does not count.
    */
   readonly failures: number;
   /**
@@ -77,7 +77,7 @@ export interface UpstreamState {
    * undefined if there was none. A half-open upstream still has the reason of its ejection.
    */
   readonly reason?: string | undefined;
-  /** When that change was, in milliseconds since 1970. */
+  /** The time of that last change, in milliseconds since 1970. */
   readonly since?: number | undefined;
 }
 

@@ -3,7 +3,7 @@ import { ProxyError } from "../error.ts";
 
 /**
  * A WebSocket to an upstream, from an HTTP client that does not expose the connection. Only the runtime to which that HTTP
- * client belongs can connect it with the proxy's client.
+ * client belongs can connect the WebSocket with the proxy's client.
  */
 export interface HandedSocket {
   /** The runtime's own object. */
@@ -22,7 +22,7 @@ export interface TunnelHandler {
   onData(bytes: Uint8Array, mayFree?: boolean): void;
   /** Called when there is room again after a `write` that returned false. */
   onDrain(): void;
-  /** Called when the upstream has closed its direction. Ours may still be open: `end()` closes it. */
+  /** Called when the upstream has closed its direction. The other direction may still be open: `end()` closes it. */
   onEnd(): void;
   /** Called last, when the connection is closed. `error` is set if it was not closed properly. */
   onClose(error?: unknown): void;
@@ -30,7 +30,7 @@ export interface TunnelHandler {
 
 /** A connection to an upstream that has switched protocols (101), which carries bytes in both directions. */
 export interface Tunnel {
-  /** Sets the handler, once. Bytes that arrived before are kept for it. */
+  /** Sets the handler, once. Bytes that arrived before are kept for the handler. */
   attach(handler: TunnelHandler): void;
   /**
    * Sends bytes, which must not change before `release` is called.

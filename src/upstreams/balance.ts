@@ -99,11 +99,8 @@ const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
-  /** The number of requests that were sent to all upstreams and are not over. */
   active = 0;
-  /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
-  /** The highest weight that is set for one of the upstreams. */
   heaviest = 1;
   /** Keeps clients at their upstream, if the policy asks for it. */
   readonly keeper: ClientKeeper | undefined;
@@ -204,18 +201,16 @@ export class Balancer implements Upstreams, Group {
     return this.#queue.size;
   }
 
-  /** Any of the targets, with which a request is prepared that waits because no upstream can take it. */
+  /** One of the targets, to prepare a request that waits because no upstream can take it. */
   get anyTarget(): TargetAddress | undefined {
     return (this.#members[0] ?? this.#names?.all[0])?.target;
   }
 
-  /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
   }
 
-  /** Returns the state of each upstream. */
   states(): UpstreamState[] {
     this.#refresh();
     return this.#members.map((member) => ({
@@ -280,7 +275,7 @@ export class Balancer implements Upstreams, Group {
    * connections are cold
    */
   #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
-    // If an address of a host name comes back before its last requests are over, its upstream still exists.
+    // If an address of a host name is found again before the requests to that address are over, the upstream still exists.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
@@ -403,7 +398,6 @@ export class Balancer implements Upstreams, Group {
     return this.#budget.withdraw();
   }
 
-  /** Returns the seconds after which a client that got 503 may try again. */
   retryAfter(): number {
     return 1;
   }
@@ -438,7 +432,7 @@ export class Balancer implements Upstreams, Group {
     return member;
   }
 
-  /** Whether a request waits for `member` while it is full, although other upstreams may be free. */
+  /** Whether a request waits for `member` while `member` is full, although other upstreams may be free. */
   #isTied(request: PickRequest, member: BalancedMember): boolean {
     return this.#cookie?.names(member, request) === true || waits(this.#policy, request);
   }
@@ -540,7 +534,7 @@ export class Balancer implements Upstreams, Group {
     const onStateChange = this.#onStateChange;
     if (onStateChange === undefined) return;
     const change: StateChange = { name, state, previous, reason: why };
-    // Call the callback after this change is complete, because it may change the upstreams itself.
+    // Call the callback after this change is complete, because the callback may change the upstreams itself.
     void Promise.resolve(change)
       .then(onStateChange)
       // Nothing else reports the exception, because the callback has no caller.

@@ -261,7 +261,7 @@ class UpstreamLease implements Lease {
     return pickFirst(this.#context, scope);
   }
 
-  /** The error for the client if no upstream can take the request, after one has answered it. */
+  /** The error for the client if no upstream can take a request whose first response was discarded. */
   unavailable(): ProxyError {
     return unavailable(this.#context.upstreams, false);
   }
@@ -448,7 +448,7 @@ class LeasedAttempt {
     this.#isElsewhere = isElsewhere;
   }
 
-  /** Sends the request, and sends it to another upstream if it fails. */
+  /** Sends the request; if the attempt fails, sends the request to another upstream. */
   send(scope: Scope): Promise<UpstreamResponse> {
     scope.lease = this.#lease;
     const { attemptTimeout, handsBodiesThrough } = this.#options;
@@ -560,7 +560,8 @@ class LeasedAttempt {
     const lease = this.#lease;
     let query: PickRequest | undefined;
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
-    // With `wait`, a request that was refused would wait if no budget is left, although another upstream may take it.
+    // With `wait`, a refused request spends no retry budget. Without budget left, it would otherwise wait although another
+    // upstream may take it.
     const isFree = this.#options.waits && next.left === this.#left;
     if (picked === undefined && (isFree || this.#hasBudget || lease.spendRetry())) {
       query = lease.newQuery(scope);

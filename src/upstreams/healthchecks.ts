@@ -55,7 +55,6 @@ export interface Checked {
   isUp: boolean;
   /** A number that identifies the present ejection of the upstream; 0 if it is not ejected. */
   readonly ejection: number;
-  /** Ends the ejection of the upstream. */
   endEjection(): void;
 }
 
@@ -138,7 +137,7 @@ export class HealthChecks {
     deadline.clear();
     this.#running.delete(scope);
     scope.end();
-    // The checks may have been stopped, and even started again, in the meantime.
+    // Drop the result if the checks were stopped meanwhile, even if they were started again.
     if (timer === undefined || this.#timers.get(checked) !== timer) return;
     // A check for which the proxy had no free connection or file descriptor says nothing about the upstream.
     if (failure !== "connection_limit_reached") this.#count(checked, failure, ejection);

@@ -19,9 +19,9 @@ const FIRST_RETRY = 1_000;
 /** A host name, and the upstreams that it stands for. */
 export class HostName {
   readonly target: TargetAddress;
-  /** The text that identifies the name, such as `https://api.internal:8443`. */
+  /** The text that identifies the host name, such as `https://api.internal:8443`. */
   readonly name: string;
-  /** The weight of each of its upstreams. */
+  /** The weight of each upstream. */
   weight: number;
   /** The upstreams of the name, by address. */
   readonly upstreams: Map<string, TargetOptions> = new Map();

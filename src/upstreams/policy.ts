@@ -22,7 +22,7 @@ export interface Member {
 export interface Group {
   /** All upstreams. */
   readonly members: readonly Member[];
-  /** The number of requests that were sent to all of them and are not over. */
+  /** The number of requests that were sent to all upstreams and are not over. */
   readonly active: number;
   /** A number that changes when upstreams are added or removed, or their weights are set. */
   readonly version: number;

@@ -24,7 +24,6 @@ function rotate(word: number, bits: number): number {
   return (word >>> bits) | (word << (32 - bits));
 }
 
-/** Returns the SHA-256 of a message. */
 export function sha256(message: Uint8Array): Uint8Array {
   // Pad the message to whole blocks: with a bit that is 1, zeros, and the length of the message in 64 bits.
   const padded = new Uint8Array(Math.ceil((message.length + 9) / BLOCK) * BLOCK);
@@ -77,7 +76,6 @@ function mix(state: Int32Array, words: Int32Array): void {
   }
 }
 
-/** Returns the HMAC of a message. */
 export function hmac(key: Uint8Array, message: Uint8Array): Uint8Array {
   const block = new Uint8Array(BLOCK);
   block.set(key.length > BLOCK ? sha256(key) : key);

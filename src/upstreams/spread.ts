@@ -16,7 +16,6 @@ export const SPREADS: Readonly<Record<SpreadName, (chance: Chance) => Policy>> =
   first,
 };
 
-/** Whether a value is a policy. */
 export function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null)?.pick === "function";
 }

@@ -42,7 +42,7 @@ export interface PickRequest {
   /** Whether the client has disconnected, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
   /**
-   * A function that a target may set when it lets the request wait. The proxy calls it when the request no longer needs a
+   * A function that a target may set when the request has to wait. The proxy calls it when the request no longer needs a
    * place, so that the request leaves the queue immediately.
    */
   leave?: (() => void) | undefined;
@@ -156,8 +156,8 @@ export interface Upstreams {
   /** Returns the number of seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
   /**
-   * Any of the targets, with which a request is prepared that waits (`wait`) because `pick` has returned undefined. Without
-   * it, such a request gets 503 immediately.
+   * One of the targets, to prepare a request that waits (`wait`) because `pick` has returned undefined. Without
+   * `anyTarget`, that request gets 503 immediately.
    */
   readonly anyTarget?: TargetAddress | undefined;
   /** The number of requests that wait for an upstream, for `stats()`. */
@@ -170,7 +170,8 @@ export interface Upstreams {
    */
   start?(transport: Transport): void;
   /**
-   * Stops checks and lookups in the background. A proxy calls it when it is closed; other proxies may use the target later.
+   * Stops checks and lookups in the background. A proxy calls this when it is closed; other proxies may use the target
+   * later.
    */
   close?(): void;
 }

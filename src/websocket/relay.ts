@@ -152,7 +152,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     clearTimeout(this.#poll);
     if (isCloseCode(code)) this.#closeUpstream(code, reason);
     else if (code === 1005) this.#closeUpstream(undefined, "");
-    // A reset could overtake a close frame that was sent already.
+    // After a close frame was sent, send no reset, which could overtake the frame.
     else if (!this.#hasSentClose) this.#upstream.destroy();
     // Continue reading, because the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
@@ -225,8 +225,8 @@ export class Relay implements TunnelHandler, FrameHandler {
   }
 
   /**
-   * @internal Does nothing: the relay sends no pings, so a pong answers none, and RFC 6455 §5.5.3 expects no response
-   * to it.
+   * @internal Does nothing: the relay sends no pings, so a pong answers none, and RFC 6455 §5.5.3 expects no response to a
+   * pong.
    */
   onPong(): void {}
 

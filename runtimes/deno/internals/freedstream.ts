@@ -20,7 +20,7 @@ import { free } from "../../sockets/buffercodec.ts";
 
 /** The line of a stack trace for the function with which every reader of a Deno stream reads one chunk. */
 const DENOS_READ = /^ +at readableStreamDefaultReaderRead \(ext:deno_web\//;
-/** The line for the reader that passes each chunk to native code. */
+/** The line of a stack trace for the reader that passes each chunk to native code. */
 const NATIVE_READER = /^ +at readableStreamReadFn \(ext:deno_web\//;
 /** The minimum number of bytes of a body whose chunks are freed. For a shorter body, the check would cost too much. */
 const LARGE = 262_144;

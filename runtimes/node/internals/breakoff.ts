@@ -21,7 +21,6 @@ import { responseOn } from "./pipelining.ts";
 /** The HTTP/2 error code for a fault that is not the client's (RFC 9113 §7). */
 const INTERNAL_ERROR = 2;
 
-/** Aborts a response. */
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;

@@ -77,7 +77,7 @@ export function honoSideOf(request: Request): NodeSide | undefined {
   }
   if (incomingKey === undefined) return undefined;
   const req = (request as unknown as Record<symbol, IncomingMessage>)[incomingKey];
-  // A GET or HEAD has no body: listing its symbols would only allocate memory.
+  // A GET or HEAD has no body, so do not list the request's symbols: that would only allocate memory.
   const { method } = request;
   const isFresh = method !== "GET" && method !== "HEAD" && hasFreshBody(request);
   return req?.rawHeaders && { req, res: undefined, ownBody: isFresh, isFresh, isRebuilt: false };
@@ -210,8 +210,8 @@ function cacheOf(response: Response): Cache | undefined {
 }
 
 /**
- * Whether other code has used the body of a response. To read `bodyUsed` of a response that still has its parts would make a
- * native response of it, and the server would then read its body chunk by chunk.
+ * Whether other code has used the body of a response. Reading `bodyUsed` of a response with cached parts would replace the parts
+ * by a native response, whose body the server reads chunk by chunk.
  */
 export function isBodyUsed(response: Response): boolean {
   return cacheOf(response) === undefined && response.bodyUsed;

@@ -14,7 +14,7 @@ import type { HeaderList } from "../../../src/fields/headers.ts";
 
 type WriteInformation = (this: object, status: number, headers: HeaderList) => void;
 
-/** A response of a Node that may have the method. */
+/** A response, which has the method on newer versions of Node. */
 type Informing = ServerResponse & { readonly writeInformation?: WriteInformation };
 
 /** For each `writeInformation` that was checked, whether it takes a flat list. */

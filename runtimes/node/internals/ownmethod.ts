@@ -12,14 +12,14 @@
 
 /** A line of a stack that names a function. */
 const FRAME = /^ +at /;
-/** The part of such a line that names a file of Node. */
+/** The part of a line of a stack that names a file of Node. */
 const FRAME_OF_NODE = /[( ]node:/;
 
 type Method = (this: object, ...args: unknown[]) => unknown;
 
 /** An object that throws when a member is read or set. */
 const TRAP: object = new Proxy({}, { get: throwHere, set: throwHere, has: throwHere });
-/** Arguments that all of the methods accept: a chunk or the name of an event, and a callback or a listener. */
+/** Arguments that every checked method accepts: a chunk or the name of an event, and a callback or a listener. */
 const ARGUMENTS = [new Uint8Array(), (): void => {}] as const;
 
 function throwHere(): never {

@@ -85,12 +85,12 @@ export class ParserHold {
   #keptBytes = 0;
   #isFeeding = false;
   #isInstalled = true;
-  /** Runs while the connection is not read. */
+  /** Runs while this class has paused the socket (`#stopReading`). */
   #timer: NodeJS.Timeout | undefined;
 
   /**
    * Stops the parser of a connection at each pipelined request from now on.
-   * @param req a request on the connection that waits
+   * @param req a waiting request of the connection
    * @param stallTimeout milliseconds without a read or a write until the connection is closed
    * @returns undefined if this version of Node does not show the parser
    */
@@ -184,7 +184,7 @@ export class ParserHold {
 
   /** Replaces `parser.onIncoming`. */
   readonly #onHead: OnIncoming = (req, keepAlive) => {
-    // The server has to decide about an upgrade before the parser goes on. The answer to the upgrade waits for the earlier
+    // Never hold an upgrade: the server must decide about it before the parser continues. Its answer waits for the earlier
     // responses.
     if (!req.upgrade && responseOn(this.#socket)) {
       this.#held = { req, keepAlive };
@@ -269,12 +269,12 @@ export class ParserHold {
   }
 
   readonly #onResume = (): void => {
-    // Node's parser has stopped the reading, and the stream does not know that.
+    // Node's parser has stopped the reading without informing the stream, so that `resume` alone reads nothing.
     if (this.#timer === undefined) this.#socket._read(0);
     this.advance();
   };
 
-  /** Restores the parser, which Node may use for another connection. */
+  /** Restores the parser, because Node may reuse it for another connection. */
   readonly #remove = (): void => {
     if (!this.#isInstalled) return;
     this.#isInstalled = false;

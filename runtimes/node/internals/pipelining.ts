@@ -23,7 +23,7 @@ export type Served = Socket & { readonly [CURRENT]?: Partial<ServerResponse> | n
 
 /**
  * Returns the response that Node writes to a connection now.
- * @returns null for no response; undefined if this version of Node does not show it
+ * @returns null for no response; undefined if this version of Node does not show the response
  */
 export function responseOn(socket: Socket): ServerResponse | null | undefined {
   const current = (socket as Served)[CURRENT];

@@ -122,7 +122,7 @@ function withChanges(
   const values = new Map<string, Value>();
   const last: string[] = [];
   for (const [lower, { length }] of lines) {
-    // Node's `headers` never has this field, because every object has a property of this name.
+    // Node's `headers` never has this field, so `isKept` keeps its lines. (Every object has a property of this name.)
     if (lower === "__proto__") continue;
     if (seen === undefined || length === 1 || !FIRST_LINE_ONLY.has(lower)) {
       values.set(lower, valueOf(lower));
@@ -169,7 +169,7 @@ function linesOf(raw: HeaderList): Map<string, string[]> {
   return lines;
 }
 
-/** Whether the lines of a field have the value that the field has now. */
+/** Whether a field still has the value of its received lines: middleware has not changed it. */
 function isKept(lower: string, lines: string[], now: Value): boolean {
   // Node's `headers` has only the first of several Host fields, but `cleanRequestHeaders` must see all of them: it refuses
   // a request with more than one.

@@ -75,7 +75,7 @@ function writeAgain({ method, url, httpVersion, rawHeaders }: IncomingMessage): 
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] as string;
     const value = rawHeaders[i + 1] as string;
-    // A lenient parser may have joined folded lines.
+    // A lenient parser accepts folded lines, whose value would begin a new line when written again.
     if (/[\r\n\0]/.test(value)) return undefined;
     const left = name.toLowerCase() === "connection" ? withoutUpgrade(value) : value;
     lines += `${name}: ${left}\r\n`;

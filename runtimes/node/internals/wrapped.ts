@@ -121,7 +121,7 @@ class OtherListeners {
   /** Whether other code has such listeners now, or has had some. */
   exist: boolean;
 
-  /** Must be created before the proxy's own listener is added. */
+  /** Must be called before the proxy adds its own listener, which would otherwise count as another. */
   constructor(stream: Readable) {
     this.exist = stream.listenerCount("data") + stream.listenerCount("readable") > 0;
     // Record each listener when it is added: when a chunk reaches the proxy's own listener, a `once` listener has been
@@ -140,7 +140,7 @@ export class Audience {
   readonly #message: IncomingMessage;
   readonly #others: OtherListeners;
 
-  /** Must be created before the proxy's own listener is added. */
+  /** Must be called before the proxy adds its own listener (see `OtherListeners`). */
   constructor(message: IncomingMessage) {
     this.#message = message;
     this.#others = new OtherListeners(message);
@@ -156,7 +156,7 @@ export class Audience {
 }
 
 /**
- * Watches a socket that emits `data`. Must be called before the proxy's own listener is added.
+ * Watches a socket that emits `data`. Must be called before the proxy adds its own listener.
  * @returns a function that returns whether code other than the proxy sees the chunk that arrives now
  */
 export function watchReads(socket: Socket): () => boolean {

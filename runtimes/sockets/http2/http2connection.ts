@@ -198,7 +198,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
-  /** Whether a response has arrived on this connection, so that it may be stale now. */
+  /** Whether a response has arrived on this connection, so that the connection may be stale now. */
   get isReused(): boolean {
     return this.activity > 0;
   }
@@ -228,7 +228,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Removes an attempt that is over. */
   release(attempt: Attempt): void {
     if (!this.remove(attempt)) return;
-    // Without attempts, no request waits for a connection that is still being established.
+    // Without attempts, no request needs a connection that is draining or still being established.
     if (this.attempts.length === 0 && (this.isDraining || !this.isOpen)) this.destroy();
     if (!this.isClosed) this.#owner.onRelease(this);
   }

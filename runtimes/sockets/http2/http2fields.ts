@@ -27,7 +27,7 @@ const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
  */
 export function toHttp2Fields(request: UpstreamRequest, length: number | undefined): HeaderList {
   const { method, path, upstream, host, headers, acceptsTrailers, trailer } = request;
-  // CONNECT asks for a tunnel, not for a response.
+  // A successful response to CONNECT opens a tunnel (RFC 9110 §9.3.6), so CONNECT cannot be sent as a request.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!REQUEST_TARGET.test(path)) throw badRequest("path");
   const scheme = upstream.secure ? "https" : "http";

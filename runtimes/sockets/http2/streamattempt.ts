@@ -326,8 +326,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
-    // If the body is incomplete, `close()` is ending a stream that is still open. Without trailer fields, the end of the stream
-    // is not sent, so that the body does not look complete.
+    // If the body is incomplete, `close()` is ending the stream. Send no trailer fields: the end of the stream would follow them,
+    // and the body would look complete.
     if (!this.#isUploaded) return;
     try {
       sendFieldObject(this.#requestTrailers ?? [], (fields) => stream.sendTrailers(fields));
@@ -460,7 +460,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #finish(): void {
     this.#isOver = true;
     if (this.account !== undefined) this.#pool?.freePlace(this);
-    // The upstream needs no more of the request (RFC 9113 §8.1).
+    // The upstream has answered without the rest of the request body: end the stream (RFC 9113 §8.1).
     if (!this.#isUploaded) this.#closeStream();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -537,7 +537,7 @@ function resetStream(stream: ClientHttp2Stream): void {
 
 /** Writes a request body to a stream. */
 class StreamUpload implements Sink {
-  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
+  /** Node does not report when a chunk is sent, so its memory is never returned. */
   readonly memory = "borrowed";
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
