@@ -42,6 +42,9 @@ function chooseInTurn(targets: readonly string[]): () => string {
   return () => targets[next++ % targets.length] as string;
 }
 
+/** A text of the length of two certificates. The upstream has no TLS, so it is not used. */
+const AUTHORITY = "A".repeat(4_000);
+
 export const ROWS: readonly Row[] = [
   ...toRows("options", {
     "no-deadlines": ["`timeout: 0, idleTimeout: 0`", { timeout: 0, idleTimeout: 0 }],
@@ -82,6 +85,10 @@ export const ROWS: readonly Row[] = [
     origins: [
       "`target()` of 1000 origins in turn",
       (target) => ({ target: chooseInTurn(originsOf(target, 1000)) }),
+    ],
+    object: [
+      "`target()`, which writes an object with a `ca` of 4 kB",
+      (url) => ({ target: () => ({ url, tls: { ca: AUTHORITY } }) }),
     ],
   }),
 ];

@@ -15,6 +15,7 @@ import { badOption } from "../../src/misuse.ts";
 import { isIPAddress } from "../../src/target/address.ts";
 import { badTarget, type Upstream } from "../../src/target/target.ts";
 import { Deadline } from "../../src/transport/deadline.ts";
+import { codeOf } from "../../src/transport/socketerror.ts";
 import { Resolver } from "./dns.ts";
 import { MemoryReader, NetSocket, type WatchReads } from "./netsocket.ts";
 import { alternateFamilies, Race } from "./race.ts";
@@ -109,7 +110,8 @@ export class NetConnector implements Connector {
       open: (host) => this.#open(destination, host),
       onWon(socket) {
         const { raw } = socket;
-        raw.on("error", end).on("close", () => end(new ProxyError("connection_terminated")));
+        raw.on("error", (error) => end(toCertificateError(socket, error)));
+        raw.on("close", () => end(new ProxyError("connection_terminated")));
         if (secure) raw.on("secureConnect", () => establish(socket));
         else establish(socket);
       },
@@ -183,6 +185,13 @@ export class NetConnector implements Connector {
     }
     return create;
   }
+}
+
+/** Recognizes the error with which a target's own `checkServerIdentity` refuses a certificate: it may be any error. */
+function toCertificateError({ raw }: NetSocket, error: unknown): unknown {
+  const { authorizationError } = raw as { authorizationError?: unknown };
+  const isKnown = !authorizationError || codeOf(error) !== "";
+  return isKnown ? error : new ProxyError("tls_certificate_error", { cause: error });
 }
 
 function createCreator(

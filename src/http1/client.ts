@@ -5,6 +5,7 @@ import {
   type PoolOptions,
 } from "../options/pooloptions.ts";
 import type { Upstream } from "../target/target.ts";
+import { isPlain } from "../target/sameoptions.ts";
 import { closeWithin, poolClosed } from "../transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../transport/port.ts";
@@ -235,7 +236,7 @@ export class HttpTransport implements Transport {
     const { origin, socketPath, address, tls, http2 = false } = destination;
     // Only equal destinations share connections. JSON separates the parts of the key, so that different destinations
     // never have the same key (GHSA-v574-6498-x57v).
-    const key = JSON.stringify([origin, socketPath, address, tls, http2]);
+    const key = JSON.stringify([origin, socketPath, address, tls, http2], nameIdentity);
     let pool = this.#pools.get(key);
     if (pool === undefined) {
       if (this.#isClosed) throw poolClosed();
@@ -276,6 +277,23 @@ export class HttpTransport implements Transport {
     this.#isClosed = true;
     clearTimeout(this.#evictionTimer);
   }
+}
+
+/** A number for each function and object of a class that a destination has, such as `checkServerIdentity` in `tls`. */
+const identities = new WeakMap<object, number>();
+let lastIdentity = 0;
+
+/**
+ * Gives `JSON.stringify` a text for what it would leave out, or write as `{}`. Without it, a target with its own check of the
+ * certificate would use the connections of a target without that check.
+ */
+function nameIdentity(_name: string, value: unknown): unknown {
+  const isObject = typeof value === "object" && value !== null;
+  if (typeof value !== "function" && !isObject) return value;
+  if (isPlain(value) || ArrayBuffer.isView(value)) return value;
+  let identity = identities.get(value);
+  if (identity === undefined) identities.set(value, (identity = ++lastIdentity));
+  return `\0${identity}`;
 }
 
 /** Returns the destination of an upstream. The pool's `socketPath` and `tls` apply where the target sets none. */

@@ -2,8 +2,10 @@ import { badRequest, ProxyError } from "../error.ts";
 import { badOption, quoteInput } from "../misuse.ts";
 import { object, SOCKET_PATH, text, toggle } from "../schema/kinds.ts";
 import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
+import { RecentMap } from "../recentmap.ts";
 import { isIPAddress } from "./address.ts";
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
+import { copyOptions, isPlain, isUnchanged } from "./sameoptions.ts";
 
 /**
  * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
@@ -90,37 +92,30 @@ const targetSchema: Schema<TargetOptions> = {
   http2: { kind: toggle },
 };
 
-/** Parsed targets that were given as strings, because most requests have the same few targets. */
-const parsed = new Map<string, Upstream>();
-/** The maximum number of entries in `parsed`. */
-const MAX_PARSED = 1000;
-/** Parsed targets that are apps, or frozen objects, which never change. */
-const parsedObjects = new WeakMap<object, Upstream>();
+/** A parsed target, with a copy of the target as it was. */
+type Parsed = readonly [copy: TargetAddress, Upstream];
+
+/** The targets that were parsed last, by their texts. Most requests have the same few targets. */
+const parsed = new RecentMap<string, Parsed>(500);
+const parsedApps = new WeakMap<object, Parsed>();
 
 /**
- * Parses a target.
+ * Parses a target. Equal targets get the same upstream, by which a transport finds their connections.
  * @throws TypeError that says what is wrong with the target and how to write it
  */
-export function parseTarget(target: TargetAddress): Upstream {
-  if (typeof target !== "string") return parseObject(target);
-  let upstream = parsed.get(target);
-  if (upstream === undefined) {
-    upstream = parseUncached(target);
-    // Evict only the entry that was added first. If it is still in use, it is parsed again, once per 1000 new targets.
-    if (parsed.size >= MAX_PARSED) parsed.delete(parsed.keys().next().value as string);
-    parsed.set(target, upstream);
-  }
-  return upstream;
-}
-
-function parseObject(target: Exclude<TargetAddress, string>): Upstream {
-  if (!isApp(target) && !Object.isFrozen(target)) return parseUncached(target);
-  let upstream = parsedObjects.get(target);
-  if (upstream === undefined) {
-    upstream = parseUncached(target);
-    parsedObjects.set(target, upstream);
-  }
-  return upstream;
+export function parseTarget(given: TargetAddress): Upstream {
+  const target = given instanceof URL ? given.href : given;
+  const isOptions = isPlain(target) && !isApp(target);
+  const key = isOptions
+    ? `${String(target.url)} ${String(target.socketPath ?? target.address)}`
+    : target;
+  const [copy, upstream] = (typeof key === "string" ? parsed.get(key) : parsedApps.get(key)) ?? [];
+  if (upstream !== undefined && isUnchanged(target, copy)) return upstream;
+  const options = isOptions ? (copyOptions(target) as TargetOptions) : target;
+  const fresh = parseUncached(options);
+  if (typeof key === "string") parsed.set(key, [options, fresh]);
+  else parsedApps.set(key, [options, fresh]);
+  return fresh;
 }
 
 function parseUncached(target: TargetAddress): Upstream {

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
+import type { TargetOptions } from "../../../src/target/target.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
 import { listen } from "../../helpers/serve.ts";
@@ -129,6 +130,21 @@ describe("pool options that apply to targets without their own", () => {
     const tls = { ca: first.cert, servername: "other.test" };
     expect(await ask(pooled({ tls }, url))).toMatch(/^502 .*tls_certificate_error/);
     expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
+  });
+
+  test("`tls`: a target with its own check of the certificate uses no connection of one without it", async () => {
+    const url = await secure(first);
+    const targets = [() => undefined, () => new Error("refused")].map((checkServerIdentity) => {
+      const tls = { ca: first.cert, checkServerIdentity };
+      return { url, tls };
+    });
+    const target = ({ url: asked }: Request): TargetOptions =>
+      targets[Number(asked.at(-1))] as TargetOptions;
+    const proxy = pooled({}, target);
+    expect(await ask(proxy, "/0")).toBe("200 secure");
+    expect(await ask(proxy, "/1")).toBe("502 Bad Gateway: tls_certificate_error\n");
+    expect(await ask(proxy, "/0")).toBe("200 secure");
+    expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 2 });
   });
 
   test("`tls`, with one connection to an address for any Host", async () => {

@@ -54,6 +54,47 @@ describe("parseTarget", () => {
     expect(parseTarget("http://kept.test")).toEqual(first);
   });
 
+  const tls = { ca: ["one", "two"], checkServerIdentity: () => undefined };
+
+  test.each<[string, () => TargetAddress]>([
+    ["a URL", () => new URL("http://a.test/b")],
+    ["options", () => ({ url: "https://a.test", tls: { ...tls, ca: [...tls.ca] } })],
+    ["options with a URL", () => ({ url: new URL("https://b.test"), http2: true })],
+  ])("parses %s once, also if each call has its own", (_, make) => {
+    expect(parseTarget(make())).toBe(parseTarget(make()));
+  });
+
+  test("parses an object again once it has changed", () => {
+    const url = new URL("http://a.test");
+    const target = { url, tls: { ca: ["one"] } };
+    const first = parseTarget(target);
+    target.tls.ca[0] = "two";
+    const second = parseTarget(target);
+    url.port = "81";
+    const third = parseTarget(target);
+    const all = [first, second, third].map(({ origin, tls: at }) => [origin, at?.ca]);
+    expect(all).toEqual([
+      ["http://a.test", ["one"]],
+      ["http://a.test", ["two"]],
+      ["http://a.test:81", ["two"]],
+    ]);
+  });
+
+  test.each<[string, object]>([
+    ["another function", { tls: { ...tls, checkServerIdentity: () => undefined } }],
+    ["an option more", { tls: { ...tls, servername: "b" } }],
+    ["an option less", { tls: { ca: tls.ca } }],
+    ["another name of an option", { tls: { ca: tls.ca, checkServerIdentitY: undefined } }],
+    ["an address", { tls, address: "127.0.0.1" }],
+    ["HTTP/2", { tls, http2: true }],
+  ])("distinguishes targets by %s", (_, options) => {
+    const first = parseTarget({ url: "https://d.test", tls });
+    expect(parseTarget({ url: "https://d.test", ...options })).not.toBe(first);
+    expect(() => parseTarget({ url: "https://d.test", tls, adress: "::1" } as never)).toThrow(
+      "adress",
+    );
+  });
+
   test.each<[unknown, string]>([
     ["127.0.0.1:4000", 'write "http://127.0.0.1:4000"$'],
     ["localhost:4000", 'write "http://localhost:4000"$'],
