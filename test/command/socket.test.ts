@@ -18,7 +18,7 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { claimSocket } from "../../command/serve/socketfile.ts";
 import { startProgram } from "../helpers/program.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 import { Command, command, programs, upstream } from "./_command.ts";
 
@@ -292,7 +292,7 @@ const hasNginx = spawnSync("nginx", ["-v"]).error === undefined;
 test.skipIf(!hasNginx)("nginx that connects to the Unix socket is a trusted proxy", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --trust-proxy loopback --host unix:${path}`);
-  const port = await findFreePort();
+  const port = await findPort();
   const file = join(folder, "nginx.conf");
   writeFileSync(
     file,
@@ -335,14 +335,6 @@ test.skipIf(!hasNginx)("nginx that connects to the Unix socket is a trusted prox
     await once(nginx, "close");
   }
 });
-
-/** Returns a port on which nothing listens. */
-async function findFreePort(): Promise<number> {
-  const server = createServer();
-  const port = await listen(server);
-  server.close();
-  return port;
-}
 
 test("`socketMode` of a config file without a socket is refused, unless a flag replaces the host", async () => {
   const config = join(folder, "mode.json");

@@ -1,7 +1,7 @@
 /** Starts servers on Node, for tests, hosts and benchmarks. They listen on 127.0.0.1, on a free port by default. */
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import { type AddressInfo, createServer as createNetServer, type Server } from "node:net";
+import { type AddressInfo, connect, createServer as createNetServer, type Server } from "node:net";
 import type { H3 } from "h3";
 import type { ServerOptions } from "srvx";
 
@@ -41,10 +41,16 @@ export async function listen(server: Server, port = 0, host = "127.0.0.1"): Prom
   return (server.address() as AddressInfo).port;
 }
 
-/** Returns a port that is free now, for a program that must be given its port. */
+/**
+ * Returns a port for a program that must be given its port, or for a server that comes back. Until it listens, connections are
+ * refused. An open connection keeps the port: otherwise, the system may assign it to a server of another test, which asks for
+ * any free port.
+ */
 export async function findPort(): Promise<number> {
-  const server = createNetServer();
+  const server = createNetServer((socket) => void socket.unref());
   const port = await listen(server);
+  connect(port, "127.0.0.1").unref();
+  await once(server, "connection");
   server.close();
   return port;
 }

@@ -1,5 +1,5 @@
 /** The code blocks of docs/frameworks.md, run with the small frameworks. Handlers that need no framework are called directly. */
-import { type AddressInfo, createServer, type Server } from "node:net";
+import type { AddressInfo, Server } from "node:net";
 import type { H3 } from "h3";
 import { routeRules } from "h3/rules";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -7,7 +7,7 @@ import { createServer as createVite, type UserConfig } from "vite";
 import { WebSocket } from "ws";
 import { proxy as ruleHandler } from "../../integrations/rules.ts";
 import { expectAllRun, importBlock } from "../project/_blocks.ts";
-import { listen, serve } from "../helpers/serve.ts";
+import { findPort, serve } from "../helpers/serve.ts";
 import { echo, Upstream } from "../helpers/upstream.ts";
 import { within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
@@ -23,14 +23,6 @@ afterAll(() => upstream.stop());
 
 const TARGET = "http://127.0.0.1:4000";
 const toUpstream = (): Record<string, string> => ({ [TARGET]: upstream.url });
-
-/** Returns a port that is free. */
-async function findPort(): Promise<number> {
-  const placeholder = createServer();
-  const port = await listen(placeholder);
-  placeholder.close();
-  return port;
-}
 
 /** Expects that a URL below /api is forwarded, with bodies, and that redirects stay below /api. */
 async function expectForwarding(

@@ -2,7 +2,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { mkdtemp, rm } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
@@ -11,6 +10,7 @@ import { type Client, connect } from "../helpers/client.ts";
 import { NameServer } from "../helpers/dns.ts";
 import { mebibyte } from "../helpers/large.ts";
 import { EVALUATE, startProgram } from "../helpers/program.ts";
+import { findPort } from "../helpers/serve.ts";
 import { pause, within } from "../helpers/wait.ts";
 import { request } from "../helpers/wire.ts";
 
@@ -24,16 +24,19 @@ afterEach(async () => {
 /** An upstream that can go away and come back at the same address. It counts how often each path was received. */
 class Restarting {
   readonly received: Map<string, number> = new Map();
-  address: string | number = 0;
+  readonly address: string | number;
   #server: Server | undefined;
 
+  constructor(address: string | number) {
+    this.address = address;
+  }
+
   /** Comes back, or starts. */
-  async start(address: string | number = this.address): Promise<void> {
+  async start(): Promise<void> {
     const server = createServer((req, res) => void this.#answer(req, res).catch(() => {}));
-    if (typeof address === "string") server.listen(address);
-    else server.listen(address, "127.0.0.1");
+    if (typeof this.address === "string") server.listen(this.address);
+    else server.listen(this.address, "127.0.0.1");
     await once(server, "listening");
-    this.address = typeof address === "string" ? address : (server.address() as AddressInfo).port;
     this.#server = server;
   }
 
@@ -54,7 +57,7 @@ class Restarting {
 }
 
 async function startUpstream(): Promise<Restarting> {
-  const upstream = new Restarting();
+  const upstream = new Restarting(await findPort());
   await upstream.start();
   ends.push(() => upstream.stop());
   return upstream;
@@ -119,13 +122,13 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
   test("a missing Unix domain socket is waited for", async () => {
     const folder = await mkdtemp(join(tmpdir(), "fetchway-"));
     ends.push(() => rm(folder, { recursive: true }));
-    const upstream = new Restarting();
-    ends.push(() => upstream.stop());
     const socketPath = join(folder, "app.sock");
+    const upstream = new Restarting(socketPath);
+    ends.push(() => upstream.stop());
     const front = await start({ target: `unix:${socketPath}`, wait: 15_000 });
     const client = await front.send("POST", "/", "x");
     await front.held(1);
-    await upstream.start(socketPath);
+    await upstream.start();
     expect((await client.read()).text).toBe("POST 1");
   });
 
