@@ -104,8 +104,8 @@ const config: ViteUserConfig = defineConfig({
       reporter: ["text-summary", "html"],
       reportOnFailure: true,
     },
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 90_000,
+    hookTimeout: 90_000,
   },
 });
 

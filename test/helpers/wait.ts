@@ -1,7 +1,7 @@
 /** Functions that wait for a condition, so that tests need not sleep for a fixed time. */
 
 /** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
-export const patience: number = 15_000;
+export const patience: number = 30_000;
 
 /** The longest time limit in milliseconds that `within` and `until` apply. */
 let longest = Infinity;

@@ -162,6 +162,6 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
         }),
         { numRuns: 150, plugins: [fc.interruptAfterTimeLimit(20_000)] },
       );
-    }, 60_000);
+    });
   },
 );

@@ -75,7 +75,6 @@ const runtimes: Record<string, () => Promise<void>> = {
 
 test.each(Object.entries(runtimes))(
   "on %s, requests that user code constructs arrive with a length if their body has one, or chunked",
-  { timeout: 60_000 },
   async (_, send) => {
     upstream.script = async (call) => {
       if (!call.target.endsWith("/seen")) return echo(call);

@@ -219,14 +219,14 @@ export function addTests(name: HostName): void {
   beforeAll(async () => {
     await upstream.listen();
     host = await startHost(name, upstream.url);
-  }, 30_000);
+  });
 
   afterEach(async () => {
     for (const client of clients.splice(0)) client.leave("FIN");
     await upstream.reset();
     // If a test has crashed the host, start a new one, so that the following tests do not fail too.
     if (host.exited()) host = await startHost(name, upstream.url);
-  }, 30_000);
+  });
 
   afterAll(async () => {
     await host.stop();

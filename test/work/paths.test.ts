@@ -208,12 +208,12 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
 
 test("all ways through the proxy give the same bytes, over HTTP/1 and HTTP/2, also with constructed Requests", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
-}, 60_000);
+});
 
 test("a srvx without some of its undocumented properties gives the same bytes as srvx itself", async () => {
   await expectSame(await start(changedWays, askHttp1));
-}, 60_000);
+});
 
 test("all servers in a process whose global `Response` was replaced give the same bytes", async () => {
   await expectSame(await start(replacingWays, askHttp1));
-}, 60_000);
+});

@@ -93,7 +93,7 @@ test("the server's idle timeout does not end an exchange, and applies again afte
       await within(once(client.socket, "end"), "the idle connection's end", 20_000);
     }),
   );
-}, 60_000);
+});
 
 test("a header field that cannot be sent is answered with 400", async () => {
   await using program = startProxy(upstream.url);

@@ -101,7 +101,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
       else client.send(request("POST", "/", [[framing, "chunked"]]), chunk(body), lastChunk);
       expect((await client.read()).text).toBe(expected);
     }
-  }, 30_000);
+  });
 
   test("chunks of concurrent exchanges do not mix", async () => {
     // The runtimes read from all connections into shared or reused memory, in which bodies must not mix.

@@ -31,7 +31,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
       UPSTREAM: upstream.url,
     });
     ports = JSON.parse((await program.printed(/^ports (.*)$/m))[1] as string) as Ports;
-  }, 60_000);
+  });
   afterAll(() => program[Symbol.asyncDispose]());
 
   const urlOf = (server: string): string => `ws://127.0.0.1:${ports[server]}`;

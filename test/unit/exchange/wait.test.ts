@@ -360,7 +360,7 @@ test("at most 1,024 requests wait: a full queue removes a request of the address
   await vi.advanceTimersByTimeAsync(50);
   expect(other.status).toBe(200);
   await expectIdle(setup, ...many, other);
-}, 30_000);
+});
 
 describe("names", () => {
   const again = failWith("dns_error", Object.assign(new Error(), { code: "EAI_AGAIN" }));
