@@ -14,6 +14,7 @@ export type { TargetList } from "./flags/severalupstreams.ts";
 export type {
   ClientLimits,
   ListenOptions,
+  RecordOptions,
   ReportOptions,
   SecurityOptions,
   ServerOptions,
@@ -40,7 +41,13 @@ export type DurationName =
 export type GroupName = "check" | "dns" | "mirror" | "outliers" | "pool" | "resolve" | "retry";
 
 /** The names of the options that are sizes. */
-export type SizeName = "bodyLimit" | "maxBody" | "maxHeaderSize" | "replayLimit";
+export type SizeName =
+  | "bodyLimit"
+  | "maxBody"
+  | "maxHeaderSize"
+  | "recordMaxBody"
+  | "recordMaxBytes"
+  | "replayLimit";
 
 /**
  * Options in which a duration may be a number of milliseconds or a text such as `"10s"`, and a size a number of

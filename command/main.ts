@@ -10,6 +10,13 @@ import { start } from "./serve/start.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {
+  if (args[0] === "replay") {
+    const { runReplay } = await import("./replay/runreplay.ts");
+    return runReplay(args.slice(1)).then(
+      () => [],
+      (error: unknown) => [...explainAll(error)],
+    );
+  }
   const line = parse(args);
   const { help, version, config } = line.given.line;
   if (help !== undefined && help !== false) {

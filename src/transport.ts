@@ -4,6 +4,7 @@
  */
 export { BytesBody } from "./body/bytes.ts";
 export { type Ownership, type ReadMemory, type Release, sharedMemory } from "./body/memory.ts";
+export { PassBody, PassSink } from "./body/pass.ts";
 export { type Inlet, ResponseBody } from "./body/responsebody.ts";
 export type { BodySource, Sink, StreamOptions, WholeOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";

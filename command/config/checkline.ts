@@ -36,6 +36,13 @@ export function checkLine(line: CommandLine): {
   if (line.given.server.host?.startsWith("unix:") && line.given.server.port !== undefined) {
     problems.push(`${labelOf(line, "port")} does nothing beside --host unix:…; leave it out`);
   }
+  // A config file may name the file of the recording.
+  if (line.given.server.record === undefined && config === undefined) {
+    const alone = names.filter((name) => name.startsWith("record"));
+    problems.push(
+      ...alone.map((option) => `${labelOf(line, option)} does nothing without --record`),
+    );
+  }
   if (line.unsure) return { routes, problems, doubts };
   problems.push(...findTargetProblems(line.targets));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;

@@ -50,7 +50,7 @@ export async function readConfig(
 function resolvePaths({ server, ...config }: ReadConfig, folder: string): ReadConfig {
   if (server === undefined) return config;
   const resolved = { ...server };
-  for (const option of ["cert", "key", "ca"] as const) {
+  for (const option of ["cert", "key", "ca", "record"] as const) {
     const path = server[option];
     if (path !== undefined) resolved[option] = resolve(folder, path);
   }

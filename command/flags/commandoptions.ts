@@ -343,18 +343,81 @@ export const reportFlags: Flags<ReportOptions> = {
   },
 };
 
+/** The options about the recording of requests and their responses. */
+export interface RecordOptions {
+  /**
+   * The file to which the requests to upstreams and their responses are written, in the format HAR 1.2, which browsers open and
+   * `fetchway replay` sends again. It replaces a file of the same name, and only its own user may read it. In a config file,
+   * the path counts from the folder of that file.
+   *
+   * Bodies are recorded as they are, with the secrets in them.
+   * @example "traffic.har"
+   */
+  record?: string;
+  /**
+   * Whether the recording has secrets: the values of cookies, of fields such as `Authorization`, and of parameters in queries
+   * such as `key` and `token`. By default, `REDACTED` stands in their place.
+   * @default false
+   */
+  recordSecrets?: boolean;
+  /**
+   * The maximum number of bytes of a body that are recorded. Of a longer body, the recording has the beginning and the digest.
+   * Each running request takes up to twice this memory.
+   * @default 65536
+   */
+  recordMaxBody?: number;
+  /**
+   * The maximum number of recorded requests. A line on stderr says when it is reached; nothing is recorded after that.
+   * @default 10000
+   */
+  recordMaxEntries?: number;
+  /**
+   * The maximum size of the recording in bytes. A line on stderr says when it is reached; nothing is recorded after that.
+   * @default 104857600
+   */
+  recordMaxBytes?: number;
+}
+
+export const recordSchema: Schema<RecordOptions, Exclude<keyof RecordOptions, "record">> = {
+  record: { kind: text(/./, 'use a file such as "traffic.har"') },
+  recordSecrets: { kind: toggle, default: false },
+  recordMaxBody: { kind: bytes, default: 65_536 },
+  recordMaxEntries: { kind: limitFrom(1), default: 10_000 },
+  recordMaxBytes: { kind: bytes, default: 104_857_600 },
+};
+
+export const recordFlags: Flags<RecordOptions> = {
+  heading: "Recording",
+  flags: {
+    record: { value: "<file>", help: "write requests and responses to a .har file" },
+    recordSecrets: "keep cookies, credentials and keys in it",
+    recordMaxBody: "bytes of each body that are recorded",
+    recordMaxEntries: "requests that are recorded",
+    recordMaxBytes: "size of the recording",
+  },
+};
+
 /** Every option of the server that the command starts: the key `server` of a config file, and flags. */
 export interface ServerOptions
-  extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
+  extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions, RecordOptions {}
 
 /** The options of the server without a default. */
-type Unset = "socketMode" | "cert" | "key" | "redirectHttp" | "ca" | "corsOrigin" | "admin";
+type Unset =
+  | "socketMode"
+  | "cert"
+  | "key"
+  | "redirectHttp"
+  | "ca"
+  | "corsOrigin"
+  | "admin"
+  | "record";
 
 export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {
   ...listenSchema,
   ...securitySchema,
   ...clientLimitSchema,
   ...reportSchema,
+  ...recordSchema,
 };
 
 /** The options that exist only as flags: where requests go, and what the command does instead of serving. */

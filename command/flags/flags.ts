@@ -5,6 +5,7 @@ import {
   lineSchema,
   listenFlags,
   otherFlags,
+  recordFlags,
   reportFlags,
   routeFlags,
   securityFlags,
@@ -63,6 +64,7 @@ const GROUPS: readonly [FlagGroup, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, observationFlags],
   ["pool", poolSchema, poolFlags],
   ["server", serverSchema, reportFlags],
+  ["server", serverSchema, recordFlags],
   ["line", lineSchema, otherFlags],
 ];
 

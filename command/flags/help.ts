@@ -31,6 +31,7 @@ const USAGE = `fetchway <target> [flags]    forwards every HTTP request to the t
                              4000, localhost:4000, http(s)://… or unix:/path
 fetchway <target> <target>   several upstreams share the requests
 fetchway --demo              the target is a small upstream to try things on
+fetchway replay <file.har>   sends what --record has written; see replay --help
 
 <time> is in milliseconds, or 500ms, 10s, 2m, 1h; <size> in bytes, or 512k, 10mb`;
 

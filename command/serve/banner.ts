@@ -14,7 +14,7 @@ import { nearOrigin } from "./loopback.ts";
  */
 export function renderBanner(
   { address, redirect }: Pick<Front, "address" | "redirect">,
-  { routes }: Settings,
+  { routes, server: { record, recordSecrets } }: Settings,
   demo: string | undefined,
 ): string {
   const [first] = routes as [RouteSettings];
@@ -25,6 +25,9 @@ export function renderBanner(
     title,
     ...(isOne ? [] : renderRoutes(routes)),
     ...(redirect === undefined ? [] : [`  ${redirect} redirects to https:`]),
+    ...(record === undefined
+      ? []
+      : [`  recording to ${record}: bodies${recordSecrets ? ", and secrets" : ""} included`]),
   ].join("\n");
 }
 

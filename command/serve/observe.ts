@@ -9,6 +9,8 @@ import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
 import { printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
+import type { HarFile } from "../record/harfile.ts";
+import type { AddEntry, Recorder } from "../record/recorder.ts";
 import { type AdminAddress, parseAdminAddress } from "../status/adminaddress.ts";
 import type { Readiness } from "../status/condition.ts";
 import { Metrics, type MetricsReport } from "../status/metrics.ts";
@@ -16,7 +18,7 @@ import type { StatusSource } from "../status/statusserver.ts";
 
 type EndListener = (end: RequestEnd) => void;
 
-/** The observers of the command's requests: its log and its status page. */
+/** The observers of the command's requests: its log, its status page and its recording. */
 export class Observers {
   readonly #log: RequestLog;
   readonly #admin: AdminAddress | undefined;
@@ -24,6 +26,7 @@ export class Observers {
   readonly #listeners: readonly EndListener[];
   #poolStats: () => PoolStats | undefined = () => undefined;
   #readiness: Readiness = "starting";
+  #recorder: Recorder | undefined;
 
   constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
@@ -44,7 +47,7 @@ export class Observers {
    */
   readonly prepare = (options: RouteOptions): RouteOptions => {
     const { onRequestEnd, onError, onWait, target, balance } = options;
-    const prepared = { ...options };
+    const prepared = this.#recorder?.prepare(options) ?? { ...options };
     const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
     if (this.#listeners.length > 0) {
       prepared.onRequestEnd =
@@ -100,6 +103,25 @@ export class Observers {
     return openStatus(admin, { metrics, readiness: () => this.#readiness });
   }
 
+  /**
+   * Starts the recording, if there is one. It has the requests of the proxies whose options are prepared afterwards.
+   * @param add takes the entries; by default, they are written to the file
+   * @returns a function that creates the file. It throws a UsageError if that is not possible
+   */
+  async record(server: ServerSettings, add?: AddEntry): Promise<() => void> {
+    if (server.record === undefined) return () => {};
+    const { Recorder: Loaded } = await import("../record/recorder.ts");
+    const file = add === undefined ? await prepareRecording(server) : undefined;
+    const settings = { maxBody: server.recordMaxBody, secrets: server.recordSecrets };
+    this.#recorder = new Loaded(settings, add ?? ((entry) => file?.add(entry) === true));
+    return () => void file?.open();
+  }
+
+  /** Stops the recording, because its file takes no more entries. */
+  stopRecording(): void {
+    this.#recorder?.stop();
+  }
+
   /** Returns the counts since the last call, for the report of a worker to its parent; undefined if there were no requests. */
   takeReport(): MetricsReport | undefined {
     const counted = this.#metrics;
@@ -122,9 +144,12 @@ export class Observers {
     this.#readiness = "stopping";
   }
 
-  /** Writes the remaining lines of the log. Resolves when they are written, or after a second if the reader is too slow. */
+  /**
+   * Writes the remaining entries of the recording, and lines of the log. Resolves when they are written, or after a second if
+   * the reader of the log is too slow.
+   */
   async close(): Promise<void> {
-    await this.#log.close();
+    await Promise.all([this.#recorder?.close(), this.#log.close()]);
   }
 }
 
@@ -145,6 +170,12 @@ export async function openStatus(admin: AdminAddress, source: StatusSource): Pro
     );
   }
   return new URL(server.url ?? "").origin;
+}
+
+/** Returns the file of the recording, which is not created yet. */
+export async function prepareRecording(server: ServerSettings): Promise<HarFile> {
+  const { HarFile: Loaded } = await import("../record/harfile.ts");
+  return new Loaded(server.record ?? "", server, printWarning);
 }
 
 function toInternalError(): Response {

@@ -90,6 +90,7 @@ export async function start(
     return startWorkers(settings, path, demo, secret, nameOption);
   }
   const observers = new Observers(server);
+  const openRecording = await observers.record(server, worker?.addEntry);
   const isOnSocket = readSocketPath(server.host) !== undefined;
   const router = new Router(
     settings.routes,
@@ -108,6 +109,7 @@ export async function start(
     worker: worker?.begin,
     report: observers.report,
   });
+  openRecording();
   if (isJson && certificate !== undefined) noteTlsVersions(front.server);
   router.attach(front.server, front.admitUpgrade);
   if (worker !== undefined) {

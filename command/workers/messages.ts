@@ -26,6 +26,8 @@ export interface Begin {
   readonly demo: string | undefined;
   /** The secret for the sticky cookies of routes that configure none. */
   readonly secret: string;
+  /** The file of the recording, which the parent writes; undefined for no recording. */
+  readonly record: string | undefined;
 }
 
 /** A message to a worker. */
@@ -39,6 +41,8 @@ export type Order =
   | { readonly type: "end" }
   /** Send a report. */
   | { readonly type: "report" }
+  /** Send no further entries: the recording is full. */
+  | { readonly type: "full" }
   /** The parent has sent all connections that it handed over before the worker closed its server. */
   | { readonly type: "handed" };
 
@@ -70,6 +74,8 @@ export type WorkerMessage =
       readonly server: Readonly<Record<string, string>>;
     }
   | { readonly type: "report"; readonly report: WorkerReport }
+  /** An entry of the recording, as JSON. */
+  | { readonly type: "entry"; readonly entry: string }
   /** The requests and tunnels that are running when the worker begins to stop. */
   | { readonly type: "running"; readonly running: Running }
   /** The requests and tunnels that the worker has cut off. */

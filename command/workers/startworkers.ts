@@ -14,7 +14,7 @@ import {
   watchCertificate,
   type WatchedCertificate,
 } from "../serve/certificate.ts";
-import { createMetrics, openStatus } from "../serve/observe.ts";
+import { createMetrics, openStatus, prepareRecording } from "../serve/observe.ts";
 import type { Front } from "../serve/listen.ts";
 import { printStats } from "../serve/printstats.ts";
 import { runAgain } from "../serve/runagain.ts";
@@ -29,7 +29,18 @@ import { toTexts } from "./workerlink.ts";
 /**
  * The server options that only the parent applies. A change of one of these takes effect only when the command is restarted.
  */
-const OF_PARENT = ["port", "host", "workers", "stopTimeout", "log", "admin", "stats"] as const;
+const OF_PARENT = [
+  "port",
+  "host",
+  "workers",
+  "stopTimeout",
+  "log",
+  "admin",
+  "stats",
+  "record",
+  "recordMaxEntries",
+  "recordMaxBytes",
+] as const;
 
 /**
  * Starts the workers, and serves the status page for all of them.
@@ -56,13 +67,14 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor(
-    { port, host, count, log, demo, secret },
+    { port, host, count, log, demo, secret, record: server.record },
     stopTimeout,
     server.workerTimeout,
   );
   const { poolStats, clientStats, usage } = supervisor.totals;
   const refresh = (): Promise<void> => supervisor.refresh();
 
+  if (server.record !== undefined) supervisor.recording = await prepareRecording(server);
   let status: string | undefined;
   let isListening = false;
   const admin = server.admin === undefined ? undefined : parseAdminAddress(server.admin);
@@ -139,8 +151,9 @@ export async function startWorkers(
   let front: Pick<Front, "address" | "redirect">;
   try {
     front = await supervisor.start();
+    supervisor.recording?.open();
   } catch (error) {
-    const { exitCode, reason, message } = error as WorkerFailure;
+    const { exitCode = 2, reason, message } = error as Error & Partial<WorkerFailure>;
     if (reason !== "") printError(message);
     await supervisor.end();
     process.exit(exitCode);

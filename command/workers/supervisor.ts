@@ -10,6 +10,7 @@ import process from "node:process";
 import { LineWriter } from "../log/linewriter.ts";
 import { type Level, printNotice, renderMessage } from "../log/ownmessages.ts";
 import { describeDropped } from "../log/requestlog.ts";
+import type { HarFile } from "../record/harfile.ts";
 import type { Running } from "../serve/listen.ts";
 import { describeRunning } from "../serve/stop.ts";
 import type { Readiness } from "../status/condition.ts";
@@ -122,6 +123,8 @@ export class Supervisor {
   );
   /** Adds up the requests of the workers; undefined without a status page. */
   metrics: Metrics | undefined;
+  /** Takes the entries of the workers' recordings; undefined without a recording. */
+  recording: HarFile | undefined;
 
   /**
    * @param stopTimeout milliseconds within which workers finish their requests and tunnels when the command stops
@@ -378,6 +381,10 @@ export class Supervisor {
         member.reported?.resolve();
         member.reported = undefined;
         if (message.report.metrics !== undefined) this.metrics?.add(message.report.metrics);
+        break;
+      case "entry":
+        if (this.recording?.add(message.entry) === true) break;
+        for (const { worker } of this.#members) send(worker, { type: "full" });
         break;
       case "running":
         member.running = message.running;

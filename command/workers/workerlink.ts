@@ -111,10 +111,16 @@ export class WorkerLink {
    * The server options that the parent decides. They override the config file, which may have changed since the parent read
    * it.
    */
-  get given(): Pick<ServerSettings, "port" | "host" | "log"> {
-    const { port, host, log } = this.begin;
-    return { port, host, log };
+  get given(): Pick<ServerSettings, "port" | "host" | "log" | "record"> {
+    const { port, host, log, record } = this.begin;
+    return { port, host, log, ...(record !== undefined && { record }) };
   }
+
+  /** Sends an entry of the recording to the parent, which writes the file. */
+  readonly addEntry = (entry: string): boolean => {
+    void this.#send({ type: "entry", entry });
+    return true;
+  };
 
   /** Reports to the parent that the worker is ready, and obeys its orders from now on. */
   serve(serving: Serving): void {
@@ -149,6 +155,8 @@ export class WorkerLink {
         return void this.#end(serving, front.countRunning(router));
       case "report":
         return void this.#report(serving);
+      case "full":
+        return serving.observers.stopRecording();
       case "handed":
         return this.#whenHanded?.();
       case "begin":

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { flags } from "../../command/flags/flags.ts";
 import { renderHelp } from "../../command/flags/help.ts";
-import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
+import { clientLimitSchema, recordSchema } from "../../command/flags/commandoptions.ts";
 import { poolDefaults } from "../../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
@@ -199,9 +199,8 @@ describe("version and help", () => {
       "corsOrigin",
     ];
     for (const option of own) add(option, false);
-    for (const [option, { default: preset }] of Object.entries(clientLimitSchema)) {
-      add(option, preset);
-    }
+    const others = { ...clientLimitSchema, ...recordSchema };
+    for (const [option, { default: preset }] of Object.entries(others)) add(option, preset);
     const presets: Record<string, string | number | boolean | object> = defaults;
     for (const option of Object.keys(proxySchema)) {
       if (!unsayable.test(option)) add(option, presets[option]);

@@ -160,6 +160,7 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/coming-from-nginx.md: What is not here",
   ],
   "command/permissions.test.ts": ["docs/deploy.md: The fewest permissions"],
+  "command/replay.test.ts": ["docs/command.md: Record and replay"],
   "docs.run.test.ts": [
     "docs/quickstart.md: One call",
     "docs/quickstart.md: Options that do not change",
@@ -194,6 +195,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/command.md: A socket instead of a port":
     "it needs nginx; test/command/socket.test.ts runs such a file where nginx is installed",
   "docs/command.md: The log": "it is output; test/command/log.test.ts has the lines",
+  "docs/command.md: Record and replay (2)":
+    "it is output; test/command/replay.test.ts has such lines",
   "docs/deploy.md: One machine":
     "it needs the user's config file; test/command/workers.test.ts starts such lines",
   "docs/deploy.md: One machine (2)": "it needs systemd",

@@ -189,6 +189,7 @@ const SERVER_SECTIONS: Readonly<Record<string, string>> = {
   maxConnections: "limits.md#limits-for-clients",
   log: "log.md",
   admin: "command.md#the-status-page",
+  record: "command.md#record-and-replay",
 };
 
 /** Renders the table of the counters of `stats()`. */

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { clientLimitSchema } from "../../command/flags/commandoptions.ts";
 import { flags } from "../../command/flags/flags.ts";
+import { REPLAY_HELP } from "../../command/replay/replayline.ts";
 
 const page = readFileSync(new URL("../../docs/limits.md", import.meta.url), "utf8");
 
@@ -33,7 +34,8 @@ test.each([
     "--compatibility-date",
     "--unstable-no-legacy-abort",
   ]);
-  const known = new Set([...flags.map(({ name }) => `--${name}`), ...others]);
+  const ofReplay = REPLAY_HELP.match(/--[a-z]+/g) ?? [];
+  const known = new Set([...flags.map(({ name }) => `--${name}`), ...ofReplay, ...others]);
   const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
   const named = text.match(/(?<!-)--[a-z][\w-]+/g) ?? [];
   expect(new Set(named).size).toBeGreaterThanOrEqual(count);

@@ -1,0 +1,98 @@
+/** The report of `fetchway replay`, and its form for people. */
+import { escapeControls } from "#fetchway/errors";
+import { renderDuration } from "../log/lineforms.ts";
+import type { Difference } from "./compare.ts";
+
+/** The outcome of one recorded request. */
+export interface ReplayResult {
+  readonly method: string;
+  /** The path and query. */
+  readonly path: string;
+  readonly result: "equal" | "different" | "failed" | "not sent";
+  /** Why the request was not sent, or has failed. */
+  readonly reason?: string;
+  readonly differences?: readonly Difference[];
+  /** Whether the recording has too little of the body to compare it. */
+  readonly isBodyUnknown?: boolean;
+  /** Milliseconds until the end of the response. */
+  readonly recordedMs?: number;
+  readonly replayedMs?: number;
+}
+
+/** The outcome of all. */
+export interface ReplayOutcome {
+  readonly file: string;
+  readonly against: string;
+  /** The fields that were not compared. */
+  readonly ignored: readonly string[];
+  /** The request fields that were left out because their values are redacted, each with the number of its requests. */
+  readonly leftOut: Readonly<Record<string, number>>;
+  /** The number of requests with each result. */
+  readonly counts: Readonly<Record<ReplayResult["result"], number>>;
+  readonly results: readonly ReplayResult[];
+}
+
+/** The number of characters of a value that are shown. */
+const WIDTH = 100;
+
+export function renderReplay(outcome: ReplayOutcome): string {
+  const { file, against, counts, ignored, leftOut, results } = outcome;
+  const shown = results.filter(({ result }) => result === "different" || result === "failed");
+  const sums = Object.entries(counts).map(([result, count]) => `${count} ${result}`);
+  const unknown = results.filter(({ isBodyUnknown }) => isBodyUnknown).length;
+  const names = Object.entries(leftOut).map(([name, requests]) => `${name} (${requests})`);
+  return [
+    ...shown.flatMap(renderResult),
+    `${escapeControls(file)} → ${against}: ${sums.join(", ")}`,
+    ...renderReasons(results),
+    ...(unknown > 0
+      ? [`  body not compared, because the recording has too little of it: ${unknown}`]
+      : []),
+    ...(names.length > 0
+      ? [
+          `  sent without redacted fields, which --header gives: ${escapeControls(names.join(", "))}`,
+        ]
+      : []),
+    ...renderLatencies(results),
+    `  not compared: ${ignored.join(", ")}`,
+  ].join("\n");
+}
+
+function renderResult({ method, path, reason, differences = [] }: ReplayResult): string[] {
+  const lines = differences.map(({ part, name, recorded, replayed }) => {
+    return `  ${name ?? part}: ${show(recorded)} → ${show(replayed)}`;
+  });
+  if (reason !== undefined) lines.push(`  ${reason}`);
+  return [`${method} ${path}`, ...lines, ""].map(escapeControls);
+}
+
+function show(value: string | null): string {
+  if (value === null) return "(none)";
+  return value.length > WIDTH ? `${value.slice(0, WIDTH)}…` : value;
+}
+
+/** Renders why requests were not sent. */
+function renderReasons(results: readonly ReplayResult[]): string[] {
+  const unsent = results.filter(({ result }) => result === "not sent");
+  const groups = Map.groupBy(unsent, ({ method, reason = "" }) => `${method}: ${reason}`);
+  return Array.from(groups, ([reason, { length }]) =>
+    escapeControls(`  not sent: ${length} ${reason}`),
+  );
+}
+
+/** Renders the median and the 95th percentile of both latencies. */
+function renderLatencies(results: readonly ReplayResult[]): string[] {
+  const timed = results.filter(({ result }) => result === "equal" || result === "different");
+  if (timed.length === 0) return [];
+  const before = timed.map(({ recordedMs = 0 }) => recordedMs);
+  const after = timed.map(({ replayedMs = 0 }) => replayedMs);
+  const [median, slow] = [0.5, 0.95].map(
+    (share) => `${renderPercentile(before, share)} → ${renderPercentile(after, share)}`,
+  );
+  return [`  latency: median ${median}, 95 % within ${slow}`];
+}
+
+function renderPercentile(times: readonly number[], share: number): string {
+  const sorted = times.toSorted((one, other) => one - other);
+  return renderDuration(sorted[Math.ceil(times.length * share) - 1] ?? 0);
+}
