@@ -2,7 +2,6 @@ import { badRequest, ProxyError } from "../error.ts";
 import { badOption, quoteInput } from "../misuse.ts";
 import { object, SOCKET_PATH, text, toggle } from "../schema/kinds.ts";
 import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
-import { RecentMap } from "../recentmap.ts";
 import { isIPAddress } from "./address.ts";
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { copyOptions, isPlain, isUnchanged } from "./sameoptions.ts";
@@ -93,11 +92,13 @@ const targetSchema: Schema<TargetOptions> = {
 };
 
 /** A parsed target, with a copy of the target as it was. */
-type Parsed = readonly [copy: TargetAddress, Upstream];
+type Parsed = readonly [copy: unknown, Upstream];
 
-/** The targets that were parsed last, by their texts. Most requests have the same few targets. */
-const parsed = new RecentMap<string, Parsed>(500);
-const parsedApps = new WeakMap<object, Parsed>();
+/** Parsed targets, by their texts. Most requests have the same few targets. */
+const parsed = new Map<string, Parsed>();
+/** The maximum number of entries in `parsed`. */
+const MAX_PARSED = 1000;
+const parsedApps = new WeakMap<object, Upstream>();
 
 /**
  * Parses a target. Equal targets get the same upstream, by which a transport finds their connections.
@@ -105,16 +106,30 @@ const parsedApps = new WeakMap<object, Parsed>();
  */
 export function parseTarget(given: TargetAddress): Upstream {
   const target = given instanceof URL ? given.href : given;
-  const isOptions = isPlain(target) && !isApp(target);
-  const key = isOptions
-    ? `${String(target.url)} ${String(target.socketPath ?? target.address)}`
-    : target;
-  const [copy, upstream] = (typeof key === "string" ? parsed.get(key) : parsedApps.get(key)) ?? [];
-  if (upstream !== undefined && isUnchanged(target, copy)) return upstream;
-  const options = isOptions ? (copyOptions(target) as TargetOptions) : target;
+  if (typeof target === "string") return parseOnce(target, target);
+  if (isPlain(target) && !isApp(target)) {
+    return parseOnce(
+      `${String(target.url)} ${String(target.socketPath ?? target.address)}`,
+      target,
+    );
+  }
+  let upstream = parsedApps.get(target);
+  if (upstream === undefined) {
+    upstream = parseUncached(target);
+    parsedApps.set(target, upstream);
+  }
+  return upstream;
+}
+
+/** @param key a text that few other targets have */
+function parseOnce(key: string, target: string | TargetOptions): Upstream {
+  const [copy, upstream] = parsed.get(key) ?? [];
+  if (upstream !== undefined && (target === copy || isUnchanged(target, copy))) return upstream;
+  const options = typeof target === "string" ? target : (copyOptions(target) as TargetOptions);
   const fresh = parseUncached(options);
-  if (typeof key === "string") parsed.set(key, [options, fresh]);
-  else parsedApps.set(key, [options, fresh]);
+  // Evict only the entry that was added first. If it is still in use, it is parsed again, once per 1000 new targets.
+  if (parsed.size >= MAX_PARSED) parsed.delete(parsed.keys().next().value as string);
+  parsed.set(key, [options, fresh]);
   return fresh;
 }
 

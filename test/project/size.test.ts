@@ -79,9 +79,9 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 150 for both: an `onResponse` that has read the body, a target that is undefined, and a path that `onRequest` leaves without a
  *   slash.
  * - 30 for both: a runtime has its own check of whether `onResponse` has used the body.
- * - 155 for both: a target that is an object is compared with those parsed before, and so parsed once.
+ * - 215 for both: a target that is an object is compared with those parsed before, and so parsed once.
  */
-const LIMITS = { workerd: 31_495, fetch: 30_395 };
+const LIMITS = { workerd: 31_555, fetch: 30_430 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);
