@@ -80,8 +80,9 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   slash.
  * - 30 for both: a runtime has its own check of whether `onResponse` has used the body.
  * - 155 for both: a target that is an object is compared with those parsed before, and so parsed once.
+ * - 10 for both: a tunnel through the routes of an app on Node is reported with the status 101.
  */
-const LIMITS = { workerd: 31_495, fetch: 30_395 };
+const LIMITS = { workerd: 31_505, fetch: 30_405 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);
