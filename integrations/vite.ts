@@ -5,6 +5,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import {
+  type AttachOptions,
   createProxy,
   type CreateProxyOptions,
   type NodeHandler,
@@ -41,9 +42,10 @@ export interface VitePlugin {
     /**
      * Makes the proxies take the WebSockets of a server. Call it only in middleware mode, in which Vite does not know the
      * server.
+     * @param options whether WebSockets pass the app's routes and middleware first: `{ routes: true }`
      * @returns a function that detaches the proxies
      */
-    attach(server: Server): () => void;
+    attach(server: Server, options?: Pick<AttachOptions, "routes">): () => void;
   };
 }
 
@@ -120,9 +122,12 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     });
   }
 
-  function attach(server: Server): () => void {
+  function attach(server: Server, options?: Pick<AttachOptions, "routes">): () => void {
     const detach = sorted.map((route) =>
-      route.proxy.attach(server, { match: (req) => !isOwn(req) && find(req) === route }),
+      route.proxy.attach(server, {
+        ...options,
+        match: (req) => !isOwn(req) && find(req) === route,
+      }),
     );
     return () => detach.forEach((each) => each());
   }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { methodNotAllowed, ProxyError } from "../../src/error.ts";
+import { badRequest, methodNotAllowed, ProxyError } from "../../src/error.ts";
 import { chooseProtocol } from "../../src/fields/protocols.ts";
 import type { Plan } from "../../src/plan.ts";
 import { isRecord } from "../../src/schema/schema.ts";
@@ -9,8 +9,12 @@ import { attachContinue, detachContinue, isMatch, type Match } from "./attachcon
 import { isServer, refuseServer } from "./frameworkvalues.ts";
 import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
+import { hasBody } from "./nodeincoming.ts";
+import { dropToken } from "./routed.ts";
+import { turnAfterAll } from "./turns.ts";
+import { UpgradeSocket } from "./upgradesocket.ts";
 
-/** Selects the requests of a server that the proxy takes. */
+/** Which upgrades of a server the proxy takes, and whether they pass the app first. */
 export interface AttachOptions {
   /**
    * Returns whether a request belongs to the proxy; by default, all do. The proxy takes the upgrades of its requests, and
@@ -24,13 +28,29 @@ export interface AttachOptions {
    * @example (req) => req.url?.startsWith("/api/") ?? false
    */
   match?: (req: IncomingMessage) => boolean;
+  /**
+   * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the proxy
+   * directly, and the app does not see them.
+   *
+   * With this option, the tunnel begins where the app passes the request to `proxyFetch`, `proxy.fetch` or `proxy.nodeHandler`, of
+   * any proxy, and returns the response; the 101 has the header fields that middleware sets. With any other response, the
+   * connection ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
+   * body gets 400 before the app sees it.
+   * @default false
+   */
+  routes?: boolean;
 }
 
-/** A proxy's listener and options, as they are attached to a server. */
-interface Attachment {
+/** A proxy's own listener and options. */
+interface ServerSide {
   readonly plan: Plan;
   readonly upgrade: UpgradeListener;
+}
+
+/** A proxy that is attached to a server. */
+interface Attachment extends ServerSide {
   readonly match: Match;
+  readonly routes: boolean;
 }
 
 /** A server that the proxies of this process are attached to. */
@@ -55,8 +75,10 @@ class AttachedServer {
 
   /** Adds an attachment, unless an equal one was added before. Returns the one that the server has. */
   add(attachment: Attachment): Attachment {
-    const { upgrade, match } = attachment;
-    const same = this.#attachments.find((each) => each.upgrade === upgrade && each.match === match);
+    const { plan, match, routes } = attachment;
+    const same = this.#attachments.find(
+      (each) => each.plan === plan && each.match === match && each.routes === routes,
+    );
     if (same === undefined) this.#attachments.push(attachment);
     return same ?? attachment;
   }
@@ -135,32 +157,57 @@ export interface SrvxServer {
  */
 export function attachTo(
   server: Server | SrvxServer,
-  { plan, upgrade }: Omit<Attachment, "match">,
+  { plan, upgrade }: ServerSide,
   options: AttachOptions = {},
 ): () => void {
-  const match = readMatch(options);
+  const { match = takeAll, routes = false } = readOptions(options);
   const isSrvx = typeof (server as SrvxServer | undefined)?.serve === "function";
   const inner = isSrvx ? (server as SrvxServer).node?.server : server;
   if (!isServer(inner)) throw refuseServer(server);
   const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
   servers.set(inner as Server, known);
-  const attachment = known.add({ plan, upgrade, match });
+  const listener = routes ? passToApp(inner as Server, plan) : upgrade;
+  const attachment = known.add({ plan, upgrade: listener, match, routes });
   attachContinue(inner as Server, match);
   return () => known.remove(attachment);
 }
 
+/** Returns a listener for `upgrade` that passes each request to the app. */
+function passToApp(server: Server, plan: Plan): UpgradeListener {
+  const loading = import("./routeupgrade.ts");
+  // One listener for all proxies of the server, before those of the app.
+  server.off("request", dropToken).prependListener("request", dropToken);
+  return (req, socket, head) => {
+    // The server has stopped parsing, so no middleware could read the body.
+    if (hasBody(req)) return refuseUpgrade(req, socket, head, badRequest("body with Upgrade"));
+    const client = new UpgradeSocket(socket, head);
+    void Promise.all([loading, turnAfterAll(req.socket)]).then(([{ routeUpgrade }]) =>
+      // Outside the promise, an exception of the app ends the process in the same way as with any other request.
+      process.nextTick(() => routeUpgrade(server, req, client, plan)),
+    );
+  };
+}
+
+/** The kinds of the options. */
+const KINDS: Readonly<Record<string, string>> = {
+  match: "function",
+  routes: "boolean",
+} satisfies Record<keyof AttachOptions, string>;
+
 /**
- * Returns the function `match` of the options. Any other value or option is refused: if it were ignored, the proxy would take
- * every upgrade.
- * @throws TypeError that names the option
+ * Returns the options. Any other value or option is refused: if `match` were ignored, the proxy would take every upgrade, and
+ * if `routes` were, no middleware would check them.
+ * @throws TypeError that names the options
  */
-function readMatch(options: AttachOptions): Match {
-  const isKnown = isRecord(options) && Object.keys(options).every((name) => name === "match");
-  const match: unknown = isKnown ? options.match : null;
-  if (match === undefined) return takeAll;
-  if (typeof match === "function") return match as Match;
+function readOptions(options: AttachOptions): AttachOptions {
+  const isRight =
+    isRecord(options) &&
+    Object.entries(options).every(([name, value]) =>
+      value === undefined ? name in KINDS : typeof value === KINDS[name],
+    );
+  if (isRight) return options;
   throw new TypeError(
-    "fetchway: attach(server, { match }): use an object whose only option `match` is a function of the request",
+    "fetchway: attach(server, { match, routes }): use an object whose only options are `match`, a function of the request, and `routes`, true or false",
   );
 }
 
@@ -172,11 +219,15 @@ function takeAll(): boolean {
  * Attaches a proxy to an srvx server that is being created. The Node server under it exists when srvx begins to listen, but not
  * yet when srvx calls the plugins. On other runtimes there is nothing to attach to.
  */
-export function plugInto(server: SrvxServer, attachment: Omit<Attachment, "match">): void {
+export function plugInto(
+  server: SrvxServer,
+  serverSide: ServerSide,
+  options?: AttachOptions,
+): void {
   if (server.runtime !== "node") return;
   const serve = server.serve.bind(server);
   server.serve = () => {
-    attachTo(server, attachment);
+    attachTo(server, serverSide, options);
     return serve();
   };
 }

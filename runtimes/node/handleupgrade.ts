@@ -31,11 +31,14 @@ function loadHttp(): HttpModule {
 }
 
 /** Makes Node's response to a request that the server has handed over without a response. */
-function createResponse(req: IncomingMessage): ServerResponse {
-  return new (loadHttp().ServerResponse)(req);
+export function createResponse(req: Partial<IncomingMessage>): ServerResponse {
+  return new (loadHttp().ServerResponse)(req as IncomingMessage);
 }
 
-const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
+/** Returns the 100 that RFC 9110 §7.8 requires before a 101. Both are sent together, because the request has no body to wait for. */
+export function interimOf({ headers }: IncomingMessage): string {
+  return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
+}
 
 /** A listener for `upgrade` of Node's servers. */
 export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Uint8Array) => void;
@@ -98,8 +101,6 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     const client = new UpgradeSocket(socket, head);
     const res = createResponse(req);
     const protocol = protocolOf(req, plan);
-    // RFC 9110 §7.8 requires 100 before 101. Both are sent together, because the request has no body to wait for.
-    const interim = req.headers.expect?.toLowerCase() === "100-continue" ? CONTINUE : "";
     const turn = turnAfterAll(req.socket);
     answer().catch(async (thrown: unknown) => {
       // Nothing else reports the exception, because the server does not wait for listeners of its event.
@@ -129,7 +130,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
         return sendParts(parts, res);
       }
       try {
-        const lines = interim + writeSwitch(parts, protocol as string);
+        const lines = interimOf(req) + writeSwitch(parts, protocol as string);
         client.switchTo(tunnel, lines, protocol === "websocket", plan.options);
       } catch (error) {
         tunnel.destroy();
@@ -169,7 +170,10 @@ export function refuseUpgrade(
  * Returns the head of a 101.
  * @throws TypeError for a field that a hook or a transport has made invalid
  */
-function writeSwitch({ statusText, headers }: Head, protocol: string): string {
+export function writeSwitch(
+  { statusText, headers }: Pick<Head, "statusText" | "headers">,
+  protocol: string,
+): string {
   const { validateHeaderName, validateHeaderValue } = loadHttp();
   let lines = `HTTP/1.1 101 ${statusText || "Switching Protocols"}\r\n`;
   for (let i = 0; i < headers.length; i += 2) {

@@ -20,6 +20,7 @@ import { CURRENT, type Served } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
 import { streamedBodyOf } from "./internals/serverstream.ts";
 import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
+import { findUpgrade, joinUpgrade, unanswered } from "./routed.ts";
 import { understandsChunks } from "./trailerframing.ts";
 import { turnOf } from "./turns.ts";
 
@@ -292,6 +293,11 @@ function connectionOf(message: IncomingMessage): ClientStream {
   return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }
 
+/** Whether a call of a proxy forwards a message now: such a call listens for the client's disconnect. */
+export function isProxied(message: IncomingMessage): boolean {
+  return (watched.get(connectionOf(message)) ?? []).length > 0;
+}
+
 /** Returns Node's request and response under a web request, if the server shows them. */
 export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
@@ -300,6 +306,16 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 /** Reads a web request; from Node's own request, if the web request has one under it. */
 export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
+  if (unanswered.size > 0) {
+    const upgrade = findUpgrade(side?.req ?? messageIn(context), request);
+    if (upgrade !== undefined) {
+      const isOwn = side !== undefined && !side.isRebuilt;
+      const incoming = isOwn
+        ? new HostedIncoming(request, side, rules, context)
+        : new RebuiltIncoming(request, upgrade.message, rules, context);
+      return joinUpgrade(incoming, upgrade);
+    }
+  }
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
   // On HTTP/2, a server that does not show Node's response accepts only web responses: it gets a `PeerIncoming`.
   if (
@@ -308,11 +324,28 @@ export function readRequest(request: Request, context: Context, rules: ClientRul
   ) {
     return new HostedIncoming(request, side, rules, context);
   }
-  // Hono's `mount()` makes a new `Request`, but also passes its environment, in which `incoming` is documented.
-  const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
+  const peer = side?.req ?? messageIn(context);
   const fields = side && toHttp1Fields(visibleHeaders(request, side.req));
   const body = http2BodyOf(request, side);
-  return new PeerIncoming(request, peer?.socket && peer, rules, context, fields, body);
+  return new PeerIncoming(request, peer, rules, context, fields, body);
+}
+
+/** Returns Node's request in the environment that Hono's `mount()` passes with a new `Request`; `incoming` is documented. */
+function messageIn(context: Context): IncomingMessage | undefined {
+  const message = (context as { incoming?: IncomingMessage } | undefined)?.incoming;
+  return message?.socket && message;
+}
+
+/** Reads a request of `node:http`, Express or Fastify. */
+export function readMessage(
+  req: IncomingMessage,
+  res: ServerResponse,
+  rules: ClientRules,
+  context: Context,
+): Incoming {
+  const incoming = new MessageIncoming(req, res, rules, context);
+  const upgrade = unanswered.size > 0 ? unanswered.get(req.rawHeaders) : undefined;
+  return upgrade === undefined ? incoming : joinUpgrade(incoming, upgrade);
 }
 
 /** Returns Node's request under a web request; undefined if the request was not read from Node's. */
@@ -385,7 +418,7 @@ function asteriskOf({ method, url = "" }: IncomingMessage): string | undefined {
 }
 
 /** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
-function hasBody({ rawHeaders }: IncomingMessage): boolean {
+export function hasBody({ rawHeaders }: IncomingMessage): boolean {
   return (
     getHeader(rawHeaders, "transfer-encoding") !== undefined ||
     Number(getHeader(rawHeaders, "content-length") ?? 0) > 0

@@ -13,7 +13,7 @@ import { explainNodeMessage, refuseMessages } from "./frameworkvalues.ts";
 import { isBodyUsed } from "./internals/hono.ts";
 import { createUpgradeListener } from "./handleupgrade.ts";
 import { addFormerMethods } from "./httpproxy.ts";
-import { MessageIncoming, readRequest } from "./nodeincoming.ts";
+import { readMessage, readRequest } from "./nodeincoming.ts";
 import type { NodeProxy } from "./nodeproxy.ts";
 import { respond, sendResponse } from "./noderesponse.ts";
 
@@ -56,7 +56,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
     ...addMoveWaiting(route),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
-    plugin: (server) => plugInto(server, { plan, upgrade }),
+    plugin: (server, attachOptions) => plugInto(server, { plan, upgrade }, attachOptions),
     nodeHandler(request, response, next) {
       if (typeof (response as ServerResponse | undefined)?.writeHead !== "function") {
         throw refuseMessages(request);
@@ -76,7 +76,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
       };
       try {
         const context = { req, res };
-        const incoming = new MessageIncoming(req, res, plan, context);
+        const incoming = readMessage(req, res, plan, context);
         forward(incoming, target, plan, context, respond).then((answer) => {
           // `catch` after `then` would make one more promise for each request.
           try {

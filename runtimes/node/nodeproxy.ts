@@ -42,22 +42,27 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
    * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other
    * listeners for `upgrade`. An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the app
-   * handles the request. The app's routes and middleware do not see the upgrades that the proxy takes: check logins in
-   * `onRequest`.
+   * handles the request.
+   *
+   * **The upgrades that the proxy takes skip the app's routes and middleware**, also those that check a login: check it in
+   * `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become tunnels
+   * where the app passes them to a proxy.
    *
    * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
    * Node have this member.
    * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels continue
    * @throws TypeError for a value that is not such a server, and for a wrong option
    * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
+   * @example proxy.attach(server, { routes: true });
    */
   readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => () => void;
   /**
-   * Does what `attach` does by default, as a plugin for `serve` of srvx and h3: the proxy takes all upgrades of the server.
-   * On a server of another runtime, it does nothing. Only proxies of the entry for Node have this member.
+   * Does what `attach` does, as a plugin for `serve` of srvx and h3. On a server of another runtime, it does nothing. Only
+   * proxies of the entry for Node have this member.
    * @example serve(app, { plugins: [proxy.plugin] });
+   * @example serve(app, { plugins: [(server) => proxy.plugin(server, { routes: true })] });
    */
-  readonly plugin: (server: SrvxServer) => void;
+  readonly plugin: (server: SrvxServer, options?: AttachOptions) => void;
   /**
    * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers, or call it from a listener of your own that
    * chooses the requests. It answers every request that it gets, whereas `attach` takes only matching upgrades to the

@@ -104,7 +104,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#early = [];
     res.shouldKeepAlive = false;
     res.on("finish", () => socket.end(() => socket.destroy()));
-    res.assignSocket(socket);
+    if (res.socket !== socket) res.assignSocket(socket);
     socket.resume();
   }
 

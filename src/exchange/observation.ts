@@ -150,7 +150,8 @@ export class Observation implements ScopeObserver {
     const event = this.#event as CollectedEvent;
     try {
       const response = await responding;
-      event.status = response.status;
+      // On Node, the response that opens a tunnel through the app's routes has the status 204, and no body.
+      event.status = this.#isOpen && response.status === 204 ? 101 : response.status;
       return response;
     } catch (thrown) {
       // The promise rejects, and the framework responds with 500.

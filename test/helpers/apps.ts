@@ -14,7 +14,7 @@ export interface Apps {
    */
   serve<Kind extends ServerKind>(kind: Kind, handler: Handlers[Kind]): Promise<number>;
   /**
-   * Makes the given server listen, and closes it after the test.
+   * Makes the given server listen, unless it listens already, and closes it after the test.
    * @returns its port
    */
   listen(server: Server): Promise<number>;

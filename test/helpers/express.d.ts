@@ -5,6 +5,7 @@ declare module "express" {
   export type Request = IncomingMessage;
   export interface Response extends ServerResponse {
     status(code: number): this;
+    send(body: string): this;
   }
   export type NextFunction = (error?: unknown) => void;
   type Handler = (req: Request, res: Response, next: NextFunction) => unknown;

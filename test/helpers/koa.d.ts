@@ -8,9 +8,13 @@ declare module "koa" {
     readonly res: ServerResponse;
     readonly cookies: { set(name: string, value: string): void };
     respond: boolean;
+    status: number;
+    body: unknown;
+    set(name: string, value: string | readonly string[]): void;
   }
 
   export default class Koa {
+    silent: boolean;
     use(middleware: (ctx: Context, next: () => Promise<void>) => unknown): this;
     callback(): (req: IncomingMessage, res: ServerResponse) => void;
     listen(port: number): Server;

@@ -32,11 +32,11 @@ const BACKLOG = 4096;
 const quiet = { hostname: "127.0.0.1", silent: true, gracefulShutdown: false } as const;
 
 /**
- * Makes a server listen.
+ * Makes a server listen, unless it listens already.
  * @returns the port
  */
 export async function listen(server: Server, port = 0, host = "127.0.0.1"): Promise<number> {
-  server.listen(port, host, BACKLOG);
+  if (server.address() === null) server.listen(port, host, BACKLOG);
   if (!server.listening) await once(server, "listening");
   return (server.address() as AddressInfo).port;
 }

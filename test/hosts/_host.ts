@@ -7,13 +7,16 @@ import type { HostName } from "./_hosts.ts";
 import type { SetupName } from "./_setups.ts";
 import { within } from "../helpers/wait.ts";
 
-/** Servers of `node:http` on Bun and Deno, with one setup: `default`. The suite does not run on them. */
+/**
+ * Servers of `node:http` on Bun and Deno, with one setup, `default`, and an app through whose routes upgrades pass. The suite does
+ * not run on them.
+ */
 export type NodeHttpHost = "nodehttp-bun" | "nodehttp-deno";
 
 export interface Host<Name extends HostName | NodeHttpHost = HostName> {
   name: Name;
   pid: number;
-  port(setup: SetupName): number;
+  port(setup: SetupName | "routes"): number;
   /** Resident memory in bytes. */
   rss(): number;
   /** Returns the faults since the last call: the exit of the process, or text on stderr; empty if there were none. */
@@ -49,7 +52,7 @@ function commandOf(
   return [hostNode, ...flags, hostFile(`hosts/${host}`)];
 }
 
-type Ports = Record<SetupName, number> & { pid?: number };
+type Ports = Record<SetupName | "routes", number> & { pid?: number };
 
 /** Reads the port of each setup from the first line that the host prints. */
 function readPorts(child: ChildProcess): Promise<Ports> {

@@ -8,8 +8,20 @@ const upgrades = ["websocket", "tcp"];
 const proxy = createProxy({ target: process.env["UPSTREAM"] ?? "", upgrades });
 const server = createServer(proxy.nodeHandler);
 proxy.attach(server);
+// The same proxy in an app whose routes upgrades pass.
+const routed = createServer((req, res) => {
+  res.setHeader("X-By", "app");
+  if (req.url === "/refused") res.writeHead(401).end("no entry");
+  else if (req.url !== "/never") proxy.nodeHandler(req, res);
+});
+createProxy({ target: "http://127.0.0.1:1", timeout: 300, upgrades }).attach(routed, {
+  routes: true,
+});
 server.listen(0, "127.0.0.1", () => {
-  console.log(JSON.stringify({ default: (server.address() as AddressInfo).port }));
+  routed.listen(0, "127.0.0.1", () => {
+    const ports = [server, routed].map((each) => (each.address() as AddressInfo).port);
+    console.log(JSON.stringify({ default: ports[0], routes: ports[1] }));
+  });
 });
 // The parent holds stdin open, so this process ends with it.
 process.stdin.resume().on("end", () => process.exit());

@@ -1,4 +1,5 @@
 /** The handler for route rules, in real h3 apps: rules of the app, and rules that are compiled as in Nitro. */
+import type { IncomingMessage } from "node:http";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createProxy } from "#fetchway";
@@ -218,11 +219,14 @@ test("rules that are compiled to a module, as in Nitro, import the handler by na
   }
 });
 
-test("an attached proxy forwards WebSockets beside the rules", async () => {
+test.each([
+  ["beside the rules", { match: (req: IncomingMessage) => req.url?.startsWith("/api/") ?? false }],
+  ["through the rules", { routes: true }],
+])("an attached proxy forwards WebSockets %s", async (_, options) => {
   const rules = rulesOf({ "/api/**": { proxy: `${upstream.url}/v1/**` } });
   await withApp(rules, async (origin, server) => {
-    const sockets = createProxy({ target: `${upstream.url}/v1`, stripPrefix: "/api" });
-    sockets.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
+    const target = "routes" in options ? "http://127.0.0.1:1" : `${upstream.url}/v1`;
+    createProxy({ target, stripPrefix: "/api" }).attach(server, options);
     upstream.script = async (call) => {
       const socket = await accept(call);
       socket.on("message", (data: Buffer) => socket.send(data.toString()));

@@ -1,7 +1,12 @@
 /** The plugin for Vite, in real Vite servers: development, preview and middleware mode. */
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer as createNodeServer, type IncomingMessage, type Server } from "node:http";
+import {
+  createServer as createNodeServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -93,7 +98,10 @@ async function startPreview(routes: ViteRoutes): Promise<Running> {
   return { origin: originOf(server.httpServer), logged, notices, token: "", close };
 }
 
-async function startMiddleware(routes: ViteRoutes): Promise<Running> {
+/** Answers a request in front of Vite. Returns whether it has. */
+type InFront = (req: IncomingMessage, res: ServerResponse) => boolean;
+
+async function startMiddleware(routes: ViteRoutes, inFront?: InFront): Promise<Running> {
   const logged: string[] = [];
   const plugin = viteProxy(routes);
   const http: Server = createNodeServer();
@@ -101,8 +109,10 @@ async function startMiddleware(routes: ViteRoutes): Promise<Running> {
   const config = configure(plugin, logged, notices);
   const server = { middlewareMode: true, hmr: { server: http } };
   const vite = await createServer({ ...config, server });
-  http.on("request", (req, res) => vite.middlewares(req, res));
-  plugin.api.attach(http);
+  http.on("request", (req, res) => {
+    if (inFront?.(req, res) !== true) vite.middlewares(req, res);
+  });
+  plugin.api.attach(http, { routes: inFront !== undefined });
   http.listen(0, "127.0.0.1");
   await once(http, "listening");
   const close = async (): Promise<void> => {
@@ -234,6 +244,26 @@ describe.each([
       }
     },
   );
+});
+
+test("in middleware mode with `routes`, WebSockets of the upstream pass the app in front, and Vite's own do not", async () => {
+  const seen: (string | undefined)[] = [];
+  const running = await startMiddleware({ "/": upstream.url }, (req, res) => {
+    seen.push(req.url);
+    const isRefused = req.url === "/refused";
+    if (isRefused) res.writeHead(401).end();
+    return isRefused;
+  });
+  try {
+    const socket = await expectEcho(`${running.origin}/api/socket`);
+    socket.close();
+    const [own] = await open(`${running.origin}/?token=${running.token}`, "vite-hmr");
+    own.close();
+    await expect(open(`${running.origin}/refused`)).rejects.toThrow("401");
+    expect(seen).toEqual(["/api/socket", "/refused"]);
+  } finally {
+    await running.close();
+  }
 });
 
 test("a WebSocket for neither the upstream nor Vite is left to other listeners", async () => {

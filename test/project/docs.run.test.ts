@@ -10,7 +10,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import express from "express";
-import { H3 } from "h3";
+import { H3, serve as serveH3 } from "h3";
+import type { ServerPlugin } from "srvx";
 import { Hono } from "hono";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
@@ -552,8 +553,23 @@ test("upstreams: a mirror gets a copy", async () => {
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
 });
 
+test("websockets: those of an h3 app pass its middleware, which refuses some", async () => {
+  await importBlock("docs/websockets.md: On Node, through the app's routes", toUpstream());
+  expect(names.server.listenerCount("upgrade")).toBe(1);
+  const plugins = served[0]?.plugins as ServerPlugin[];
+  const options = { port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false };
+  const server = serveH3(names.app, { ...options, plugins });
+  await server.ready();
+  ending.push(() => server.close(true));
+  echoMessages(upstream);
+  const url = `${server.url?.replace("http:", "ws:")}api/live`;
+  await expect(sayHello(url)).rejects.toThrow("401");
+  expect(upstream.calls).toEqual([]);
+  expect(await sayHello(url, { headers: { authorization: "Basic YTpi" } })).toBe("hello");
+});
+
 test("websockets: one line makes a proxy accept WebSockets", async () => {
-  await importBlock("docs/websockets.md: WebSockets", {
+  await importBlock("docs/websockets.md: On Node, directly to the proxy", {
     'createProxy({ target: "http://127.0.0.1:4000" })': `createProxy({ target: "${upstream.url}" })`,
   });
   expect(served[0]?.plugins).toEqual([expect.any(Function)]);
@@ -569,7 +585,7 @@ test("websockets: one line makes a proxy accept WebSockets", async () => {
 });
 
 test("websockets: onRequest refuses a WebSocket without a login, and passes the user on", async () => {
-  await importBlock("docs/websockets.md: A login before WebSockets", toUpstream());
+  await importBlock("docs/websockets.md: A login in onRequest", toUpstream());
   const port = await listen(names.server);
   ending.push(() => names.server.close());
   echoMessages(upstream);

@@ -29,6 +29,29 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     await until(() => sockets[1]?.readyState === WebSocket.CLOSED, "the end at the upstream");
   });
 
+  test("upgrades pass the routes of an app, whose middleware may refuse them", async () => {
+    const sockets = echoMessages(upstream);
+    const routes = host.port("routes");
+    expect(await sayHello(`ws://127.0.0.1:${routes}/`)).toBe("hello");
+    const client = await apps.connect(routes);
+    client.send(request("GET", "/", handshake));
+    const head = await client.readHead();
+    expect(head.status).toBe(101);
+    expect(head.get("x-by")).toBe("app");
+    client.leave("FIN");
+    await until(() => sockets[1]?.readyState === WebSocket.CLOSED, "the end at the upstream");
+    for (const [path, status, text] of [
+      ["/refused", 401, "no entry"],
+      ["/never", 504, "Gateway Timeout: http_response_timeout\n"],
+    ] as const) {
+      const refused = await apps.connect(routes);
+      refused.send(request("GET", path, handshake), request("GET", "/smuggled"));
+      expect(await refused.read()).toMatchObject({ status, text, cut: false });
+      expect(await refused.rest()).toHaveLength(0);
+    }
+    expect(upstream.calls).toHaveLength(2);
+  });
+
   test("the response to a refused handshake is relayed completely, however large", async () => {
     const size = 4 * 1024 * 1024;
     upstream.script = (call) => {

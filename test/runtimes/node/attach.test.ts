@@ -222,7 +222,7 @@ describe("attach", () => {
   ])("`attach` refuses the options %o, which have no function `match`", (options) => {
     const { attach } = createProxy({ target: upstream.url });
     expect(() => attach(createServer(), options as never)).toThrow(
-      /^fetchway: attach\(server, \{ match \}\): use an object whose only option `match` is a function/,
+      /^fetchway: attach\(server, \{ match, routes \}\): use an object whose only options are `match`, a function/,
     );
   });
 });

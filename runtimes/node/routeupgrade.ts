@@ -1,0 +1,241 @@
+/** Passes upgrades to the app as ordinary requests. Loaded by the first `attach` with `routes`. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Server, Socket } from "node:net";
+import type { Writable } from "node:stream";
+import { ProxyError } from "../../src/error.ts";
+import { getHeader, type HeaderList, removeHeader } from "../../src/fields/headers.ts";
+import { cleanInterimHeaders } from "../../src/fields/hopbyhop.ts";
+import type { Plan } from "../../src/plan.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
+import { toErrorResponse } from "../../src/response/errorresponse.ts";
+import { startBackgroundTimer } from "../../src/transport/timers.ts";
+import { createResponse, interimOf, protocolOf, writeSwitch } from "./handleupgrade.ts";
+import { isProxied } from "./nodeincoming.ts";
+import { partsOf, respond, sendParts } from "./noderesponse.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
+import type { Tunnel } from "../../src/transport/tunnel.ts";
+import { type RoutedUpgrade, TOKEN_FIELD, unanswered } from "./routed.ts";
+import type { UpgradeSocket } from "./upgradesocket.ts";
+
+/** The connection of an upgrade that the app answers. */
+export interface RoutedClient {
+  /** Answers with the response that opens a tunnel, and connects the client with the tunnel. */
+  switchTo(opened: Opened, headers: HeaderList): void;
+  /** Prepares the connection for the app's own response, after which the connection ends. */
+  refuse(): void;
+  /** Answers with an error in place of the app, whose response then goes nowhere. */
+  fail(error: ProxyError): void;
+}
+
+/** A tunnel that a call of a proxy has opened, until the app returns the response of that call. */
+export interface Opened {
+  readonly tunnel: Tunnel;
+  readonly options: TunnelOptions;
+  readonly statusText: string;
+}
+
+/**
+ * An upgrade that the app answers. The first head that the app writes decides: if it is that of the response that `take` has
+ * returned, with the fields that middleware has added, the client gets the 101. With any other head, the tunnel is closed, and
+ * the client gets the app's response.
+ *
+ * That response has the status 204, because no web `Response` has the status 101: a framework that makes a new one of it
+ * would fail.
+ */
+export class UnansweredUpgrade implements RoutedUpgrade {
+  readonly message: IncomingMessage;
+  readonly protocol: string;
+  readonly #client: RoutedClient;
+  readonly #token: string = crypto.randomUUID();
+  readonly #timeout: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #opened: Opened | undefined;
+
+  /**
+   * @param res the response for the app
+   * @param timeout milliseconds within which the app must answer, or call a proxy; 0 for no limit
+   */
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    protocol: string,
+    client: RoutedClient,
+    timeout: number,
+  ) {
+    this.message = req;
+    this.protocol = protocol;
+    this.#client = client;
+    this.#timeout = timeout;
+    // A client may send the field as well.
+    removeHeader(req.rawHeaders, TOKEN_FIELD);
+    req.rawHeaders.push(TOKEN_FIELD, this.#token);
+    req.headers[TOKEN_FIELD] = this.#token;
+    unanswered.set(req.rawHeaders, this).set(this.#token, this);
+    this.#startTimer();
+    // Properties of the response itself, because Express replaces its prototype. Each of these methods may write the head.
+    for (const name of ["writeHead", "write", "end", "flushHeaders"] as const) {
+      const method = res[name].bind(res) as (...args: unknown[]) => unknown;
+      const isHead = name === "writeHead";
+      const own = (...args: unknown[]): unknown =>
+        this.#switch(res, isHead ? args : [res.statusCode]) && isHead ? res : method(...args);
+      Object.assign(res, { [name]: own });
+    }
+  }
+
+  take(incoming: Incoming, response: Response, tunnel: Tunnel, options: TunnelOptions): Response {
+    if (this.#opened !== undefined || !this.#isUnanswered) {
+      throw new ProxyError("proxy_internal_error", {
+        message:
+          "another call of a proxy has opened a tunnel for this request, or it has an answer",
+      });
+    }
+    const { statusText, headers } = partsOf(response);
+    this.#opened = { tunnel, options, statusText };
+    this.#startTimer();
+    const answer = { status: 204, statusText: "", headers: [...headers, TOKEN_FIELD, this.#token] };
+    return respond({ ...answer, body: null }, incoming) as Response;
+  }
+
+  /** Ends the upgrade without an answer, because the client has disconnected. */
+  end(): void {
+    this.#finish()?.tunnel.destroy();
+  }
+
+  get #isUnanswered(): boolean {
+    return unanswered.has(this.#token);
+  }
+
+  /**
+   * Decides with the first head that the app writes.
+   * @param args the arguments of `writeHead`
+   * @returns whether the client has got a 101
+   * @throws TypeError for a field that middleware has made invalid
+   */
+  #switch(res: ServerResponse, args: unknown[]): boolean {
+    if (!this.#isUnanswered) return false;
+    const opened = this.#finish();
+    let isSwitched = false;
+    try {
+      if (opened === undefined || args[0] !== 204) return false;
+      const fields = fieldsOf(res, args.at(-1));
+      if (removeHeader(fields, TOKEN_FIELD)[0] !== this.#token) return false;
+      this.#client.switchTo(opened, cleanInterimHeaders(fields));
+      return (isSwitched = true);
+    } finally {
+      if (!isSwitched) {
+        opened?.tunnel.destroy();
+        this.#client.refuse();
+      }
+    }
+  }
+
+  #finish(): Opened | undefined {
+    clearTimeout(this.#timer);
+    unanswered.delete(this.message.rawHeaders);
+    unanswered.delete(this.#token);
+    return this.#opened;
+  }
+
+  #startTimer(): void {
+    clearTimeout(this.#timer);
+    if (this.#timeout > 0) {
+      this.#timer = startBackgroundTimer(() => this.#onTimeout(), this.#timeout);
+    }
+  }
+
+  #onTimeout(): void {
+    // A call of a proxy has its own limits.
+    if (isProxied(this.message)) return this.#startTimer();
+    this.end();
+    const message = `the app has not answered the upgrade within ${this.#timeout} ms`;
+    this.#client.fail(new ProxyError("http_response_timeout", { message }));
+  }
+}
+
+/**
+ * Returns the fields that `writeHead` sends: the given ones, and those that were set before under other names.
+ * @param given the last argument of `writeHead`
+ */
+function fieldsOf(res: ServerResponse, given: unknown): HeaderList {
+  const fields: HeaderList = [];
+  const push = (name: string, value: unknown): void => {
+    for (const line of [value].flat()) fields.push(name, String(line));
+  };
+  if (Array.isArray(given)) fields.push(...given.map(String));
+  else if (typeof given === "object")
+    for (const [name, value] of Object.entries(given ?? {})) push(name, value);
+  for (const name of res.getHeaderNames()) {
+    if (getHeader(fields, name) === undefined) push(name, res.getHeader(name));
+  }
+  return fields;
+}
+
+/** Passes an upgrade to the app, as the server passes ordinary requests. */
+export function routeUpgrade(
+  server: Server,
+  req: IncomingMessage,
+  client: UpgradeSocket,
+  plan: Plan,
+): void {
+  if (client.isWaiting) server.emit("request", req, answerByApp(req, client, plan));
+  else client.destroy();
+}
+
+/**
+ * Detaches a response from its connection: what the app still writes goes nowhere.
+ * @returns the stream that gets it instead
+ */
+function discard(res: ServerResponse): Writable {
+  const { Writable } = process.getBuiltinModule("node:stream");
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+  res.detachSocket(res.socket as Socket);
+  res.assignSocket(nowhere as unknown as Socket);
+  // The app then gets the event `close`, as with any other response.
+  res.on("finish", () => nowhere.destroy());
+  return nowhere;
+}
+
+/** Returns the response by which the app answers an upgrade. */
+function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): ServerResponse {
+  const { socket } = req;
+  const protocol = protocolOf(req, plan) as string;
+  const { method, httpVersionMajor, httpVersionMinor, headers } = req;
+  const res = createResponse({ method, httpVersionMajor, httpVersionMinor, headers });
+  // Added afterwards, because on Bun, a response writes past `assignSocket` if its constructor gets a request of the server.
+  Object.assign(res, { req });
+  const upgrade = new UnansweredUpgrade(
+    req,
+    res,
+    protocol,
+    {
+      switchTo({ tunnel, options, statusText }, fields) {
+        const head = interimOf(req) + writeSwitch({ statusText, headers: fields }, protocol);
+        client.unlisten();
+        discard(res);
+        // The app may log the status.
+        res.writeHead(101);
+        client.switchTo(tunnel, head, protocol === "websocket", options);
+      },
+      refuse() {
+        client.unlisten();
+        client.beginResponse(res);
+      },
+      fail(error) {
+        client.unlisten();
+        discard(res).destroy();
+        const own = createResponse(req);
+        client.beginResponse(own);
+        void sendParts(toErrorResponse(error, req.method as string), own);
+      },
+    },
+    plan.timeout,
+  );
+  // The app and the calls of proxies see only the end of the connection, not that of the client's direction.
+  const onLeave = (): void => {
+    upgrade.end();
+    client.destroy();
+  };
+  res.assignSocket(socket);
+  client.listen({ handleEvent: onLeave });
+  return res;
+}
