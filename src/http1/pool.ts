@@ -211,7 +211,7 @@ export abstract class Pool<
   /** Adds a connection, and opens a socket for it. */
   protected connect(
     connection: Connection,
-    scope: Pick<ConnectScope, "onCancel" | "connectTimeout">,
+    scope: Omit<ConnectScope, "order">,
   ): Promise<Socket> {
     const order: ConnectScope["order"] = (found) => this.balancer.orderAddresses(found);
     const connecting = this.#connector.connect(this.destination, { ...scope, order });

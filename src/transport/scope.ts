@@ -27,6 +27,8 @@ export interface Listener {
 export interface Client {
   /** The address or network of the client, by which waiting requests take turns; see `Claim`. */
   readonly clientKey?: string | undefined;
+  /** The address of the client, for connections that carry the requests of one client only. */
+  readonly clientAddress?: string | undefined;
   /**
    * Milliseconds to wait before the scope calls `listen`, where listening is expensive; undefined to listen from the
    * start.
@@ -487,6 +489,9 @@ export function replaceInform(client: Client, inform: Client["inform"]): Client 
     listenAfter: client.listenAfter,
     get clientKey() {
       return client.clientKey;
+    },
+    get clientAddress() {
+      return client.clientAddress;
     },
     listen: (listener) => client.listen(listener),
     unlisten: (listener) => client.unlisten(listener),

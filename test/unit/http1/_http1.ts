@@ -60,6 +60,7 @@ export class PoolBench {
 export class FakeJob implements Job {
   readonly newConnection = false;
   readonly connectTimeout = undefined;
+  readonly clientAddress = undefined;
   readonly upgrade = undefined;
   readonly isPaused = false;
   place = undefined;
