@@ -145,11 +145,11 @@ export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);
 }
 
-/** The names of the limits that only Node's server has. */
-export const NODE_ONLY: readonly string[] = Object.keys(clientLimitSchema);
+/** The names of the options that only Node's server has, because other servers do not show the connections of clients. */
+export const NODE_ONLY: readonly string[] = ["proxyProtocol", ...Object.keys(clientLimitSchema)];
 
 /**
- * Finds configured limits that the server of this runtime does not have.
+ * Finds configured options that the server of this runtime does not have.
  * @param names the names of the options that were given
  * @param describe returns how the user has written an option
  */
@@ -161,5 +161,5 @@ export function findMissingLimits(
   if (runtime === undefined) return [];
   return names
     .filter((name) => NODE_ONLY.includes(name))
-    .map((name) => `${describe(name)}: ${runtime}'s server has no such limit; run this on Node`);
+    .map((name) => `${describe(name)}: ${runtime}'s server has no such option; run this on Node`);
 }

@@ -34,7 +34,9 @@ export function makeHeader(
   // Version 1 has no `LOCAL`: a connection of the proxy itself names its real ends. A Unix socket has none (§2.1).
   const source = known ?? (isV1 ? parseIPAddress(localAddress ?? "") : undefined);
   if (source === undefined) {
-    return isV1 ? Buffer.from("PROXY UNKNOWN\r\n") : Buffer.from(`${SIGNATURE}${LOCAL}000000`, "hex");
+    return isV1
+      ? Buffer.from("PROXY UNKNOWN\r\n")
+      : Buffer.from(`${SIGNATURE}${LOCAL}000000`, "hex");
   }
   const isIPv4 = isMapped(source.bits);
   const end = parseIPAddress(remoteAddress)?.bits;

@@ -28,7 +28,9 @@ const answer = ({ url, socket }: IncomingMessage, res: ServerResponse): void => 
 };
 const http = createServer(answer);
 const https = createSecureServer(own, answer);
-https.on("secureConnection", (socket: { _parent?: object }) => Object.assign(socket, { number: (socket._parent as { number: number }).number }));
+https.on("secureConnection", (socket: { _parent?: object }) =>
+  Object.assign(socket, { number: (socket._parent as { number: number }).number }),
+);
 http.on("upgrade", (_, socket) => {
   socket.end("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n");
 });
@@ -82,7 +84,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
       const sender = await connect(port);
       sender.send(request("GET", path, client === undefined ? [] : [["X-Forwarded-For", client]]));
       const { status, text } = await sender.read();
-      await sender.leave("FIN");
+      sender.leave("FIN");
       return `${status} ${text}`;
     };
   }
