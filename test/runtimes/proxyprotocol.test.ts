@@ -14,11 +14,8 @@ import { request } from "../helpers/wire.ts";
 
 const PROGRAM = join(import.meta.dirname, "_wait.program.ts");
 const SIGNATURE = "0d0a0d0a000d0a515549540a";
-const own = await makeCertificate();
+const certificate = await makeCertificate();
 const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).toReversed()) await end();
-});
 
 /** The header of each connection to the upstream, in the order in which they were opened: text, or hexadecimal digits. */
 const headers: string[] = [];
@@ -27,13 +24,10 @@ const answer = ({ url, socket }: IncomingMessage, res: ServerResponse): void => 
   res.end(`${url} on ${(socket as { number?: number }).number}`);
 };
 const http = createServer(answer);
-const https = createSecureServer(own, answer);
+const https = createSecureServer(certificate, answer);
 https.on("secureConnection", (socket: { _parent?: object }) =>
   Object.assign(socket, { number: (socket._parent as { number: number }).number }),
 );
-http.on("upgrade", (_, socket) => {
-  socket.end("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n");
-});
 
 /** Makes an upstream that reads the header of each connection, before TLS if `secure` is true. */
 function upstream(secure: boolean): ReturnType<typeof createNetServer> {
@@ -65,6 +59,7 @@ afterAll(() => {
   tls.close();
 });
 afterEach(async () => {
+  for (const end of ends.splice(0)) await end();
   headers.length = 0;
   await until(() => open.size === 0, "the connections to close");
 });
@@ -105,7 +100,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
 
   test("version 2 names the client before TLS", async () => {
     const target = `https://127.0.0.1:${ports.tls}`;
-    const send = await start({ proxyProtocol: "v2", tls: { ca: own.cert } }, { target });
+    const send = await start({ proxyProtocol: "v2", tls: { ca: certificate.cert } }, { target });
     expect(await send("/a", "192.0.2.7")).toBe("200 /a on 1");
     expect(await send("/b", "192.0.2.7")).toBe("200 /b on 1");
     expect(await send("/c", "2001:db8::7")).toBe("200 /c on 2");
@@ -114,6 +109,19 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
       `${SIGNATURE}2111000cc00002077f0000010000${port}`,
       `${SIGNATURE}2121002420010db8${"0".repeat(23)}7${"0".repeat(32)}0000${port}`,
     ]);
+  });
+
+  test("a connection with TLS is closed with the proxy, and after a certificate that is not trusted", async () => {
+    const target = `https://127.0.0.1:${ports.tls}`;
+    const send = await start({ proxyProtocol: "v2", tls: { ca: certificate.cert } }, { target });
+    expect(await send("/a")).toBe("200 /a on 1");
+    expect(open.size).toBe(1);
+    await send("/destroy");
+    await until(() => open.size === 0, "the end of the connection");
+    const refusing = await start({ proxyProtocol: "v1" }, { target });
+    expect(await refusing("/a")).toMatch(/^502 .*tls_certificate_error/);
+    expect(headers).toHaveLength(2);
+    await until(() => open.size === 0, "the end of the connection");
   });
 
   test("a connection is used again only for the same client", async () => {
@@ -135,6 +143,19 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     answers.forEach((each, i) => {
       expect(named[Number(each.split(" ").at(-1)) - 1]).toBe(clients[i]);
     });
+  });
+
+  test("a health check names the proxy itself", async () => {
+    const target = [`http://127.0.0.1:${ports.plain}`];
+    await start(
+      { proxyProtocol: "v1" },
+      { target, balancing: { check: { path: "/up", interval: 10 } } },
+    );
+    await until(() => headers.length > 0, "a check");
+    const own = /^PROXY TCP4 127\.0\.0\.1 127\.0\.0\.1 ([1-9]\d*) (\d+)\r\n$/.exec(
+      headers[0] ?? "",
+    );
+    expect(Number(own?.[2])).toBe(ports.plain);
   });
 
   test("without an address of the client, the header says that the connection is the proxy's own", async () => {
