@@ -38,13 +38,13 @@ export interface ListenOptions {
    */
   host?: string;
   /**
-   * The proxies in front that begin each connection with a header of the PROXY protocol (version 1 or 2), as addresses and CIDR
-   * ranges; `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges. The address that the header names is the client's for
-   * the log, the limits, the turns in queues, `trustProxy` and the forwarding fields. Only Node's server can read headers.
+   * The proxies in front that begin each connection with a header of the PROXY protocol, as addresses and CIDR ranges. The
+   * address that the header names is the client's for the log, the limits, the turns in queues, `trustProxy` and the
+   * forwarding fields. Versions 1 and 2 are read, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
    *
    * A connection of these proxies without a header gets 400, and one whose header is late (`headersTimeout`) 408; with TLS, it is
-   * closed. Any other peer is a client itself: its header gets 400. Name only proxies that send the header themselves:
-   * a client that connects through another program at such an address can forge its own.
+   * closed. Any other peer is a client itself: its header gets 400. If clients can connect through a program at one of these
+   * addresses that does not write the header itself, they can forge their address.
    * @example ["10.0.0.0/8"]
    */
   proxyProtocol?: readonly string[];

@@ -111,7 +111,7 @@ export class NetConnector implements Connector {
     version: NonNullable<FilledPoolOptions["proxyProtocol"]>,
     ...connection: [Destination, ConnectScope]
   ): Promise<Socket> {
-    const { makeHeader } = await import("./proxyheader.ts");
+    const { makeHeader } = await import("./clientheader.ts");
     this.#makeHeader = (client, raw) => makeHeader(version, client, raw);
     return this.connect(...connection);
   }

@@ -4,6 +4,7 @@
  * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
  */
 import type { Socket } from "node:net";
+import { encodeText } from "../../src/body/memory.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import { IPV4, parseIPAddress, render } from "../../src/target/address.ts";
 
@@ -34,9 +35,7 @@ export function makeHeader(
   // Version 1 has no `LOCAL`: a connection of the proxy itself names its real ends. A Unix socket has none (§2.1).
   const source = known ?? (isV1 ? parseIPAddress(localAddress ?? "") : undefined);
   if (source === undefined) {
-    return isV1
-      ? Buffer.from("PROXY UNKNOWN\r\n")
-      : Buffer.from(`${SIGNATURE}${LOCAL}000000`, "hex");
+    return isV1 ? encodeText("PROXY UNKNOWN\r\n") : fromHex(`${SIGNATURE}${LOCAL}000000`);
   }
   const isIPv4 = isMapped(source.bits);
   const end = parseIPAddress(remoteAddress)?.bits;
@@ -45,7 +44,7 @@ export function makeHeader(
   const ports = [known === undefined ? localPort : 0, remotePort];
   if (isV1) {
     const texts = addresses.map((bits) => render(bits, isIPv4 ? "" : ":"));
-    return Buffer.from(`PROXY TCP${isIPv4 ? 4 : 6} ${[...texts, ...ports].join(" ")}\r\n`);
+    return encodeText(`PROXY TCP${isIPv4 ? 4 : 6} ${[...texts, ...ports].join(" ")}\r\n`);
   }
   const digits = isIPv4 ? 8 : 32;
   const block = [
@@ -53,7 +52,7 @@ export function makeHeader(
     ...ports.map((port) => toHex(port, 4)),
   ].join("");
   const family = isIPv4 ? "11" : "21";
-  return Buffer.from(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`, "hex");
+  return fromHex(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`);
 }
 
 /** Whether the bits are those of an IPv4 address. */
@@ -63,4 +62,8 @@ function isMapped(bits: bigint): boolean {
 
 function toHex(value: number | bigint, digits: number): string {
   return value.toString(16).padStart(digits, "0");
+}
+
+function fromHex(digits: string): Uint8Array {
+  return Uint8Array.from(digits.match(/../g) as string[], (pair) => Number.parseInt(pair, 16));
 }

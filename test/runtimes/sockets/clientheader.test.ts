@@ -1,7 +1,7 @@
 /** The header of the PROXY protocol for connections to upstreams. */
 import { describe, expect, test } from "vitest";
 import { parseHeader } from "../../../command/limits/proxyheader.ts";
-import { type Endpoints, makeHeader } from "../../../runtimes/sockets/proxyheader.ts";
+import { type Endpoints, makeHeader } from "../../../runtimes/sockets/clientheader.ts";
 
 const IPV4: Endpoints = {
   localAddress: "10.0.0.1",
