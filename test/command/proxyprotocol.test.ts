@@ -189,6 +189,8 @@ describe("a connection", () => {
     const client = connect(port, "127.0.0.1");
     client.write(get);
     expect(await within(text(client), "the response")).toMatch(/^HTTP\/1\.1 400 /);
+    // A reset that is noticed while the answer is written must not end the process.
+    expect(() => sockets.at(-1)?.emit("error", new Error("a reset"))).not.toThrow();
     for (const cut of ["PROXY", "PROXY TCP4 192"]) {
       const left = connect(port, "127.0.0.1").end(cut);
       expect(await within(text(left), "the end")).toBe("");
@@ -270,6 +272,20 @@ describe("the command", () => {
     expect(proxy.stderr).toMatch(/a peer that --proxy-protocol does not name/);
   });
 
+  /** Begins TLS after a header. */
+  function secure(
+    origin: string,
+    protocol: string,
+    header = CLIENT,
+  ): ReturnType<typeof connectTls> {
+    const raw = connect(Number(new URL(origin).port), "127.0.0.1");
+    raw.write(header);
+    const options = { ca: own.cert, servername: "localhost", ALPNProtocols: [protocol] };
+    const socket = connectTls({ ...options, socket: raw }).on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    return socket;
+  }
+
   test("counts connections for the clients that headers name", async () => {
     upstream.handler = (_, res) => void res.write("begun");
     const { origin } = await listening(
@@ -296,25 +312,10 @@ describe("the command", () => {
     const { origin, proxy } = await listening(
       `${upstream.url} --log common --cert ${cert} --key ${key} --redirect-http 0 --proxy-protocol ${TRUSTED}`,
     );
-    const secure = async (
-      ALPNProtocols: string[],
-      bytes = CLIENT,
-    ): Promise<ReturnType<typeof connectTls>> => {
-      const raw = connect(Number(new URL(origin).port), "127.0.0.1");
-      raw.write(bytes);
-      const socket = connectTls({
-        socket: raw,
-        ca: own.cert,
-        servername: "localhost",
-        ALPNProtocols,
-      });
-      onTestFinished(() => void socket.destroy());
-      return socket;
-    };
-    const http1 = await secure(["http/1.1"]);
+    const http1 = secure(origin, "http/1.1");
     http1.write(head("GET /", close));
     expect(await within(text(http1), "the response")).toMatch(/for 192\.0\.2\.7 proto https$/);
-    const socket = await secure(["h2"], v2(0x21, 0x21, V6));
+    const socket = secure(origin, "h2", v2(0x21, 0x21, V6));
     const session = connectHttp2(origin, { createConnection: () => socket });
     for (let i = 0; i < 2; i++) {
       expect(await within(text(session.request({ ":path": "/" })), "the response")).toBe(
@@ -322,7 +323,7 @@ describe("the command", () => {
       );
     }
     // Errors of a session name the client as well.
-    const bad = await secure(["h2"], v2(0x21, 0x11, V4));
+    const bad = secure(origin, "h2", v2(0x21, 0x11, V4));
     bad.write("no preface of HTTP/2, but as long as one");
     await proxy.says(/^192\.0\.2\.7 .* "- - [^"]*" 400 /m);
     const [, plain = ""] = await proxy.says(/(http:\/\/127\.0\.0\.1:\d+) redirects to https:/);
@@ -331,6 +332,28 @@ describe("the command", () => {
     // Without a header, a connection is closed, because the client expects TLS.
     expect(await exchange(origin, head("GET /"))).toBe("");
   });
+
+  test.each(["http/1.1", "h2"])(
+    "knows the running request of a named client over TLS, with %s",
+    async (protocol) => {
+      upstream.handler = (_, res) => void res.write("begun");
+      const { origin } = await listening(
+        `${upstream.url} --cert ${cert} --key ${key} --proxy-protocol ${TRUSTED} --max-per-address 1`,
+      );
+      const busy = secure(origin, protocol);
+      let received = "";
+      const take = (data: unknown): void => void (received += String(data));
+      if (protocol === "http/1.1") busy.on("data", take).write(head("GET /"));
+      else {
+        const session = connectHttp2(origin, { createConnection: () => busy });
+        session.request({ ":path": "/" }).on("data", take);
+      }
+      await until(() => received.includes("begun"), "the response");
+      const second = secure(origin, protocol);
+      await until(() => second.destroyed, "the end of the second connection");
+      expect(busy.destroyed).toBe(false);
+    },
+  );
 
   test("does not expect a header at the status page", async () => {
     const { proxy, origin } = await listening(
