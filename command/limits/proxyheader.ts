@@ -116,11 +116,13 @@ function readHeader(
 ): void {
   const parser = parseHeader();
   let needed = parser.next().value as number;
+  let length = 0;
   const read = (): void => {
     try {
       for (let bytes; (bytes = socket.read(needed) as Buffer | null) !== null;) {
         // At the end of the connection, `read` returns the bytes that are left, and `end` follows.
         if (bytes.length < needed) return;
+        length += bytes.length;
         const { done, value } = parser.next(bytes);
         if (done) return end(value);
         needed = value;
@@ -137,6 +139,7 @@ function readHeader(
   const end = (address: string | undefined): void => {
     stop();
     if (address !== undefined) nameClient(socket, address);
+    beginCount(socket, length);
     if (!socket.destroyed) accept();
   };
   const refuse = (status: number, cause: string): void => {
@@ -151,4 +154,11 @@ function readHeader(
   const late = (): void => refuse(408, `no complete header within ${headersTimeout} ms`);
   const timer = headersTimeout > 0 ? setTimeout(late, headersTimeout) : undefined;
   socket.on("readable", read).on("end", destroy).on("error", destroy).on("close", stop);
+}
+
+/** Makes a socket count the bytes that it has read from the end of its header on. */
+function beginCount(socket: Socket, length: number): void {
+  const get = (): number =>
+    (Reflect.get(Object.getPrototypeOf(socket) as object, "bytesRead", socket) as number) - length;
+  Object.defineProperty(socket, "bytesRead", { get, configurable: true });
 }

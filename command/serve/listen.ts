@@ -26,6 +26,7 @@ import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
 import { loadServe } from "./permission.ts";
+import { acceptHttp2 } from "./priorknowledge.ts";
 import { createRedirect } from "./redirecthttp.ts";
 import {
   claimSocket,
@@ -168,10 +169,10 @@ async function openFront(
   // A peer that names its clients is not the client itself.
   const isExempt = (address: string): boolean =>
     trusts?.(address) === true || settings.isExempt?.(address) === true;
-  const limitClients = (node: NetServer): void => {
+  const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {
     const { headersTimeout } = limits;
     setNodeLimits(node, limits);
-    answerRefusals(node, headersTimeout, report);
+    answerRefusals(node, headersTimeout, report, takes);
     if (trusts === undefined) return;
     expectHeaders(node, {
       trusts,
@@ -227,7 +228,7 @@ async function openFront(
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
-      limitClients(node);
+      limitClients(node, certificate === undefined ? acceptHttp2(node, shared.node) : undefined);
       connections = new ClientConnections(node, limits, reportFull, isExempt);
     }
     await server.ready();

@@ -153,7 +153,7 @@ describe("a connection", () => {
     const client = connect({ port, host: "127.0.0.1", noDelay: true });
     for (const [i, byte] of [...header, ...get].entries()) {
       client.write(Buffer.from([byte]));
-      await until(() => (sockets[0]?.bytesRead ?? 0) > i || i >= header.length, `byte ${i}`);
+      await until(() => (sockets[0]?.bytesRead ?? 0) > i || i + 1 >= header.length, `byte ${i}`);
     }
     expect(await within(text(client), "the response")).toMatch(/\r\n\r\n192\.0\.2\.7 \/a 0$/);
   });
@@ -354,6 +354,23 @@ describe("the command", () => {
       expect(busy.destroyed).toBe(false);
     },
   );
+
+  test("reads the header before HTTP/2 with prior knowledge", async () => {
+    const { origin } = await listening(`${upstream.url} --proxy-protocol ${TRUSTED}`);
+    for (const header of [CLIENT, v2(0x21, 0x11, V4)]) {
+      const session = connectHttp2(origin, {
+        createConnection: () => {
+          const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+          socket.write(header);
+          return socket;
+        },
+      });
+      onTestFinished(() => session.destroy());
+      expect(await within(text(session.request({ ":path": "/" })), "the response")).toBe(
+        "for 192.0.2.7 proto http",
+      );
+    }
+  });
 
   test("does not expect a header at the status page", async () => {
     const { proxy, origin } = await listening(
