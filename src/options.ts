@@ -4,6 +4,7 @@
  * @module
  */
 export { cutCredentials, quoteInput } from "./misuse.ts";
+export { ranges } from "./options/forwardingoptions.ts";
 export { poolSchema } from "./options/pooloptions.ts";
 export { proxySchema } from "./options/proxyoptions.ts";
 export {

@@ -6,6 +6,7 @@ import {
   limitFrom,
   milliseconds,
   quoteInput,
+  ranges,
   text,
   toggle,
   whole,
@@ -36,6 +37,17 @@ export interface ListenOptions {
    * @default "127.0.0.1"
    */
   host?: string;
+  /**
+   * The proxies in front that begin each connection with a header of the PROXY protocol, as addresses and CIDR ranges. The
+   * address that the header names is the client's for the log, the limits, the turns in queues, `trustProxy` and the
+   * forwarding fields. Versions 1 and 2 are read, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
+   *
+   * A connection of these proxies without a header gets 400, and one whose header is late (`headersTimeout`) 408; with TLS, it is
+   * closed. Any other peer is a client itself: its header gets 400. If clients can connect through a program at one of these
+   * addresses that does not write the header itself, they can forge their address.
+   * @example ["10.0.0.0/8"]
+   */
+  proxyProtocol?: readonly string[];
   /**
    * The permissions of the file of the socket that `host` names, in octal digits. A user who may write to the file may
    * connect to the socket. By default, the permissions follow from the umask of the process, which usually allows only its
@@ -83,11 +95,17 @@ function checkHost(host: unknown): string | undefined {
   return port && `use ${quoteInput(address || "0.0.0.0")}, and ${port} as the port`;
 }
 
-export const listenSchema: Schema<ListenOptions, Exclude<keyof ListenOptions, "socketMode">> = {
+export const listenSchema: Schema<
+  ListenOptions,
+  Exclude<keyof ListenOptions, "socketMode" | "proxyProtocol">
+> = {
   port: { kind: portNumber, default: 3000 },
   host: {
     kind: { name: "text", check: checkHost },
     default: "127.0.0.1",
+  },
+  proxyProtocol: {
+    kind: either('use an array of addresses and CIDR ranges such as ["10.0.0.0/8"]', ranges),
   },
   socketMode: { kind: text(/^0?[0-7]{3}$/, 'use three octal digits such as "660"') },
   stopTimeout: {
@@ -110,6 +128,10 @@ export const listenFlags: Flags<ListenOptions> = {
   flags: {
     port: { short: "p", help: "port to listen on; 0 takes a free one" },
     host: { value: "<address>", help: "address, 0.0.0.0 for all, or unix:/path" },
+    proxyProtocol: {
+      value: "<addresses>",
+      help: "proxies that name the client of each connection",
+    },
     socketMode: { value: "<660>", help: "permissions of the socket of --host" },
     stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
     workers: { help: "processes that share the port (Node only)" },
@@ -404,6 +426,7 @@ export interface ServerOptions
 /** The options of the server without a default. */
 type Unset =
   | "socketMode"
+  | "proxyProtocol"
   | "cert"
   | "key"
   | "redirectHttp"

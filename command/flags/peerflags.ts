@@ -44,6 +44,8 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
     "--body-limit",
   "--connections --max-conns": "--max-sockets",
   "--max-redirects --max-redirs": "--follow-redirects",
+  "--accept-proxy": "--proxy-protocol",
+  "--send-proxy --send-proxy-v2": "--send-proxy-protocol",
   "--trusted-proxies --trusted-proxy --forwarded-allow-ips --set-real-ip-from": "--trust-proxy",
   "--socket --unix --unix-socket --uds":
     "write the target as unix:/path/to/socket; to listen on one, use --host unix:/path/to/socket",

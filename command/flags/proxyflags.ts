@@ -96,6 +96,10 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
     dns: "cache addresses of names, use all in turn",
     http2: "speak HTTP/2 with the target",
     socketPath: { value: "</path>", help: "connect to this unix socket" },
+    proxyProtocol: {
+      name: "send-proxy-protocol",
+      help: "name the client to the target, as HAProxy does",
+    },
   },
 };
 

@@ -16,7 +16,9 @@ export interface ClientConnection {
    * The key under which `maxPerAddress` counts the connection (see `groupOf`); undefined if the client has no address, or an
    * exempt one.
    */
-  readonly group: string | undefined;
+  group: string | undefined;
+  /** The address of the client that a trusted peer has named, in place of the peer's own; see `nameClient`. */
+  clientAddress: string | undefined;
   /** When the connection was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
   /** Whether the connection is beyond the limits. Its first request gets 503, and then the connection is closed. */
@@ -125,12 +127,21 @@ export class ClientConnections {
     this.#servers.push(server);
     this.listeners.push(server);
     const isSecure = "setSecureContext" in server;
+    // This listener must run before the others, which read the address.
+    server.prependListener("secureConnection", (socket: Socket) => {
+      const connection = this.#handshaking.get(keyOf(socket));
+      if (connection?.clientAddress === undefined) return;
+      setAddress(socket, connection.clientAddress);
+      this.#handshaking.set(keyOf(socket), connection);
+    });
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
-    server.on("session", (session: ServerHttp2Session) => {
+    server.on("session", (session: ServerHttp2Session, plain?: Socket) => {
       // Watch the session now: the proxy would watch it only from its first request on, and the client may
       // disconnect earlier.
       endWhenLost(session);
-      const connection = this.#handshaking.get(keyOf(session.socket));
+      const connection = plain
+        ? this.#bySocket.get(plain)
+        : this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
       connection.session = session;
       this.#bySocket.set(session, connection);
@@ -226,25 +237,47 @@ export class ClientConnections {
     for (const { session, idleSince } of this.all) if (idleSince <= latest) session?.close();
   }
 
+  /** Gives a connection the address of the client that a trusted peer has named. The connection counts for it from now on. */
+  nameClient(socket: Socket, address: string): void {
+    const connection = this.#bySocket.get(socket);
+    if (connection === undefined) return;
+    setAddress(socket, address);
+    connection.clientAddress = address;
+    const group = this.#groupFor(address);
+    if (!this.all.has(connection) || group === undefined) return;
+    if (this.#isOver(group, address)) return resetConnection(socket);
+    connection.group = group;
+    addTo(this.#groups, group, connection);
+  }
+
+  #groupFor(address: string): string | undefined {
+    // The clients of a Unix domain socket have no address, and must not be counted as a single client.
+    return address === "" || this.#isExempt(address) ? undefined : groupOf(address);
+  }
+
+  /** Returns whether an address has as many connections as it may have, and none of them is idle. */
+  #isOver(group: string | undefined, address: string): boolean {
+    const members = group === undefined ? undefined : this.#groups.get(group);
+    const { maxPerAddress } = this.#limits;
+    if ((members?.size ?? 0) < maxPerAddress || this.#evict(members)) return false;
+    this.#countRefused(
+      `${address} has ${maxPerAddress} in use; ` +
+        "raise --max-per-address, or name a proxy in --trust-proxy",
+    );
+    return true;
+  }
+
   #onConnection(socket: Socket, isSecure: boolean): void {
     const address = unmapAddress(socket.remoteAddress ?? "");
-    // The clients of a Unix domain socket have no address, and must not be counted as a single client.
-    const group = address === "" || this.#isExempt(address) ? undefined : groupOf(address);
-    const members = group === undefined ? undefined : this.#groups.get(group);
-    const { maxConnections, maxPerAddress } = this.#limits;
-    const isFull = this.all.size >= maxConnections && !this.#evict(this.#idle);
-    if (!isFull && (members?.size ?? 0) >= maxPerAddress && !this.#evict(members)) {
-      this.#countRefused(
-        `${address} has ${maxPerAddress} in use; ` +
-          "raise --max-per-address, or name a proxy in --trust-proxy",
-      );
-      return resetConnection(socket);
-    }
+    const group = this.#groupFor(address);
+    const isFull = this.all.size >= this.#limits.maxConnections && !this.#evict(this.#idle);
+    if (!isFull && this.#isOver(group, address)) return resetConnection(socket);
     const connection: ClientConnection = {
       socket,
       raw: socket,
       session: undefined,
       group,
+      clientAddress: undefined,
       openedAt: performance.now(),
       isTurnedAway: false,
       wasIdle: false,
@@ -383,6 +416,11 @@ const LAST_STREAM = 2 ** 31 - 1;
 /** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
 function closeAfter(res: RunningResponse): void {
   if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
+}
+
+/** Makes a socket show another address of its peer. */
+function setAddress(socket: Socket, address: string): void {
+  Object.defineProperty(socket, "remoteAddress", { value: address, configurable: true });
 }
 
 function keyOf({ remoteAddress, remotePort }: Socket): string {

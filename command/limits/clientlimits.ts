@@ -1,4 +1,5 @@
 /** Resolves the limits for clients, and applies them to Node's server. */
+import type { ServerOptions as Http2ServerOptions } from "node:http2";
 import type { ProxyOptions } from "#fetchway";
 import { limitOfOpenFiles } from "#fetchway/node";
 import { createTrust, type Trust } from "#fetchway/requests";
@@ -59,8 +60,10 @@ function http1Limits(limits: ResolvedClientLimits): object {
   };
 }
 
-/** Returns the options that limit the clients of a Node server, for HTTP/1.1 or for HTTP/2 over TLS. */
-export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOptions["node"]> {
+/** Returns the options that limit the clients of a Node server, for HTTP/1.1 and HTTP/2. */
+export function nodeLimits(
+  limits: ResolvedClientLimits,
+): NonNullable<ServerOptions["node"]> & Http2ServerOptions {
   const { headersTimeout, maxHeaderSize, maxHeadersCount } = limits;
   return {
     ...http1Limits(limits),
@@ -145,11 +148,11 @@ export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);
 }
 
-/** The names of the limits that only Node's server has. */
-export const NODE_ONLY: readonly string[] = Object.keys(clientLimitSchema);
+/** The names of the options that only Node's server has, because other servers do not show the connections of clients. */
+export const NODE_ONLY: readonly string[] = ["proxyProtocol", ...Object.keys(clientLimitSchema)];
 
 /**
- * Finds configured limits that the server of this runtime does not have.
+ * Finds configured options that the server of this runtime does not have.
  * @param names the names of the options that were given
  * @param describe returns how the user has written an option
  */
@@ -161,5 +164,5 @@ export function findMissingLimits(
   if (runtime === undefined) return [];
   return names
     .filter((name) => NODE_ONLY.includes(name))
-    .map((name) => `${describe(name)}: ${runtime}'s server has no such limit; run this on Node`);
+    .map((name) => `${describe(name)}: ${runtime}'s server has no such option; run this on Node`);
 }

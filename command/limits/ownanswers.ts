@@ -31,7 +31,7 @@ interface Known {
 }
 
 /** The error that Node passes to a listener of `clientError`. */
-interface ParserError extends Error {
+export interface ParserError extends Error {
   readonly code?: string;
   readonly reason?: string;
   readonly rawPacket?: Buffer;
@@ -103,10 +103,19 @@ function answerExpectations(server: Server, report: Report): void {
   });
 }
 
-/** Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them. */
-export function answerRefusals(server: Server, headersTimeout: number, report: Report): void {
+/**
+ * Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them.
+ * @param takes returns whether another protocol has taken the connection of an error, which then needs no answer
+ */
+export function answerRefusals(
+  server: Server,
+  headersTimeout: number,
+  report: Report,
+  takes: (error: ParserError, socket: Socket) => boolean = () => false,
+): void {
   answerExpectations(server, report);
   server.on("clientError", (error: ParserError, socket: Socket) => {
+    if (takes(error, socket)) return;
     const { code = "" } = error;
     const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";
     // Other errors concern the connection, such as a reset. The client cannot receive an answer then.
@@ -114,7 +123,8 @@ export function answerRefusals(server: Server, headersTimeout: number, report: R
     const status = isTimeout ? 408 : (STATUSES[code] ?? 400);
     const cause = isTimeout
       ? `no complete header section within ${headersTimeout} ms`
-      : `the request is not valid HTTP/1.1: ${error.reason ?? error.message}`;
+      : (explainHeader(error) ??
+        `the request is not valid HTTP/1.1: ${error.reason ?? error.message}`);
     const running = findRunning(socket);
     if (running === undefined) {
       report(toEnd({ ...readRequestLine(error), address: socket.remoteAddress }, status, cause));
@@ -145,6 +155,16 @@ const STATUSES: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
 };
+
+/** The beginning of a header of the PROXY protocol, version 1 or 2. */
+const PROXY_HEADER = /^(?:PROXY (?:TCP|UNKNOWN)|\r\n\r\n\0\r\nQUIT\n)/;
+
+/** Explains a header of the PROXY protocol from a peer that may not send one; returns undefined for any other request. */
+function explainHeader({ rawPacket }: ParserError): string | undefined {
+  return PROXY_HEADER.test(rawPacket?.toString("latin1", 0, 16) ?? "")
+    ? "PROXY protocol: a header from a peer that --proxy-protocol does not name"
+    : undefined;
+}
 
 function findRunning(socket: Socket): { headersSent: boolean } | undefined {
   const response = (socket as { _httpMessage?: Partial<ServerResponse> | null })._httpMessage;

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server as NetServer } from "node:net";
 import { type Proxy, ProxyError } from "#fetchway";
 import { quoteInput, defaultsOf } from "#fetchway/options";
+import { createTrust } from "#fetchway/requests";
 import type { Server, ServerHandler, ServerRequest } from "srvx";
 import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
@@ -19,11 +20,13 @@ import {
 } from "../limits/clientlimits.ts";
 import { ClientWatch } from "../limits/clienttimeouts.ts";
 import { answerRefusals, refuseEarly, type Report } from "../limits/ownanswers.ts";
+import { expectHeaders } from "../limits/proxyheader.ts";
 import { printWarning } from "../log/ownmessages.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
 import { loadServe } from "./permission.ts";
+import { acceptHttp2 } from "./priorknowledge.ts";
 import { createRedirect } from "./redirecthttp.ts";
 import {
   claimSocket,
@@ -47,6 +50,8 @@ export interface ListenSettings {
   /** The port of a second listener, which redirects to HTTPS. */
   readonly redirectHttp?: number | undefined;
   readonly limits?: ClientLimitSettings;
+  /** The addresses of the peers whose connections begin with a header of the PROXY protocol. */
+  readonly proxyProtocol?: readonly string[] | undefined;
   /** Returns whether `maxPerAddress` does not apply to an address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets for Bun's server. The servers of other runtimes need none. */
@@ -160,9 +165,21 @@ async function openFront(
     }
     return isStopping ? answerLast(request) : answer(request);
   };
-  const limitClients = (node: NetServer): void => {
+  const trusts = settings.proxyProtocol && createTrust(settings.proxyProtocol);
+  // A peer that names its clients is not the client itself.
+  const isExempt = (address: string): boolean =>
+    trusts?.(address) === true || settings.isExempt?.(address) === true;
+  const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {
+    const { headersTimeout } = limits;
     setNodeLimits(node, limits);
-    answerRefusals(node, limits.headersTimeout, report);
+    answerRefusals(node, headersTimeout, report, takes);
+    if (trusts === undefined) return;
+    expectHeaders(node, {
+      trusts,
+      headersTimeout,
+      report,
+      nameClient: (raw, address) => connections?.nameClient(raw, address),
+    });
   };
   async function answerLast(request: ServerRequest): Promise<Response> {
     const response = await answer(request);
@@ -211,8 +228,8 @@ async function openFront(
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
-      limitClients(node);
-      connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
+      limitClients(node, certificate === undefined ? acceptHttp2(node, shared.node) : undefined);
+      connections = new ClientConnections(node, limits, reportFull, isExempt);
     }
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);

@@ -8,13 +8,14 @@ import { chmodSync, existsSync, lstatSync, rmSync, type Stats } from "node:fs";
 import { connect } from "node:net";
 import { dirname } from "node:path";
 import process from "node:process";
-import type { ServerOptions } from "srvx";
+import type { ServerOptions, ServerRequest } from "srvx";
 import { findRefusal } from "../config/problems.ts";
 import type { ReadConfig } from "../config/settings.ts";
 import type { ListenOptions } from "../flags/commandoptions.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { UsageError } from "../flags/read.ts";
 import { claimName } from "./listeners.ts";
+import { LOOPBACK } from "./loopback.ts";
 
 /** Returns the path of `unix:/path`; undefined for a host name or an address. */
 export function readSocketPath(host: string): string | undefined {
@@ -78,7 +79,8 @@ export async function claimSocket(path: string): Promise<() => void> {
  * clients of a socket are on this machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to the socket.
  */
 export function nameSocketClients(options: RouteOptions): RouteOptions {
-  return { clientAddress: () => "127.0.0.1", ...options };
+  // A header of the PROXY protocol may have named the client.
+  return { clientAddress: (request) => (request as ServerRequest).ip || LOOPBACK, ...options };
 }
 
 /** Sets the permissions of the socket's file. A user who may write to the file may connect to the socket. */

@@ -1,7 +1,7 @@
 import { NameSet, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import type { TunnelOptions } from "../../src/options/limitoptions.ts";
-import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
+import { clientAddressOf, clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -73,6 +73,10 @@ class BunIncoming extends WebIncoming {
 
   get clientKey(): string | undefined {
     return clientKeyOf(this, this.#rules, this.#context);
+  }
+
+  get clientAddress(): string | undefined {
+    return clientAddressOf(this, this.#rules, this.#context);
   }
 
   /** Turns the server's idle timeout off for the exchange: the timeout would close a slow connection without a response. */

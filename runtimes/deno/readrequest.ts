@@ -1,7 +1,7 @@
 import type { HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import type { TunnelOptions } from "../../src/options/limitoptions.ts";
-import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
+import { clientAddressOf, clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/target/address.ts";
 import type { Listener } from "../../src/transport/scope.ts";
@@ -50,6 +50,10 @@ class DenoIncoming extends WebIncoming {
 
   get clientKey(): string | undefined {
     return clientKeyOf(this, this.#rules, this.#context);
+  }
+
+  get clientAddress(): string | undefined {
+    return clientAddressOf(this, this.#rules, this.#context);
   }
 
   /**

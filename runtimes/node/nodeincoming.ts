@@ -6,7 +6,7 @@ import type { BodySource } from "../../src/body/source.ts";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
-import { clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
+import { clientAddressOf, clientKeyOf, type ClientRules } from "../../src/request/clientkey.ts";
 import { bodyWasRead, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { findMount } from "../../src/request/mount.ts";
 import { authorityEnd, authorityOf, pathOf } from "../../src/target/target.ts";
@@ -96,6 +96,10 @@ abstract class NodeIncoming implements Incoming {
 
   get clientKey(): string | undefined {
     return clientKeyOf(this, this.#rules, this.#context);
+  }
+
+  get clientAddress(): string | undefined {
+    return clientAddressOf(this, this.#rules, this.#context);
   }
 
   get carriesTrailers(): boolean {
@@ -245,6 +249,10 @@ class PeerIncoming extends WebIncoming {
 
   get clientKey(): string | undefined {
     return clientKeyOf(this, this.#rules, this.#context);
+  }
+
+  get clientAddress(): string | undefined {
+    return clientAddressOf(this, this.#rules, this.#context);
   }
 
   override get hidesGetBody(): boolean {

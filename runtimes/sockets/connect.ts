@@ -52,6 +52,9 @@ export interface SocketParts {
 
 const NO_PARTS: SocketParts = {};
 
+const ONE_CLIENT =
+  "`proxyProtocol` names one client for a connection, and HTTP/2 shares a connection; leave `http2` or `proxyProtocol` out";
+
 /** Makes a socket that starts to connect. */
 type CreateSocket = (options: object) => RawSocket;
 
@@ -62,21 +65,25 @@ export class NetConnector implements Connector {
   readonly #resolver: Resolver;
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
+  /** Makes the header of a connection that names a client (`proxyProtocol`), once the function is loaded. */
+  #makeHeader: ((client: string | undefined, raw: RawSocket) => Uint8Array) | undefined;
 
   /** @throws TypeError for a name server that is not an IP address, an unknown TLS option, and a socket path that is too long */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
-    const { dns, socketPath, tls } = options;
+    const { dns, socketPath, tls, proxyProtocol, http2 } = options;
     this.#options = options;
     this.#parts = parts;
     const wrong = checkSocketPath(socketPath);
     if (wrong !== undefined) throw badOption("socketPath", wrong);
+    if (proxyProtocol !== undefined && http2) throw badOption("proxyProtocol", ONE_CLIENT);
     if (tls !== undefined) checkTlsNames(tls, parts.tlsNames ?? []);
     this.#resolver = new Resolver(dns);
   }
 
-  checkTarget({ socketPath, tls }: Upstream): void {
+  checkTarget({ socketPath, tls, http2, origin }: Upstream): void {
     const wrong = checkSocketPath(socketPath);
     if (wrong !== undefined) throw badTarget(`unix:${socketPath}`, wrong);
+    if (http2 && this.#options.proxyProtocol !== undefined) throw badTarget(origin, ONE_CLIENT);
     if (tls !== undefined) checkTlsNames(tls, this.#parts.tlsNames ?? []);
   }
 
@@ -93,7 +100,20 @@ export class NetConnector implements Connector {
   }
 
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
+    const { proxyProtocol } = this.#options;
+    if (proxyProtocol !== undefined && this.#makeHeader === undefined) {
+      return this.#loadAndConnect(proxyProtocol, destination, scope);
+    }
     return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
+  }
+
+  async #loadAndConnect(
+    version: NonNullable<FilledPoolOptions["proxyProtocol"]>,
+    ...connection: [Destination, ConnectScope]
+  ): Promise<Socket> {
+    const { makeHeader } = await import("./clientheader.ts");
+    this.#makeHeader = (client, raw) => makeHeader(version, client, raw);
+    return this.connect(...connection);
   }
 
   #start(
@@ -107,8 +127,15 @@ export class NetConnector implements Connector {
     const { hostname, secure, socketPath, address = hostname } = destination;
     const resolver = this.#resolver;
     const race = new Race(connectTimeout, {
-      open: (host) => this.#open(destination, host),
-      onWon(socket) {
+      open: (host) => this.#open(destination, { host }),
+      onWon: (connected) => {
+        let socket = connected;
+        const header = this.#makeHeader?.(scope.clientAddress, connected.raw);
+        if (header !== undefined) {
+          connected.raw.write(header);
+          // TLS begins after the header, on the connected socket.
+          if (secure) socket = this.#open(destination, { socket: connected.raw });
+        }
         const { raw } = socket;
         raw.on("error", (error) => end(toCertificateError(socket, error)));
         raw.on("close", () => end(new ProxyError("connection_terminated")));
@@ -155,10 +182,10 @@ export class NetConnector implements Connector {
   }
 
   /**
-   * Starts to connect to one address of a destination.
+   * Starts to connect to one address of a destination, or begins TLS on a connected socket.
    * @throws the error of a wrong TLS option
    */
-  #open(destination: Destination, host: string): NetSocket {
+  #open(destination: Destination, to: { host: string } | { socket: RawSocket }): NetSocket {
     const { secure, http2 = false } = destination;
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
     const parts = secure || http2 ? NO_PARTS : this.#parts;
@@ -166,7 +193,7 @@ export class NetConnector implements Connector {
     const memory = takeMemory?.();
     const onread = memory === undefined ? undefined : new MemoryReader(memory);
     const raw = this.#creatorFor(destination)({
-      host,
+      ...to,
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
     });
@@ -196,10 +223,10 @@ function toCertificateError({ raw }: NetSocket, error: unknown): unknown {
 
 function createCreator(
   { origin, hostname, secure, socketPath, tls, http2 }: Destination,
-  { keepAliveInitialDelay }: FilledPoolOptions,
+  { keepAliveInitialDelay, proxyProtocol }: FilledPoolOptions,
 ): CreateSocket {
-  const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
-  const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
+  const agent = makeAgent(secure);
+  const plain = secure && proxyProtocol !== undefined ? makeAgent(false) : agent;
   const connectOptions = {
     ...(tls && removeMarks(tls)),
     ...(secure && sessionOptions(agent, origin)),
@@ -215,5 +242,11 @@ function createCreator(
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
   };
-  return (options) => agent.createConnection({ ...connectOptions, ...options });
+  return (options) =>
+    ("socket" in options ? agent : plain).createConnection({ ...connectOptions, ...options });
+}
+
+function makeAgent(secure: boolean): { createConnection: CreateSocket } {
+  const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
+  return new Agent({}) as unknown as { createConnection: CreateSocket };
 }

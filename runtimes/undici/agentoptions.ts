@@ -30,6 +30,10 @@ const FIXED: { readonly [Name in keyof PoolOptions]?: readonly [PoolOptions[Name
   queueTimeout: [0, "undici's queue has no such limit; set `timeout` of the proxy"],
   minRate: [0, "undici's queue does not know the clients; leave the option out"],
   minRateGrace: [undefined, "undici's queue does not know the clients; leave the option out"],
+  proxyProtocol: [
+    undefined,
+    "undici's connections carry the requests of all clients; use `fetchway` itself, or leave the option out",
+  ],
   noDelay: [true, "undici always sends small writes immediately; leave the option out"],
   dns: [
     false,

@@ -12,7 +12,7 @@ import { cleanRequestHeaders } from "../request/outgoing.ts";
 import { suggest } from "../schema/nearest.ts";
 import { assertSendable, isAsterisk, withSlash } from "../target/target.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
-import { type Client, replaceInform } from "../transport/scope.ts";
+import type { Client } from "../transport/scope.ts";
 
 /**
  * Returns the response that a hook has returned, or undefined if it has returned nothing.
@@ -44,21 +44,20 @@ export function assertUnread(isUsed: boolean): undefined {
   );
 }
 
-/**
- * Returns the client of an exchange with another `inform`, which passes each interim response to the hook `onInformational`
- * first.
- */
+/** Makes the receiver of interim responses that passes each one to the hook `onInformational`, and then to the client. */
 export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
-): Client {
+): Pick<Client, "inform"> {
   // An async function never throws synchronously. If `inform` did, no code would handle a rejection of the hook's promise.
   const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
     incoming.inform?.(status, headers);
-  return replaceInform(incoming, (status, headers) => {
-    const observed = hook(status, toHeaders(headers), incoming.request());
-    return Promise.all([observed, inform(status, headers)]);
-  });
+  return {
+    inform(status, headers) {
+      const observed = hook(status, toHeaders(headers), incoming.request());
+      return Promise.all([observed, inform(status, headers)]);
+    },
+  };
 }
 
 const MEMBERS: readonly string[] = [

@@ -76,6 +76,10 @@ export class Attempt implements Job, Inlet {
     return this.#scope.connectTimeout;
   }
 
+  get clientAddress(): string | undefined {
+    return this.#scope.client.clientAddress;
+  }
+
   /** Asks the pool for a connection, after checking that the request can be sent. */
   begin(pool: OriginPool): void {
     // The exchange may have been aborted since the attempt was made.

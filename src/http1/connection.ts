@@ -36,6 +36,8 @@ export interface Job extends Carried, QueuedJob {
    * pool.
    */
   readonly connectTimeout: number | undefined;
+  /** The address of the client; read only if connections name their client (`proxyProtocol`). */
+  readonly clientAddress: string | undefined;
   /** Stops the job at any stage. */
   fail(thrown: unknown): void;
   /** Assigns a connection to the job until the response has ended. The connection may not be established yet. */
@@ -80,6 +82,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   socket: Socket | undefined;
   /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
+  /** The client that the connection has named to the upstream (`proxyProtocol`); undefined if it names none. */
+  clientAddress: string | undefined;
   absences = 0;
   /** The item before this one in the list of idle connections. */
   previousIdle: IdleItem | undefined;

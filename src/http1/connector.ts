@@ -130,6 +130,8 @@ export interface ConnectScope {
   onCancel(cancel: () => void): void;
   /** The time limit in milliseconds for opening this connection, instead of the pool's own limit; 0 for no limit. */
   readonly connectTimeout?: number | undefined;
+  /** The client that the connection names to the upstream (`proxyProtocol`); undefined if it is not known. */
+  readonly clientAddress?: string | undefined;
 }
 
 /** Opens connections for the HTTP/1.1 transport. Each runtime has its own connector. */

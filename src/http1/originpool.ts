@@ -31,7 +31,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
   /** Sends a job as soon as there is a connection for it. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.isClosed) return job.fail(poolClosed());
-    const idle = needsNewConnection(job) ? undefined : this.#takeIdle();
+    const idle = needsNewConnection(job) ? undefined : this.#takeIdle(job);
     if (idle !== undefined || this.makeRoom()) return this.#send(job, idle);
     this.counters.version++;
     this.queue.push(job);
@@ -48,7 +48,10 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     // The upstream's `Keep-Alive` field may shorten the idle timeout, but not lengthen it.
     if (next === undefined)
       return this.addIdle(connection, connection.keepAliveTimeout - KEEP_ALIVE_MARGIN);
-    const isUsable = !this.isTooOld(connection, performance.now()) && !needsNewConnection(next);
+    const isUsable =
+      !this.isTooOld(connection, performance.now()) &&
+      !needsNewConnection(next) &&
+      connection.clientAddress === this.#clientOf(next);
     if (!isUsable) this.discard(connection);
     this.#send(next, isUsable ? connection : undefined);
   }
@@ -107,15 +110,19 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
   }
 
   /** Opens a connection for a job. If the job asks to switch protocols, no other job uses the connection. */
-  #open({ upgrade, connectTimeout }: Job): Connection {
+  #open(job: Job): Connection {
+    const { upgrade, connectTimeout } = job;
     const options: ConnectionOptions =
       upgrade === undefined
         ? this.options
         : { keepAlive: false, timeout: this.options.timeout, maySwitch: true };
     const connection = new Connection(options, this.#codec, this);
+    const clientAddress = this.#clientOf(job);
+    connection.clientAddress = clientAddress;
     this.connect(connection, {
       onCancel: (cancel) => connection.onCancel(cancel),
       connectTimeout,
+      clientAddress,
     }).then(
       (socket) => connection.open(socket),
       (error: unknown) => connection.abandon(error),
@@ -128,8 +135,8 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
    * became idle last is used first, because it is the least likely to be stale. So connections that are not needed
    * expire.
    */
-  #takeIdle(): Connection | undefined {
-    for (let idle; (idle = this.#chooseIdle()) !== undefined;) {
+  #takeIdle(job: Job): Connection | undefined {
+    for (let idle; (idle = this.#chooseIdle(job)) !== undefined;) {
       // The timer that closes expired connections may be late.
       if (idle.socket?.usable === true && idle.idleUntil > performance.now()) {
         this.removeIdle(idle);
@@ -142,15 +149,25 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   /**
    * Returns the idle connection to use; undefined if there is none, or if a new connection is better. If the host has
-   * several addresses, a connection to the least used address is preferred.
+   * several addresses, a connection to the least used address is preferred. A connection that names a client is used only
+   * for that client.
    */
-  #chooseIdle(): Connection | undefined {
+  #chooseIdle(job: Job): Connection | undefined {
+    if (this.options.proxyProtocol !== undefined) {
+      const client = job.clientAddress;
+      return this.idle.findLast(({ clientAddress }) => clientAddress === client);
+    }
     const last = this.idle.at(-1);
     if (this.balancer.size < 2 || last === undefined) return last;
     const { leastUsed } = this.balancer;
     const found = this.idle.findLast(({ address }) => address === leastUsed);
     const isFull = this.connections.size >= this.options.maxSockets;
     return found ?? (isFull || !this.balancer.isOverused(last.address) ? last : undefined);
+  }
+
+  /** Returns the client that a connection for a job names; undefined if connections name none. */
+  #clientOf(job: Job): string | undefined {
+    return this.options.proxyProtocol && job.clientAddress;
   }
 }
 

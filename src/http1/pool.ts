@@ -209,10 +209,7 @@ export abstract class Pool<
   protected abstract serveQueue(): void;
 
   /** Adds a connection, and opens a socket for it. */
-  protected connect(
-    connection: Connection,
-    scope: Pick<ConnectScope, "onCancel" | "connectTimeout">,
-  ): Promise<Socket> {
+  protected connect(connection: Connection, scope: Omit<ConnectScope, "order">): Promise<Socket> {
     const order: ConnectScope["order"] = (found) => this.balancer.orderAddresses(found);
     const connecting = this.#connector.connect(this.destination, { ...scope, order });
     this.#opened++;

@@ -62,7 +62,7 @@ export interface ForwardingOptions {
 }
 
 /** Addresses and ranges of addresses. */
-const ranges: Kind<readonly string[]> = {
+export const ranges: Kind<readonly string[]> = {
   name: "ranges",
   contains: Array.isArray,
   check(value) {

@@ -1,4 +1,5 @@
 import {
+  choice,
   either,
   limitFrom,
   list,
@@ -173,10 +174,25 @@ export interface PoolOptions {
    * @example "/run/app.sock"
    */
   socketPath?: string;
+  /**
+   * Begins each connection with a header of the PROXY protocol that names the client: `"v1"` as a line of text, `"v2"` in
+   * binary form, before TLS. By default, no header is sent. An upstream that does not expect the header refuses every request.
+   *
+   * A connection is used again only for the same client address, so clients with few requests get a connection for each. An
+   * upstream with HTTP/2 is refused: its connections carry the requests of all clients. The address is the one for which
+   * requests take turns: if `trustProxy` trusts the peer, the one that the peer's forwarding fields name. For health checks,
+   * mirrored requests and clients without a known address, the header says that the connection is the proxy's own.
+   * @example "v2"
+   * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
+   */
+  proxyProtocol?: "v1" | "v2";
 }
 
+/** The options without a default. */
+type Unset = "tls" | "socketPath" | "proxyProtocol";
+
 /** The options that have a default. */
-export type PoolPreset = Exclude<keyof PoolOptions, "tls" | "socketPath">;
+export type PoolPreset = Exclude<keyof PoolOptions, Unset>;
 
 export const poolSchema: Schema<PoolOptions, PoolPreset> = {
   maxSockets: { kind: limitFrom(1), default: 256, aliases: ["connections"] },
@@ -212,11 +228,12 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
   http2: { kind: toggle, default: false, aliases: ["allowH2"] },
   tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
   socketPath: { kind: text(SOCKET_PATH, 'use a path such as "/run/app.sock"') },
+  proxyProtocol: { kind: either('use "v1" or "v2"', choice("v1", "v2")) },
 };
 
 /** Pool options with every default filled in. */
-export type FilledPoolOptions = Required<Omit<PoolOptions, "tls" | "socketPath" | "dns">> &
-  Pick<PoolOptions, "tls" | "socketPath"> & { dns: false | FilledDnsOptions };
+export type FilledPoolOptions = Required<Omit<PoolOptions, Unset | "dns">> &
+  Pick<PoolOptions, Unset> & { dns: false | FilledDnsOptions };
 
 /** The defaults of a pool. */
 export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions }> =

@@ -338,9 +338,8 @@ function reach(address: TargetAddress, { transport, hostOption }: Plan): Upstrea
 function startScope(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
   const { onInformational, signal, connectTimeout } = plan.options;
-  const client =
-    onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
-  const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal, connectTimeout);
+  const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, signal, connectTimeout);
+  if (onInformational !== undefined) scope.informed = observeInterim(incoming, onInformational);
   if (observation !== undefined) scope.observer = observation;
   scope.log = plan.log;
   exchange.scope = scope;

@@ -8,12 +8,12 @@ import type { RequestRules } from "./outgoing.ts";
 export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">>;
 
 /**
- * Returns a key for the client of a waiting request: the client's address, or in IPv6 its network of 64 bits; undefined
- * if the client is not known. If a trusted proxy has sent the request, the forwarding fields name the client.
+ * Returns the address of a request's client; undefined if it is not known. If a trusted proxy has sent the request, the
+ * forwarding fields name the client, and what they name may not be an address.
  *
- * The function is called only when a request waits. It may call the option `clientAddress` a second time.
+ * The function may call the option `clientAddress` a second time.
  */
-export function clientKeyOf(
+export function clientAddressOf(
   incoming: Incoming,
   { clientAddress, trusts }: ClientRules,
   context: Context,
@@ -24,9 +24,18 @@ export function clientKeyOf(
     if (trusts?.(address ?? incoming.address) === true) {
       address = findAddress(incoming.headers, trusts) ?? address;
     }
-    return address && networkOf(address);
+    return address;
   } catch {
     // A function of the app has thrown, which must not fail the other requests that wait.
     return undefined;
   }
+}
+
+/**
+ * Returns a key for the client of a waiting request: the client's address, or in IPv6 its network of 64 bits; undefined
+ * if the client is not known. The function is called only when a request waits.
+ */
+export function clientKeyOf(...request: Parameters<typeof clientAddressOf>): string | undefined {
+  const address = clientAddressOf(...request);
+  return address && networkOf(address);
 }

@@ -3,7 +3,7 @@ import { quoteInput } from "../misuse.ts";
 import { RecentMap } from "../recentmap.ts";
 
 /** An IP address. An IPv4 address is mapped into IPv6, so that both spellings are equal (RFC 4291 §2.5.5.2). */
-interface Address {
+export interface Address {
   /** The 128 bits of the address. */
   readonly bits: bigint;
   /** The network interface of a link-local address; `""` for none (RFC 4007 §11). */
@@ -22,7 +22,7 @@ interface Range extends Address {
 }
 
 /** The bits of the IPv4 address 0.0.0.0. */
-const IPV4 = 0xffff_0000_0000n;
+export const IPV4 = 0xffff_0000_0000n;
 
 const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
   ["loopback", ["127.0.0.0/8", "::1"]],
@@ -81,7 +81,7 @@ function checkAddresses(entry: unknown, text: string): string | undefined {
 }
 
 /** Formats an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. `URL` formats both. */
-function render(bits: bigint, like: string): string {
+export function render(bits: bigint, like: string): string {
   if (!like.includes(":")) return new URL(`http://${bits & 0xffff_ffffn}`).hostname;
   const words = bits.toString(16).padStart(32, "0").match(/.{4}/g) as string[];
   return new URL(`http://[${words.join(":")}]`).hostname.slice(1, -1) + like.replace(/[^%]*/, "");
@@ -119,7 +119,7 @@ function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
  * Parses an IP address as strictly as `inet_pton`. It refuses a text such as `010.0.0.1`, which other parsers read as
  * another address.
  */
-function parseIPAddress(text: string): Address | undefined {
+export function parseIPAddress(text: string): Address | undefined {
   if (!text.includes(":")) {
     const ipv4 = parseIPv4(text);
     return ipv4 === undefined ? undefined : { bits: IPV4 + BigInt(ipv4), zone: "" };

@@ -245,7 +245,7 @@ export function assertReachable(
   if (obstacle !== undefined) {
     throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
   }
-  if (upstream.tls !== undefined || upstream.socketPath !== undefined) {
+  if ((upstream.tls ?? upstream.socketPath ?? upstream.http2) !== undefined) {
     transport.checkTarget?.(upstream);
   }
 }

@@ -27,6 +27,8 @@ export interface Listener {
 export interface Client {
   /** The address or network of the client, by which waiting requests take turns; see `Claim`. */
   readonly clientKey?: string | undefined;
+  /** The address of the client, for connections that carry the requests of one client only. */
+  readonly clientAddress?: string | undefined;
   /**
    * Milliseconds to wait before the scope calls `listen`, where listening is expensive; undefined to listen from the
    * start.
@@ -167,6 +169,8 @@ export class Scope implements Listener {
   isMovable = false;
   /** @internal */
   readonly client: Client;
+  /** @internal Gets the interim responses; by default, this is the client. */
+  informed: Pick<Client, "inform">;
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
@@ -187,6 +191,7 @@ export class Scope implements Listener {
     connectTimeout?: number,
   ) {
     this.client = client;
+    this.informed = client;
     this.#timeout = timeout;
     this.#idleTimeout = idleTimeout;
     this.#signal = signal;
@@ -251,10 +256,10 @@ export class Scope implements Listener {
    * transport limits the number of interim responses, and does not pass a 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {
-    const client = this.client;
-    if (this.#isEnded || client.inform === undefined) return;
+    const { informed } = this;
+    if (this.#isEnded || informed.inform === undefined) return;
     try {
-      const informing = client.inform(status, cleanInterimHeaders(headers));
+      const informing = informed.inform(status, cleanInterimHeaders(headers));
       if (informing !== undefined) informing.catch((thrown: unknown) => this.abort(thrown));
     } catch (thrown) {
       this.abort(thrown);
@@ -364,6 +369,7 @@ export class Scope implements Listener {
     next.isLook = this.isLook;
     next.upstream = this.upstream;
     next.log = this.log;
+    next.informed = this.informed;
     next.isMovable = this.isMovable;
     // Listen without the delay of `listenAfter`, because the next attempt must not be sent if the client has
     // disconnected.
@@ -376,7 +382,7 @@ export class Scope implements Listener {
    * client, which gets no interim responses to that request.
    */
   fork(): Scope {
-    return this.#like(replaceInform(this.client, undefined), this.#timeout);
+    return Object.assign(this.#like(this.client, this.#timeout), { informed: {} });
   }
 
   #like(client: Client, timeout: number): Scope {
@@ -479,19 +485,6 @@ export class Scope implements Listener {
         }),
     );
   }
-}
-
-/** Returns the same client with another `inform`; with undefined, it gets no interim responses. */
-export function replaceInform(client: Client, inform: Client["inform"]): Client {
-  return {
-    listenAfter: client.listenAfter,
-    get clientKey() {
-      return client.clientKey;
-    },
-    listen: (listener) => client.listen(listener),
-    unlisten: (listener) => client.unlisten(listener),
-    inform,
-  };
 }
 
 /**

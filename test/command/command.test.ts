@@ -186,9 +186,11 @@ describe("version and help", () => {
       maxSockets: "by ulimit -n",
       socketPath: undefined,
     };
+    add("proxyProtocol", false, "send-proxy-protocol");
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
     const own = [
+      "proxyProtocol",
       "socketMode",
       "cert",
       "key",

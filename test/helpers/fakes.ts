@@ -30,6 +30,7 @@ export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true
 export class FakeClient {
   readonly listeners: Set<Listener> = new Set();
   listenAfter?: number;
+  clientAddress?: string | undefined;
 
   listen(listener: Listener): void {
     this.listeners.add(listener);

@@ -194,6 +194,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
     "test/project/install.test.ts runs these lines with the packed package, on free ports",
   "docs/command.md: A socket instead of a port":
     "it needs nginx; test/command/socket.test.ts runs such a file where nginx is installed",
+  "docs/command.md: The PROXY protocol":
+    "it is a configuration of HAProxy, tried by hand with HAProxy 2.6; test/command/proxyprotocol.test.ts sends such headers",
   "docs/command.md: The log": "it is output; test/command/log.test.ts has the lines",
   "docs/command.md: Record and replay (2)":
     "it is output; test/command/replay.test.ts has such lines",

@@ -164,6 +164,7 @@ const UNITS: Readonly<Record<string, string>> = {
   switch: "`true` or `false`",
   milliseconds: "ms",
   names: "array of texts",
+  ranges: "array of ranges",
 };
 
 /** Renders the table of the options of the command's server, which are the keys of `server` in a config file. */
@@ -182,6 +183,7 @@ function serverTable(): string {
 /** The sections of docs/ that explain an option of the server further. */
 const SERVER_SECTIONS: Readonly<Record<string, string>> = {
   host: "command.md#a-socket-instead-of-a-port",
+  proxyProtocol: "command.md#the-proxy-protocol",
   stopTimeout: "limits.md#stopping",
   workers: "command.md#several-processes",
   cert: "limits.md#https",

@@ -12,6 +12,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocketServer } from "ws";
 import { serverSchema } from "../../command/flags/commandoptions.ts";
 import { flags } from "../../command/flags/flags.ts";
+import { poolSchema } from "../../src/options/pooloptions.ts";
 import { proxySchema } from "../../src/options/proxyoptions.ts";
 import { Command } from "../command/_command.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
@@ -281,6 +282,7 @@ test("the table of directives names flags and keys that exist", () => {
   ).matchAll(/^ {2}(\w+)\??: /gm);
   const groups: Record<string, string[]> = {
     server: Object.keys(serverSchema),
+    pool: Object.keys(poolSchema),
     balance: Array.from(ofBalance, ([, name = ""]) => name),
   };
   for (const row of rows) {

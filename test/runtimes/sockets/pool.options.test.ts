@@ -188,3 +188,14 @@ test("idle connections do not keep the process running", async () => {
   expect(program.output()).toMatch(/status 200 +1/);
   expect(program.code()).toBe(0);
 });
+
+test("`proxyProtocol` refuses HTTP/2, whose connections carry the requests of all clients", async () => {
+  const wrong =
+    /`proxyProtocol` names one client for a connection, and HTTP\/2 shares a connection/;
+  expect(() => pooled({ proxyProtocol: "v1", http2: true })).toThrow(wrong);
+  expect(() => pooled({ proxyProtocol: "v3" as never })).toThrow(/use "v1" or "v2"/);
+  const target = { url: upstream.url, http2: true };
+  expect(() => pooled({ proxyProtocol: "v1" }, target)).toThrow(wrong);
+  const late = pooled({ proxyProtocol: "v1" }, () => target);
+  await expect(late.fetch(new Request("http://proxy.test/"))).rejects.toThrow(wrong);
+});

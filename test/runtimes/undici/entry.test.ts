@@ -75,6 +75,7 @@ describe("the options of a pool of undici", () => {
     queueTimeout: [1, /set `timeout` of the proxy/],
     minRate: [1, /does not know the clients; leave the option out/],
     minRateGrace: [1, /does not know the clients; leave the option out/],
+    proxyProtocol: ["v2", /carry the requests of all clients/],
     noDelay: [false, /leave the option out/],
     dns: [{ ttl: 1 }, /createUndiciTransport\(new Agent\(\)\.compose\(interceptors\.dns\(\)\)\)/],
   } as const;

@@ -30,8 +30,10 @@ export class PoolBench {
     });
   }
 
-  send(hop: Given<UpstreamRequest> = {}): Sent {
+  /** @param clientAddress the address of the client, for connections that name it */
+  send(hop: Given<UpstreamRequest> = {}, clientAddress?: string): Sent {
     const { scope, client } = startScope(0, 0);
+    client.clientAddress = clientAddress;
     const sent: Sent = { outcome: undefined, reply: undefined, leave: () => client.leave() };
     this.transport.send(fakeRequest(hop), scope).then(
       (reply) => Object.assign(sent, { outcome: `${reply.status}`, reply }),
@@ -60,6 +62,7 @@ export class PoolBench {
 export class FakeJob implements Job {
   readonly newConnection = false;
   readonly connectTimeout = undefined;
+  readonly clientAddress = undefined;
   readonly upgrade = undefined;
   readonly isPaused = false;
   place = undefined;

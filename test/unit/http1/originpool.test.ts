@@ -249,3 +249,55 @@ describe("a connection that fails", () => {
     expect(body.isUntouched).toBe(false);
   });
 });
+
+describe("connections that name their client (`proxyProtocol`)", () => {
+  const [a, b] = ["192.0.2.1", "192.0.2.2"];
+
+  /** Returns the clients that the connections have named, in the order in which they were opened. */
+  const namedBy = ({ connector }: PoolBench): unknown[] =>
+    connector.attempts.map(({ scope }) => scope.clientAddress);
+
+  async function answer(bench: PoolBench, at: number): Promise<FakeSocket> {
+    const socket = await bench.connector.at(at).succeed();
+    socket.receive(EMPTY);
+    await settled();
+    return socket;
+  }
+
+  test("are reused for the same client only", async () => {
+    const bench = new PoolBench({ proxyProtocol: "v1" });
+    for (const [at, client] of [a, b, undefined].entries()) {
+      bench.send({}, client);
+      await answer(bench, at);
+    }
+    for (const client of [a, undefined, b]) bench.send({}, client);
+    expect(namedBy(bench)).toEqual([a, b, undefined]);
+    bench.send({}, a);
+    bench.send({ upgrade: "x" }, b);
+    expect(namedBy(bench)).toEqual([a, b, undefined, a, b]);
+  });
+
+  test("make room for other clients when they are idle, and when their request ends", async () => {
+    const bench = new PoolBench({ proxyProtocol: "v1", maxSockets: 1 });
+    bench.send({}, a);
+    const first = await answer(bench, 0);
+    const sent = [b, a, a].map((client) => bench.send({}, client));
+    expect(first.destroyed).toBe(true);
+    const second = await answer(bench, 1);
+    expect(second.destroyed).toBe(true);
+    const third = await answer(bench, 2);
+    expect(third.writes).toHaveLength(2);
+    third.receive(EMPTY);
+    await settled();
+    expect(sent.map(({ outcome }) => outcome)).toEqual(["200", "200", "200"]);
+    expect(namedBy(bench)).toEqual([a, b, a]);
+  });
+
+  test("are not told apart without the option", async () => {
+    const bench = new PoolBench();
+    bench.send({}, a);
+    await answer(bench, 0);
+    bench.send({}, b);
+    expect(namedBy(bench)).toEqual([undefined]);
+  });
+});

@@ -1,0 +1,69 @@
+/**
+ * The header of the PROXY protocol, with which a connection to an upstream names its client. It is loaded with the first
+ * connection that needs it.
+ * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
+ */
+import type { Socket } from "node:net";
+import { encodeText } from "../../src/body/memory.ts";
+import type { PoolOptions } from "../../src/options/pooloptions.ts";
+import { IPV4, parseIPAddress, render } from "../../src/target/address.ts";
+
+/** The first bytes of every header of version 2. */
+const SIGNATURE = "0d0a0d0a000d0a515549540a";
+/** The version 2 with one of its two commands: `LOCAL`, for a connection of the proxy itself, and `PROXY`. */
+const LOCAL = "20";
+const PROXY = "21";
+
+/** The addresses and ports of a connection. */
+export type Endpoints = Pick<Socket, "localAddress" | "localPort" | "remoteAddress" | "remotePort">;
+
+/**
+ * Makes the header of a connection.
+ *
+ * The source port is 0, because the port of a client is not known behind another proxy, and differs between the requests that
+ * the connection will carry. The destination is the upstream's own end of the connection, so that the upstream sees its own
+ * address and port; if the client's address is of the other family, the destination is the address 0.0.0.0 or `::`.
+ * @param client the address of the client. If it is not an IP address, the connection is the proxy's own
+ */
+export function makeHeader(
+  version: NonNullable<PoolOptions["proxyProtocol"]>,
+  client: string | undefined,
+  { localAddress, localPort = 0, remoteAddress = "", remotePort = 0 }: Endpoints,
+): Uint8Array {
+  const isV1 = version === "v1";
+  const known = parseIPAddress(client ?? "");
+  // Version 1 has no `LOCAL`: a connection of the proxy itself names its real ends. A Unix socket has none (§2.1).
+  const source = known ?? (isV1 ? parseIPAddress(localAddress ?? "") : undefined);
+  if (source === undefined) {
+    return isV1 ? encodeText("PROXY UNKNOWN\r\n") : fromHex(`${SIGNATURE}${LOCAL}000000`);
+  }
+  const isIPv4 = isMapped(source.bits);
+  const end = parseIPAddress(remoteAddress)?.bits;
+  const none = isIPv4 ? IPV4 : 0n;
+  const addresses = [source.bits, end !== undefined && isMapped(end) === isIPv4 ? end : none];
+  const ports = [known === undefined ? localPort : 0, remotePort];
+  if (isV1) {
+    const texts = addresses.map((bits) => render(bits, isIPv4 ? "" : ":"));
+    return encodeText(`PROXY TCP${isIPv4 ? 4 : 6} ${[...texts, ...ports].join(" ")}\r\n`);
+  }
+  const digits = isIPv4 ? 8 : 32;
+  const block = [
+    ...addresses.map((bits) => toHex(bits, 32).slice(-digits)),
+    ...ports.map((port) => toHex(port, 4)),
+  ].join("");
+  const family = isIPv4 ? "11" : "21";
+  return fromHex(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`);
+}
+
+/** Whether the bits are those of an IPv4 address. */
+function isMapped(bits: bigint): boolean {
+  return bits >> 32n === IPV4 >> 32n;
+}
+
+function toHex(value: number | bigint, digits: number): string {
+  return value.toString(16).padStart(digits, "0");
+}
+
+function fromHex(digits: string): Uint8Array {
+  return Uint8Array.from(digits.match(/../g) as string[], (pair) => Number.parseInt(pair, 16));
+}
