@@ -269,7 +269,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       const isEmpty = !isPiped && (bytes?.byteLength ?? 0) === 0;
       const trailers = isPiped ? undefined : body?.trailers;
       waitForTrailers = isPiped || trailers !== undefined;
-      const options = { endStream: isEmpty && !waitForTrailers, waitForTrailers };
+      // An empty body ends with an empty DATA frame, as gRPC requires: its server in Go ignores END_STREAM on HEADERS.
+      const options = { endStream: body === null, waitForTrailers };
       if (trailers !== undefined) this.#requestTrailers = toRegularFields(trailers);
       stream = sendFields(toHttp2Fields(request, isEmpty ? undefined : length), (fields) =>
         // oxlint-disable-next-line typescript/no-non-null-assertion

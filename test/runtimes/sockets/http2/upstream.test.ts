@@ -379,6 +379,24 @@ describe("messages", () => {
     ]);
   });
 
+  test("a request with an empty body ends with DATA, as gRPC requires, and one without a body with HEADERS", async () => {
+    const [upstream, url] = await raw();
+    const session = await front(url);
+    const send = async (method: string): Promise<void> => {
+      const stream = session.request({ ":method": method }, { endStream: method === "GET" });
+      stream.end();
+      await within(once(stream.resume(), "close"), "the stream's end");
+    };
+    await send("POST");
+    await send("GET");
+    const frames = upstream.connections[0]?.frames.filter(({ id }) => id > 0) ?? [];
+    expect(frames.map(({ type, flags, id }) => [type, flags, id])).toEqual([
+      [HEADERS, END_HEADERS, 1],
+      [DATA, END_STREAM, 1],
+      [HEADERS, END_HEADERS | END_STREAM, 3],
+    ]);
+  });
+
   test("a response that consists of HEADERS alone stays one frame", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(responseHead(id, true));
