@@ -126,11 +126,13 @@ export class ClientConnections {
     this.listeners.push(server);
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
-    server.on("session", (session: ServerHttp2Session) => {
+    server.on("session", (session: ServerHttp2Session, plain?: Socket) => {
       // Watch the session now: the proxy would watch it only from its first request on, and the client may
       // disconnect earlier.
       endWhenLost(session);
-      const connection = this.#handshaking.get(keyOf(session.socket));
+      const connection = plain
+        ? this.#bySocket.get(plain)
+        : this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
       connection.session = session;
       this.#bySocket.set(session, connection);

@@ -1,4 +1,5 @@
 /** Resolves the limits for clients, and applies them to Node's server. */
+import type { ServerOptions as Http2ServerOptions } from "node:http2";
 import type { ProxyOptions } from "#fetchway";
 import { limitOfOpenFiles } from "#fetchway/node";
 import { createTrust, type Trust } from "#fetchway/requests";
@@ -59,8 +60,10 @@ function http1Limits(limits: ResolvedClientLimits): object {
   };
 }
 
-/** Returns the options that limit the clients of a Node server, for HTTP/1.1 or for HTTP/2 over TLS. */
-export function nodeLimits(limits: ResolvedClientLimits): NonNullable<ServerOptions["node"]> {
+/** Returns the options that limit the clients of a Node server, for HTTP/1.1 and HTTP/2. */
+export function nodeLimits(
+  limits: ResolvedClientLimits,
+): NonNullable<ServerOptions["node"]> & Http2ServerOptions {
   const { headersTimeout, maxHeaderSize, maxHeadersCount } = limits;
   return {
     ...http1Limits(limits),

@@ -31,7 +31,7 @@ interface Known {
 }
 
 /** The error that Node passes to a listener of `clientError`. */
-interface ParserError extends Error {
+export interface ParserError extends Error {
   readonly code?: string;
   readonly reason?: string;
   readonly rawPacket?: Buffer;
@@ -103,10 +103,19 @@ function answerExpectations(server: Server, report: Report): void {
   });
 }
 
-/** Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them. */
-export function answerRefusals(server: Server, headersTimeout: number, report: Report): void {
+/**
+ * Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them.
+ * @param takes returns whether another protocol has taken the connection of an error, which then needs no answer
+ */
+export function answerRefusals(
+  server: Server,
+  headersTimeout: number,
+  report: Report,
+  takes: (error: ParserError, socket: Socket) => boolean = () => false,
+): void {
   answerExpectations(server, report);
   server.on("clientError", (error: ParserError, socket: Socket) => {
+    if (takes(error, socket)) return;
     const { code = "" } = error;
     const isTimeout = code === "ERR_HTTP_REQUEST_TIMEOUT";
     // Other errors concern the connection, such as a reset. The client cannot receive an answer then.

@@ -24,6 +24,7 @@ import type { CertificateTexts } from "./certificate.ts";
 import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
 import { openOn, suggestHosts } from "./loopback.ts";
 import { loadServe } from "./permission.ts";
+import { acceptHttp2 } from "./priorknowledge.ts";
 import { createRedirect } from "./redirecthttp.ts";
 import {
   claimSocket,
@@ -160,9 +161,9 @@ async function openFront(
     }
     return isStopping ? answerLast(request) : answer(request);
   };
-  const limitClients = (node: NetServer): void => {
+  const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {
     setNodeLimits(node, limits);
-    answerRefusals(node, limits.headersTimeout, report);
+    answerRefusals(node, limits.headersTimeout, report, takes);
   };
   async function answerLast(request: ServerRequest): Promise<Response> {
     const response = await answer(request);
@@ -211,7 +212,7 @@ async function openFront(
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       const reportFull = (reason: string): void => reportRefusal(reason, worker?.count);
-      limitClients(node);
+      limitClients(node, certificate === undefined ? acceptHttp2(node, shared.node) : undefined);
       connections = new ClientConnections(node, limits, reportFull, settings.isExempt);
     }
     await server.ready();

@@ -286,40 +286,41 @@ test.concurrent("a client that begins no TLS handshake is disconnected", async (
   await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
-describe.concurrent("a client over HTTP/2", () => {
+describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) => {
   function open(): ClientHttp2Session {
-    const session = connectHttp2(`https://127.0.0.1:${securePort}`, { ca: cert });
+    const origin = kind === "tls" ? `https://127.0.0.1:${securePort}` : `http://127.0.0.1:${port}`;
+    const session = connectHttp2(origin, { ca: cert });
     session.on("error", () => {});
     return session;
   }
 
   test("loses only the stream whose body stops", async () => {
     const session = open();
-    const slow = session.request({ ":method": "POST", ":path": "/h2-slow" });
+    const slow = session.request({ ":method": "POST", ":path": `/h2-slow-${kind}` });
     const closed = closeOf(slow);
     slow.write("abc");
-    const late = text(session.request({ ":path": "/late?h2" }));
+    const late = text(session.request({ ":path": `/late?h2-${kind}` }));
     await within(closed, "the stream's end");
-    await until(() => ends.get("/h2-slow") === "closed", "the end at the upstream");
+    await until(() => ends.get(`/h2-slow-${kind}`) === "closed", "the end at the upstream");
     expect(await late).toBe("late");
     session.destroy();
   });
 
   test("loses only the stream that it does not read", async () => {
     const session = open();
-    const stalled = session.request({ ":path": "/endless?h2" });
+    const stalled = session.request({ ":path": `/endless?h2-${kind}` });
     stalled.on("error", () => {});
     stalled.pause();
     await within(once(stalled, "response"), "the response");
-    const late = text(session.request({ ":path": "/late?h2-2" }));
-    await until(() => ends.get("/endless?h2") === "closed", "the end at the upstream");
+    const late = text(session.request({ ":path": `/late?h2-2-${kind}` }));
+    await until(() => ends.get(`/endless?h2-${kind}`) === "closed", "the end at the upstream");
     expect(await late).toBe("late");
     session.destroy();
   });
 
   test("is served while it uploads in bursts that fill the window again", async () => {
     const session = open();
-    const stream = session.request({ ":method": "POST", ":path": "/h2-bursts" });
+    const stream = session.request({ ":method": "POST", ":path": `/h2-bursts-${kind}` });
     for (let n = 0; n < 8; n++) {
       stream.write(Buffer.alloc(40_000));
       await pause(LONGER_THAN_LIMITS / 8);
@@ -349,12 +350,15 @@ describe.concurrent("a client over HTTP/2", () => {
   test("gets 431 for a header section that is too large, and no answer to one with too many fields", async () => {
     const session = open();
     // The client sends this first request before it knows the limits, so the server itself must refuse it.
-    const large = session.request({ ":path": "/h2-large", x: "a".repeat(5000) });
+    const large = session.request({ ":path": `/h2-large-${kind}`, x: "a".repeat(5000) });
     const [answered] = (await within(once(large, "response"), "the answer")) as [object];
     expect(answered).toMatchObject({ ":status": 431 });
     const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`x${n}`, "a"]));
-    await within(closeOf(session.request({ ":path": "/h2-many", ...many })), "the stream's end");
-    expect([ends.has("/h2-large"), ends.has("/h2-many")]).toEqual([false, false]);
+    await within(
+      closeOf(session.request({ ":path": `/h2-many-${kind}`, ...many })),
+      "the stream's end",
+    );
+    expect([ends.has(`/h2-large-${kind}`), ends.has(`/h2-many-${kind}`)]).toEqual([false, false]);
     session.destroy();
   });
 });
@@ -474,9 +478,9 @@ describe("beyond the limit for all connections", () => {
     },
   );
 
-  test("an HTTP/2 client gets 503 and GOAWAY", async () => {
-    const [proxy, where] = await fill(tls);
-    const session = connectHttp2(`https://127.0.0.1:${where}`, { ca: cert });
+  test.each(["https", "http"])("an HTTP/2 client of %s gets 503 and GOAWAY", async (scheme) => {
+    const [proxy, where] = await fill(scheme === "https" ? tls : "--max-connections 2");
+    const session = connectHttp2(`${scheme}://127.0.0.1:${where}`, { ca: cert });
     session.on("error", () => {});
     const stream = session.request({ ":path": "/" });
     const [answered] = (await within(once(stream, "response"), "the answer")) as [object];

@@ -140,40 +140,47 @@ test.each(["plain", "secure"] as const)(
   },
 );
 
-test("over HTTP/2, the log has lines for refused requests, and for request bodies that stop", async () => {
-  const session = connectHttp2(`https://127.0.0.1:${secure.port}`, { ca: own.cert });
-  session.on("error", () => {});
-  const large = session.request({ ":path": "/large", x: "a".repeat(2500) });
-  large.on("error", () => {}).resume();
-  const stops = session.request({ ":method": "POST", ":path": "/stops2" });
-  stops.on("error", () => {}).write("abc");
-  await until(() => linesOf(secure, "/large").length > 0, "the line of /large");
-  await until(() => linesOf(secure, "/stops2").length > 0, "the line of /stops2");
-  expect(linesOf(secure, "/large")).toMatchObject([{ method: "GET", status: 431 }]);
-  expect(linesOf(secure, "/stops2")).toMatchObject([
-    { method: "POST", status: 408, cause: "the body stopped for 400 ms" },
-  ]);
-  session.destroy();
-});
+test.each([
+  ["https", "HTTP/2"],
+  ["http", "HTTP/2 with prior knowledge"],
+])(
+  "%s: over %s, the log has lines for refused requests, and for request bodies that stop",
+  async (scheme) => {
+    const running = scheme === "https" ? secure : plain;
+    const session = connectHttp2(`${scheme}://127.0.0.1:${running.port}`, { ca: own.cert });
+    session.on("error", () => {});
+    const large = session.request({ ":path": "/large2", x: "a".repeat(2500) });
+    large.on("error", () => {}).resume();
+    const stops = session.request({ ":method": "POST", ":path": "/stops2" });
+    stops.on("error", () => {}).write("abc");
+    await until(() => linesOf(running, "/large2").length > 0, "the line of /large2");
+    await until(() => linesOf(running, "/stops2").length > 0, "the line of /stops2");
+    expect(linesOf(running, "/large2")).toMatchObject([{ method: "GET", status: 431 }]);
+    expect(linesOf(running, "/stops2")).toMatchObject([
+      { method: "POST", status: 408, cause: "the body stopped for 400 ms" },
+    ]);
+    session.destroy();
+  },
+);
 
-test.runIf(endsBrokenSessions)(
-  "over HTTP/2, the log has one line for a connection that violates the protocol",
-  async () => {
+test.runIf(endsBrokenSessions).each(["plain", "secure"] as const)(
+  "%s: over HTTP/2, the log has one line for a connection that violates the protocol",
+  async (name) => {
+    const running = name === "plain" ? plain : secure;
     const broken = /^the connection is not valid HTTP\/2: /;
-    const before = linesOf(secure, "-").filter(({ cause = "" }) => broken.test(cause)).length;
+    const before = linesOf(running, "-").filter(({ cause = "" }) => broken.test(cause)).length;
     expect(before).toBe(0);
-    const raw = connectTls({
-      port: secure.port,
-      host: "127.0.0.1",
-      ca: own.cert,
-      ALPNProtocols: ["h2"],
-    });
+    const where = { port: running.port, host: "127.0.0.1" };
+    const raw =
+      name === "plain"
+        ? dial(where)
+        : connectTls({ ...where, ca: own.cert, ALPNProtocols: ["h2"] });
     // A DATA frame on stream 0, which is the connection (RFC 9113 §6.1).
     const frames = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 120]);
     raw.on("error", () => {}).resume();
     raw.write(Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frames]));
     const find = (): Line | undefined =>
-      linesOf(secure, "-").find(({ cause = "" }) => broken.test(cause));
+      linesOf(running, "-").find(({ cause = "" }) => broken.test(cause));
     await until(() => find() !== undefined, "the line of the connection");
     expect(find()).toMatchObject({ method: "-", status: 400, client: "127.0.0.1" });
   },

@@ -160,22 +160,26 @@ test("after SIGTERM, clients that keep their connections busy lose no request", 
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
-test("after SIGTERM, HTTP/2 clients get GOAWAY, and their running requests are answered", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-  const { cert, key } = await makeCertificate();
-  writeFileSync(join(folder, "cert.pem"), cert);
-  writeFileSync(join(folder, "key.pem"), key);
-  const { origin } = await start(`--cert ${folder}/cert.pem --key ${folder}/key.pem`);
-  rmSync(folder, { recursive: true });
-  const session = connectHttp2(origin, { ca: cert });
-  const running = text(session.request({ ":path": "/body" }));
-  await until(() => held.length === 1, "the request at the upstream");
-  const away = once(session, "goaway");
-  proxy.child.kill("SIGTERM");
-  const [code, lastStream] = (await within(away, "GOAWAY")) as [number, number];
-  // The first GOAWAY refuses no request, because one may be in transit.
-  expect([code, lastStream]).toEqual([0, 2 ** 31 - 1]);
-  held[0]?.end("whole");
-  expect(await within(running, "the answer")).toBe("begun, whole");
-  expect(await within(proxy.exit, "the exit")).toBe(0);
-});
+test.each(["https", "http"])(
+  "%s: after SIGTERM, HTTP/2 clients get GOAWAY, and their running requests are answered",
+  async (scheme) => {
+    const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+    const { cert, key } = await makeCertificate();
+    writeFileSync(join(folder, "cert.pem"), cert);
+    writeFileSync(join(folder, "key.pem"), key);
+    const tls = `--cert ${folder}/cert.pem --key ${folder}/key.pem`;
+    const { origin } = await start(scheme === "https" ? tls : "");
+    rmSync(folder, { recursive: true });
+    const session = connectHttp2(origin, { ca: cert });
+    const running = text(session.request({ ":path": "/body" }));
+    await until(() => held.length === 1, "the request at the upstream");
+    const away = once(session, "goaway");
+    proxy.child.kill("SIGTERM");
+    const [code, lastStream] = (await within(away, "GOAWAY")) as [number, number];
+    // The first GOAWAY refuses no request, because one may be in transit.
+    expect([code, lastStream]).toEqual([0, 2 ** 31 - 1]);
+    held[0]?.end("whole");
+    expect(await within(running, "the answer")).toBe("begun, whole");
+    expect(await within(proxy.exit, "the exit")).toBe(0);
+  },
+);

@@ -51,6 +51,11 @@ const overHttp: Record<string, Front> = {
   },
   "node:http2 on Bun": (url) => startOn("bun", url),
   "node:http2 on Deno": (url) => startOn("deno", url),
+  async "the command on a port without TLS"(url) {
+    const program = startProgram("node", ["command/main.ts", url, "--http2", "--port", "0"]);
+    const [, port] = await program.printed(/listens on http:\/\/127\.0\.0\.1:(\d+)/);
+    return { port: Number(port), close: () => program[Symbol.asyncDispose]() };
+  },
 };
 
 const overTls: Record<string, Front> = {
