@@ -71,7 +71,7 @@ test("a Unix domain socket and workers serve it as well", async () => {
   const sessions = [0, 1].map(() => open("http://a", { createConnection: () => connect(path) }));
   const answers = sessions.map((session, n) => post(session, `/${n}`));
   expect(await Promise.all(answers)).toEqual([0, 1].map((n) => `POST /${n} http 127.0.0.1 hello`));
-  // Each of these clients counts as a separate one when it disconnects.
+  // The clients of a socket have no address that tells them apart.
   sessions[0]?.destroy();
   expect(await post(sessions[1] as ClientHttp2Session, "/2")).toContain("POST /2 ");
   sessions[1]?.destroy();
@@ -100,16 +100,13 @@ test("the listener that redirects to HTTPS refuses the preface", async () => {
 test("the limit of connections for each address counts it, and an idle one makes room", async () => {
   const { origin } = await listening(`${upstream.url} --max-per-address 2`);
   const first = open(origin);
-  let events = "";
-  for (const name of ["goaway", "close"]) first.on(name, () => (events += `${name} `));
   // The next one is opened when this one has been accepted: several sockets listen, each with its own queue.
   await post(first, "/first");
   const second = open(origin);
   await post(second, "/second");
   const third = open(origin);
   expect(await post(third, "/third")).toContain("POST /third ");
-  await until(() => events.includes("close"), "the end of the first");
-  expect(events).toBe("goaway close ");
+  await until(() => first.destroyed, "the end of the first");
 
   // While both are busy, a further connection is refused.
   const held: unknown[] = [];
@@ -120,9 +117,8 @@ test("the limit of connections for each address counts it, and an idle one makes
   await until(() => held.length === 2, "the requests");
   const client = connect(Number(new URL(origin).port), "127.0.0.1");
   client.write(PREFACE);
-  expect(await within(once(client, "error"), "the refusal")).toMatchObject([
-    { code: "ECONNRESET" },
-  ]);
+  const [{ code }] = (await within(once(client, "error"), "the refusal")) as [{ code: string }];
+  expect(code).toMatch(/^(?:ECONNRESET|EPIPE)$/);
   second.destroy();
   third.destroy();
 });
