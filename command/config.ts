@@ -7,10 +7,12 @@ import type { BalanceOptions } from "#fetchway/upstreams";
 import type { ServerOptions } from "./flags/commandoptions.ts";
 import type { Duration, Size } from "./flags/duration.ts";
 import type { TargetList } from "./flags/severalupstreams.ts";
+import type { StreamSettings } from "./flags/streamflags.ts";
 
 export type { CreateProxyOptions } from "#fetchway";
 export type { BalancedTarget, BalanceOptions } from "#fetchway/upstreams";
 export type { TargetList } from "./flags/severalupstreams.ts";
+export type { StreamSettings } from "./flags/streamflags.ts";
 export type {
   ClientLimits,
   ListenOptions,
@@ -28,6 +30,7 @@ export type DurationName =
   | "timeout"
   | "delay"
   | "ejectionTime"
+  | "heartbeat"
   | "interval"
   | "keepAliveInitialDelay"
   | "maxEjectionTime"
@@ -65,13 +68,13 @@ export type WithDurations<Options> = {
 
 type Grouped<Value> = Value extends object ? WithDurations<Value> : Value;
 
+type ProxyDefaults = Partial<Omit<CreateProxyOptions, "target" | "log">> & StreamSettings;
+
 /**
  * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the
  * config.
  */
-export interface ConfigRoute extends WithDurations<
-  Partial<Omit<CreateProxyOptions, "target" | "log">>
-> {
+export interface ConfigRoute extends WithDurations<ProxyDefaults> {
   /**
    * Which requests belong to the route: an optional host, then a path prefix.
    *
@@ -89,7 +92,7 @@ export interface ConfigRoute extends WithDurations<
 }
 
 /** What a config file of the command exports. The options of a proxy here are the defaults of all routes. */
-export interface Config extends WithDurations<Partial<Omit<CreateProxyOptions, "target" | "log">>> {
+export interface Config extends WithDurations<ProxyDefaults> {
   /** The options of the server that the command starts. */
   server?: WithDurations<ServerOptions>;
   /** The target of all requests that no route matches: short for a route with the match `"/"`. */

@@ -10,6 +10,7 @@ import {
 } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
+import { streamSchema } from "../flags/streamflags.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { type ReadConfig, toSettings } from "./settings.ts";
@@ -25,6 +26,9 @@ export interface ConfigFault {
 }
 
 const TARGET = "http://localhost";
+
+/** The options of a route that apply to its proxy. */
+const routeSchema = { ...proxySchema, ...streamSchema };
 
 /** The names that other tools use for `target` and `match`. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
@@ -189,7 +193,7 @@ function checkProxyOptions(
   return Object.entries(options).flatMap(([key, value]) => {
     if (key === "pool") return checkPool(value, label, place);
     // Refuse `log` of `createProxy`: the log of the command is set with `server.log`.
-    const known = Object.hasOwn(proxySchema, key) && key !== "log";
+    const known = Object.hasOwn(routeSchema, key) && key !== "log";
     const other = known ? undefined : explain(key);
     const wrong = other ?? findRefusal({ target: TARGET, followRedirects: false, [key]: value });
     return wrong === undefined
@@ -246,7 +250,7 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   if (name.startsWith("/")) return `write routes: [{ match: ${quoteInput(name)}, target: … }]`;
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;
-  const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
+  const meant = nearest(name, [...others, ...Object.keys(routeSchema)]);
   // `createProxy` refuses a name that resembles none, and explains the options of other libraries.
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }

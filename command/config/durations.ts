@@ -9,11 +9,13 @@ import {
 } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isDoubtful, parseDuration, parseSize } from "../flags/duration.ts";
+import { streamSchema } from "../flags/streamflags.ts";
 
 type OnDoubt = (warning: string) => void;
 
 const routeTable: Table = {
   ...proxySchema,
+  ...streamSchema,
   pool: groupOf(poolSchema),
   balance: groupOf(upstreamSchema),
 };

@@ -24,6 +24,7 @@ import {
 } from "./proxyflags.ts";
 import { type Form, formOf } from "./read.ts";
 import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
+import { streamFlags, streamSchema } from "./streamflags.ts";
 
 /**
  * The group of the option that a flag sets: the command line itself, the server, `balance`, the proxy, or the proxy's pool.
@@ -60,6 +61,7 @@ const GROUPS: readonly [FlagGroup, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, rewriteFlags],
   ["proxy", proxySchema, limitFlags],
   ["proxy", proxySchema, repeatFlags],
+  ["proxy", streamSchema, streamFlags],
   ["proxy", proxySchema, mirrorFlags],
   ["proxy", proxySchema, observationFlags],
   ["pool", poolSchema, poolFlags],

@@ -14,12 +14,13 @@ import {
 } from "#fetchway/upstreams";
 import type { Flags } from "./flagtable.ts";
 import { UsageError } from "./read.ts";
+import { addStreamInterceptors, type StreamSettings } from "./streamflags.ts";
 
 /** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
-/** The options of a route: the options of a proxy, except that the target may be several upstreams. */
-export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
+/** The options of a route: the options of a proxy, those for streams, and a target that may be several upstreams. */
+export interface RouteOptions extends Omit<CreateProxyOptions, "target">, StreamSettings {
   target: CreateProxyOptions["target"] | TargetList;
   /**
    * How requests are spread over several upstreams. With a single URL, the options for failures and health checks apply to
@@ -109,10 +110,13 @@ export function isBalanceable(
 
 /**
  * Returns the options for `createProxy`.
- * @throws TypeError for wrong upstreams, or wrong options of `balance`
+ * @throws TypeError for wrong upstreams, and for wrong options of `balance` or for streams
  */
 export function toProxyOptions(options: RouteOptions): CreateProxyOptions {
-  const { target, balance: spread, ...rest } = options;
+  const { target, balance: spread, firstByteTimeout, heartbeat, ...rest } = options;
+  if (firstByteTimeout !== undefined || heartbeat !== undefined) {
+    rest.interceptors = addStreamInterceptors(rest.interceptors, firstByteTimeout, heartbeat);
+  }
   if (isTargetList(target)) return { ...rest, target: balance(target, spread) };
   if (spread === undefined || !isBalanceable(target)) return { ...rest, target };
   return { ...rest, target: balance([target], spread) };

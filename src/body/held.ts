@@ -4,8 +4,8 @@ import { type BodySource, pipe, type Sink, type StreamOptions } from "./source.t
 import { toWebStream } from "./web.ts";
 
 /**
- * Collects the chunks of a body up to a limit. If the body is longer, no byte of it is lost: this object is then a body
- * that first writes the chunks that it has collected, and passes the other chunks on as they arrive.
+ * Collects the chunks of a body up to a limit. If the body is longer, or enough of it has arrived, no byte of it is lost: this
+ * object is then a body that first writes the chunks that it has collected, and passes the other chunks on as they arrive.
  *
  *     source → write() → chunks in memory            while `collect()` is pending
  *     source → write() → the sink of `pipeTo(sink)`  afterwards, with the backpressure of that sink
@@ -13,6 +13,7 @@ import { toWebStream } from "./web.ts";
 export class HeldBody implements BodySource, Sink {
   readonly #source: BodySource;
   readonly #limit: number;
+  readonly #isEnough: ((chunk: Uint8Array) => boolean) | undefined;
   readonly #chunks: Uint8Array[] = [];
   #size = 0;
   #sink: Sink | undefined;
@@ -24,15 +25,19 @@ export class HeldBody implements BodySource, Sink {
   #finish: ((sink: Sink) => void) | undefined;
   #isCancelled = false;
 
-  /** @param limit the maximum number of bytes to collect */
-  constructor(source: BodySource, limit: number) {
+  /**
+   * @param limit the maximum number of bytes to collect
+   * @param isEnough called with each chunk; returns whether no further chunk needs to be collected
+   */
+  constructor(source: BodySource, limit: number, isEnough?: (chunk: Uint8Array) => boolean) {
     this.#source = source;
     this.#limit = limit;
+    this.#isEnough = isEnough;
   }
 
   /**
-   * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit; the
-   * body then waits to be taken, or to be cancelled.
+   * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit, or enough of
+   * it has arrived; the body then waits to be taken, or to be cancelled.
    */
   collect(): Promise<Uint8Array | undefined> {
     return new Promise((resolve, reject) => {
@@ -48,9 +53,14 @@ export class HeldBody implements BodySource, Sink {
     if (this.#sink !== undefined) return this.#sink.write(chunk);
     this.#chunks.push(chunk);
     this.#size += chunk.byteLength;
-    if (this.#size <= this.#limit) return true;
-    this.#settle?.(undefined);
-    return false;
+    const hasRoom = this.#size <= this.#limit;
+    if (!hasRoom || this.#isEnough?.(chunk) === true) this.#settle?.(undefined);
+    return hasRoom;
+  }
+
+  /** Whether no code has taken the body yet. The time limit of the body is then not paused, because nobody may read it. */
+  get isUnread(): boolean {
+    return this.#sink === undefined || this.#sink.isUnread === true;
   }
 
   onDrain(callback: () => void): void {

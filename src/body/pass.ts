@@ -83,6 +83,10 @@ export class PassSink implements Sink {
     this.sink.fail(reason);
   }
 
+  get isUnread(): boolean {
+    return this.sink.isUnread === true;
+  }
+
   get memory(): Ownership {
     return this.sink.memory ?? "owned";
   }

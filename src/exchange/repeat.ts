@@ -23,8 +23,8 @@ export type Outcome =
   | "unprocessed"
   /** A reused connection was closed before the first byte of the response. */
   | "stale"
-  /** No response headers arrived within `attemptTimeout`. */
-  | "slow"
+  /** The proxy has given the attempt up: it took too long, or its response has no content. */
+  | "abandoned"
   /** A new connection broke before the response headers arrived. */
   | "broken"
   /** The response has a status that is in `statusCodes`. */
@@ -56,7 +56,7 @@ const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any
   unsent: { another: "free" },
   unprocessed: { alone: "any", same: "any", another: "free", later: "free" },
   stale: { alone: "listed", same: "listed", another: "listed", later: "listed" },
-  slow: { alone: "listed", another: "listed" },
+  abandoned: { alone: "listed", another: "listed" },
   broken: { another: "listed", later: "listed" },
   status: { alone: "listed", another: "listed" },
   final: {},
@@ -125,11 +125,14 @@ function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   return mayGoUnread(request) ? undefined : replayOf(body);
 }
 
-/** The error of an attempt that took longer than `attemptTimeout`. */
-export class AttemptTimeout extends ProxyError {
-  constructor(limit: number) {
-    super("http_response_timeout", { message: `an attempt took longer than ${limit} ms` });
-  }
+/** The error of an attempt that the proxy gives up although its connection works. */
+export class AbandonedAttempt extends ProxyError {}
+
+/** Returns the error of an attempt that took longer than `attemptTimeout`. */
+export function attemptTooLong(limit: number): AbandonedAttempt {
+  return new AbandonedAttempt("http_response_timeout", {
+    message: `an attempt took longer than ${limit} ms`,
+  });
 }
 
 /** The codes of failures before a connection was established: nothing was sent. */
@@ -150,7 +153,7 @@ const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 
 /** Returns the outcome of an attempt that failed with this error. */
 export function outcomeOf(error: unknown): Outcome {
-  if (error instanceof AttemptTimeout) return "slow";
+  if (error instanceof AbandonedAttempt) return "abandoned";
   if (!(error instanceof ProxyError)) return "final";
   if (error.unprocessed) return "unprocessed";
   if (error.stale) return "stale";

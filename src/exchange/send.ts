@@ -6,7 +6,7 @@ import type { Interceptor, Transport } from "../transport/port.ts";
 import type { Scope, Send } from "../transport/scope.ts";
 import {
   type AttemptOptions,
-  AttemptTimeout,
+  attemptTooLong,
   nextAttempt,
   outcomeOf,
   type NextAttempt,
@@ -110,8 +110,8 @@ function sendLimited(
   left: number,
 ): Promise<UpstreamResponse> {
   const deadline = new Deadline(attemptTimeout, () => {
-    if (nextAttempt(request, "slow", "alone", retry, left) === undefined) return;
-    scope.failAttempt(new AttemptTimeout(attemptTimeout));
+    if (nextAttempt(request, "abandoned", "alone", retry, left) === undefined) return;
+    scope.failAttempt(attemptTooLong(attemptTimeout));
   });
   return next(request, scope).finally(() => deadline.clear());
 }

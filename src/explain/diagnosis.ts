@@ -128,6 +128,12 @@ const BY_CAUSE: Readonly<Record<string, Text>> = {
   ],
 };
 
+/** Returns the option whose time limit has passed, by the message of its error. */
+function limitNamedBy(message = ""): string {
+  if (message.startsWith("an attempt")) return "attemptTimeout";
+  return message.startsWith("no first byte") ? "firstByteTimeout" : "timeout";
+}
+
 /** The texts for the error types of RFC 9209. */
 const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   dns_timeout: ({ host }) => [
@@ -229,7 +235,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   http_response_timeout: ({ at, message, name }) => [
     `${at} does not answer${toClause(message)}`,
-    `see its log; the limit is ${name(message?.startsWith("an attempt") ? "attemptTimeout" : "timeout")}`,
+    `see its log; the limit is ${name(limitNamedBy(message))}`,
   ],
   http_protocol_error: (facts) => {
     const { at, message = "", name } = facts;

@@ -2,7 +2,7 @@ import { WatchedBody } from "../body/watched.ts";
 import { placeError, ProxyError, toProxyError } from "../error.ts";
 import {
   type AttemptOptions,
-  AttemptTimeout,
+  attemptTooLong,
   nextAttempt,
   type Outcome,
   outcomeOf,
@@ -593,14 +593,14 @@ class LeasedAttempt {
    * Called after `attemptTimeout`. Picks another upstream, and stops this attempt once there is a place at that upstream.
    */
   async #tryAnother(scope: Scope, limit: number): Promise<void> {
-    if (this.#nextAttempt(scope, "slow", "another") === undefined) return;
+    if (this.#nextAttempt(scope, "abandoned", "another") === undefined) return;
     if (!this.#lease.spendRetry()) return;
     this.#hasBudget = true;
     this.#nextQuery = this.#lease.newQuery(scope);
     const another = await this.#lease.pickAnother(this.#nextQuery);
     if (this.#isOver || another === undefined) return another?.release();
     this.#nextLease = another;
-    scope.failAttempt(new AttemptTimeout(limit));
+    scope.failAttempt(attemptTooLong(limit));
   }
 
   /** Returns the request with a body that records whether all of it was sent. */

@@ -7,6 +7,7 @@ import { flags } from "../../command/flags/flags.ts";
 import { renderHelp } from "../../command/flags/help.ts";
 import { clientLimitSchema, recordSchema } from "../../command/flags/commandoptions.ts";
 import { poolDefaults } from "../../src/options/pooloptions.ts";
+import { streamSchema } from "../../command/flags/streamflags.ts";
 import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
@@ -204,7 +205,7 @@ describe("version and help", () => {
     const others = { ...clientLimitSchema, ...recordSchema };
     for (const [option, { default: preset }] of Object.entries(others)) add(option, preset);
     const presets: Record<string, string | number | boolean | object> = defaults;
-    for (const option of Object.keys(proxySchema)) {
+    for (const option of Object.keys({ ...proxySchema, ...streamSchema })) {
       if (!unsayable.test(option)) add(option, presets[option]);
     }
     expect(Object.fromEntries(shown)).toEqual(Object.fromEntries(expected));

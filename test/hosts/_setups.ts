@@ -4,6 +4,8 @@
  */
 import type { ProxyOptions, Target } from "#fetchway";
 import { transformText } from "../../src/bodies.ts";
+import { awaitFirstByte, sendHeartbeats } from "../../src/streams.ts";
+import { balance } from "../../src/upstreams/balance.ts";
 import { app } from "./_app.ts";
 
 export type SetupName =
@@ -44,6 +46,7 @@ export type SetupName =
   | "witnessed"
   | "refused"
   | "changed"
+  | "awaiting"
   | "inProcess";
 
 export interface Setup {
@@ -356,6 +359,25 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     });
     return { target, options: { interceptors: { request: [upper] } } };
   },
+  /** Two upstreams, which are one server under two names. */
+  awaiting: (target) => ({
+    target: balance([target, target.replace("127.0.0.1", "localhost")], {
+      policy: "first",
+      outliers: false,
+    }),
+    options: {
+      retry: { methods: ["GET", "POST"], statusCodes: [503] },
+      interceptors: {
+        request: [sendHeartbeats({ interval: 30 })],
+        attempt: [
+          awaitFirstByte({
+            firstByteTimeout: 1000,
+            statusOf: ({ type }) => (type === "error" ? 503 : 200),
+          }),
+        ],
+      },
+    },
+  }),
   inProcess: () => ({ target: app, options: {} }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -26,7 +26,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["pipeline"],
   ["proxy.ts"],
   ["explain"],
-  ["bodies.ts", "index.ts", "options.ts", "requests.ts", "transport.ts"],
+  ["bodies.ts", "index.ts", "options.ts", "requests.ts", "streams.ts", "transport.ts"],
 ];
 
 /**

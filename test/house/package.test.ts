@@ -59,8 +59,9 @@ describe("package.json", () => {
       "./upstreams": ____,
       "./options": _______,
       "./requests": ________,
-      "./errors": ___________,
+      "./errors": ____________,
       "./bodies": _________,
+      "./streams": ___________,
       "./vite": _____,
       "./rules": ______,
       ...subpaths

@@ -86,6 +86,7 @@ const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
 const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])[] = [
   ["fetchway/upstreams", "src/upstreams/balance.ts", "workerd"],
   ["fetchway/bodies", "src/bodies.ts", "workerd"],
+  ["fetchway/streams", "src/streams.ts", "workerd"],
   ["fetchway/rules", "integrations/rules.ts", "workerd"],
   ["fetchway/transport", "src/transport.ts", "workerd"],
   ["fetchway/requests", "src/requests.ts", "workerd"],

@@ -295,8 +295,9 @@ test("command: each line starts the command", async () => {
     ...linesOf("docs/command.md: Routes and config files"),
     ...linesOf("docs/limits.md: HTTPS"),
     ...linesOf("docs/command.md: Several upstreams"),
+    ...linesOf("docs/command.md: Streams"),
   ];
-  expect(lines).toHaveLength(6);
+  expect(lines).toHaveLength(7);
   const outputs = await Promise.all(
     lines.map((line) => runLine(line.includes("--help") ? line : `${line} --inspect /api/x`)),
   );
@@ -306,6 +307,7 @@ test("command: each line starts the command", async () => {
   expect(outputs[3]).toMatch(/GET \/api\/x HTTP/);
   expect(outputs[4]).toMatch(/http:\/\/(?:127\.0\.0\.1|localhost):400[012]\b/);
   expect(outputs[5]).toMatch(/:4001\b/);
+  expect(outputs[6]).toMatch(/localhost:400[01]\b/);
 });
 
 test("command: the config file has the routes that the page describes", async () => {
@@ -542,6 +544,17 @@ test("upstreams: a client stays with its upstream by a cookie", async () => {
   const proxy = createProxy({ target });
   const response = await proxy.fetch(new Request("http://proxy.test/"));
   expect(response.headers.get("set-cookie")).toMatch(/^route=[\w-]{22}; /);
+});
+
+test("upstreams: a stream that ends without an event is replaced by that of another upstream", async () => {
+  await importBlock("docs/upstreams.md: Streams that have not begun", {
+    "http://10.0.0.1:4000": upstream.url,
+    "http://10.0.0.2:4000": upstream.url.replace("127.0.0.1", "localhost"),
+  });
+  const body = (): string => (upstream.calls.length === 1 ? ": none\n\n" : "data: 1\n\n");
+  upstream.script = (call) => call.reply(200, [["Content-Type", "text/event-stream"]], body());
+  expect(await (await ask()).text()).toBe("data: 1\n\n");
+  expect(new Set(upstream.calls.map((call) => call.get("host"))).size).toBe(2);
 });
 
 test("upstreams: a mirror gets a copy", async () => {

@@ -1,6 +1,7 @@
 /** README lists every part of the code that keeps bodies in memory, with the limit that the code has. */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { HIGH_WATER_MARK } from "../../src/body/source.ts";
 import { mirrorDefaults } from "../../src/options/mirroroptions.ts";
 import { defaults } from "../../src/options/proxyoptions.ts";
 import { readPage } from "./_readme.ts";
@@ -16,9 +17,10 @@ const rows = readPage("README.md")
 const KEEPERS: Readonly<Record<string, readonly string[]>> = {
   "src/bodies.ts: HeldBody": ["transformText"],
   "src/exchange/hooks.ts: UnframedBody": ["without length"],
-  "src/exchange/interceptors.ts: ReplayBody": ["followRedirects", "retry", "wait"],
+  "src/exchange/interceptors.ts: ReplayBody": ["followRedirects", "retry", "`wait`"],
   "src/exchange/mirror.ts: ReplayBody": ["mirror"],
   "src/request/incoming.ts: UnframedBody": ["without length"],
+  "src/streams.ts: HeldBody": ["awaitFirstByte"],
 };
 
 test("each place in the code that keeps bodies has a row in README, and each row has such a place", () => {
@@ -55,8 +57,9 @@ function numberIn(file: string, pattern: RegExp): number {
 test("the limits in README are those of the code", () => {
   expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
   expect(limitOf("retry")).toBe(defaults.replayLimit);
-  expect(limitOf("wait")).toBe(numberIn("src/exchange/wait.ts", /KEPT = ([\d_]+)/));
+  expect(limitOf("`wait`")).toBe(numberIn("src/exchange/wait.ts", /KEPT = ([\d_]+)/));
   expect(limitOf("mirror")).toBe(mirrorDefaults.maxBody);
   expect(limitOf("transformText")).toBe(numberIn("src/bodies.ts", /maxBytes = ([\d_]+)/));
+  expect(limitOf("awaitFirstByte")).toBe(HIGH_WATER_MARK);
   expect(limitOf("without length")).toBe(numberIn("src/body/unframed.ts", /MAX_BYTES = ([\d_]+)/));
 });

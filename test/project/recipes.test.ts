@@ -8,9 +8,11 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { startProgram } from "../helpers/program.ts";
+import type { Call } from "../helpers/link.ts";
 import { type Fetch, listen, serve } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
+import { chunk, lastChunk } from "../helpers/wire.ts";
 
 const upstream = new Upstream();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -56,6 +58,79 @@ test("an event stream: an event arrives while the stream is open, and a disconne
   const closed = new Promise((resolve) => call.link.socket.once("close", resolve));
   leaving.abort();
   await within(closed, "the upstream's connection to close");
+});
+
+test("an event stream: a silent one gets comments between its events", async () => {
+  upstream.script = (call) => {
+    call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+  };
+  const origin = await start("Event streams (SSE) (2)", { "15_000": "20" });
+  const response = await fetch(origin);
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of response.body ?? []) {
+    text += decoder.decode(bytes);
+    if (text.length >= 15) break;
+  }
+  expect(text).toMatch(/^data: 1\n\n(?::\n\n)+$/);
+});
+
+test("a gateway to language models: a provider that fails before the first event is replaced by the other one", async () => {
+  const other = new Upstream();
+  await other.listen();
+  ending.push(() => void other.stop());
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  ending.push(() => print.mockRestore());
+  const origin = await start("A gateway to language models", {
+    "http://127.0.0.1:4001": other.url,
+    "20_000": "200",
+  });
+  const body = JSON.stringify({ model: "m", stream: true });
+  const ask = (key = "key of a customer"): Promise<Response> =>
+    fetch(`${origin}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, cookie: "a=b", "x-api-key": "c" },
+      body,
+    });
+  expect((await ask("wrong")).status).toBe(401);
+  expect(upstream.calls).toEqual([]);
+
+  const head =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const events = (provider: string): string =>
+    `data: {"choices":[{"delta":{"content":"${provider}"}}]}\n\n` +
+    'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":7}}\n\ndata: [DONE]\n\n';
+  const whole = (call: Call, text: string): void => call.write(head, chunk(text), lastChunk);
+  other.script = (call) => whole(call, events("other"));
+  // The next failure would find the first provider ejected.
+  const failures: ((call: Call) => void)[] = [
+    (call) => call.reply(529, [], "overloaded"),
+    (call) => call.write(head, chunk(": PROCESSING\n\n")),
+    (call) => call.write(head, lastChunk),
+    (call) => whole(call, 'data: {"error":{"message":"overloaded"}}\n\n'),
+    (call) => whole(call, "event: message_start\ndata: {}\n\nevent: error\ndata: {}\n\n"),
+  ];
+  for (const [i, fail] of failures.entries()) {
+    upstream.script = fail;
+    const response = await ask();
+    expect([i, response.status, await response.text()]).toEqual([i, 200, events("other")]);
+    await until(() => print.mock.calls.length > i, "the number of tokens");
+    expect(print.mock.lastCall).toEqual([`${other.url}: 7 tokens`]);
+  }
+  for (const [calls, key] of [
+    [upstream.calls, "key of the first provider"],
+    [other.calls, "key of the second provider"],
+  ] as const) {
+    expect(calls).toHaveLength(failures.length);
+    for (const call of calls) {
+      expect(call.all("authorization")).toEqual([`Bearer ${key}`]);
+      expect([call.get("cookie"), call.get("x-api-key"), call.text]).toEqual([
+        undefined,
+        undefined,
+        body,
+      ]);
+    }
+  }
 });
 
 test("a restart: a request waits until the upstream is back", async () => {

@@ -14,10 +14,10 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.stop());
 
-const program = (entry: string): string => `
+const program = (entry: string, more: string): string => `
 import { createProxy } from ${JSON.stringify(new URL(`../../runtimes/${entry}.ts`, import.meta.url).href)};
 
-const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300, log: false });
+const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300, log: false, ${more} });
 const ask = () => proxy.fetch(new Request("http://proxy.test/"));
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const inUse = () => Object.values(proxy.stats().origins)[0].inUse;
@@ -45,10 +45,18 @@ print("copy", await readSlowly({ body: copy }).catch(String));
 proxy.destroy();
 `;
 
-test.each(Object.entries(EVALUATE))(
-  "%s: the connection of a dropped response becomes free, and a slow reader gets its whole response",
-  async (tool, args) => {
-    await using child = startProgram(tool, [...args, program(tool)]);
+const options: Readonly<Record<string, string>> = {
+  "": "",
+  ", also if its end is reported": "onRequestEnd() {}",
+};
+const cases = Object.entries(EVALUATE).flatMap(([tool, args]) =>
+  Object.entries(options).map(([name, more]) => [tool, name, args, more] as const),
+);
+
+test.each(cases)(
+  "%s: the connection of a dropped response becomes free%s, and a slow reader gets its whole response",
+  async (tool, _, args, more) => {
+    await using child = startProgram(tool, [...args, program(tool, more)]);
     await child.ended();
     expect(child.output()).toBe(
       `dropped: 3\ngiven back: true\nslow reader: ${SIZE}\ncopy: ${SIZE}\n`,

@@ -20,6 +20,7 @@ import { conformance } from "./conformance.ts";
 import { encodings } from "./encodings.ts";
 import { failures } from "./failures.ts";
 import { faulty } from "./faults.ts";
+import { firstByte } from "./firstbyte.ts";
 import { forwarding } from "./forwarding.ts";
 import { frames } from "./frames.ts";
 import { framing } from "./framing.ts";
@@ -82,6 +83,7 @@ const themes: Record<string, Record<string, Test>> = {
   trailers,
   methods,
   streams,
+  firstByte,
   observation,
   options,
   hooks,
@@ -124,6 +126,7 @@ export type TestName =
   | keyof typeof trailers
   | keyof typeof methods
   | keyof typeof streams
+  | keyof typeof firstByte
   | keyof typeof options
   | keyof typeof hooks
   | keyof typeof routes

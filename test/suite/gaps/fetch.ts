@@ -183,6 +183,7 @@ export const losses: readonly Loss[] = [
     "a response that is encoded although the request refuses that loses its Content-Encoding",
     ["fetch-deno"],
     [
+      "a response with a Content-Length, or with a content coding, gets no comment",
       "transformText changes an encoded body, and corrects the fields that describe it",
       "transformText forwards a body that is too long or unreadable if `tooLarge` and `unreadable` are `pass`",
     ],

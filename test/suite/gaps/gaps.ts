@@ -410,6 +410,14 @@ const EARLY: Gap = {
   sometimes: true,
 };
 
+/** The test passes if workerd notices the FIN together with the client's last bytes. */
+const HELD: Gap = {
+  host: "workerd",
+  test: "a client that disconnects by FIN ends the request, before the stream begins and after it",
+  reason: HALF_CLOSE,
+  sometimes: true,
+};
+
 /** The runtime's `fetch` fails with the write that follows the reset. */
 const RESET: Gap = {
   host: "workerd",
@@ -448,6 +456,7 @@ const onServers: Gap[] = [
   ...onWorkerd,
   ...onRelays,
   EARLY,
+  HELD,
   ...GET_BODIES,
   RESET,
   QUEUED,

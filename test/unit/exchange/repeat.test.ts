@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
 import {
-  AttemptTimeout,
+  attemptTooLong,
   nextAttempt,
   type Outcome,
   outcomeOf,
@@ -30,7 +30,7 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string, late
   unsent: ["-", "-", "any", "-"],
   unprocessed: ["any new counts", "any new counts", "any", "any new"],
   stale: ["listed new counts", "listed new counts", "listed counts", "listed new counts"],
-  slow: ["listed new counts", "-", "listed counts", "-"],
+  abandoned: ["listed new counts", "-", "listed counts", "-"],
   broken: ["-", "-", "listed counts", "listed new counts"],
   status: ["listed counts", "-", "listed counts", "-"],
   final: ["-", "-", "-", "-"],
@@ -103,7 +103,7 @@ test.each(CODES)("an error with the code %s has the outcome %s", (code, outcome)
 });
 
 test("the outcome of an error depends on its flags and its class, not only on its code", () => {
-  expect(outcomeOf(new AttemptTimeout(5))).toBe("slow");
+  expect(outcomeOf(attemptTooLong(5))).toBe("abandoned");
   expect(outcomeOf(stale)).toBe("stale");
   expect(outcomeOf(new ProxyError("connection_terminated", { unprocessed: true }))).toBe(
     "unprocessed",

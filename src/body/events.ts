@@ -1,0 +1,49 @@
+/** An event of an event stream, as `EventSource` of a browser dispatches it. */
+export interface StreamEvent {
+  /** The value of the event's field `event`; `"message"` for an event without that field. */
+  readonly type: string;
+  /** The values of the event's fields `data`, joined with line feeds. */
+  readonly data: string;
+}
+
+/**
+ * Reads the events of an event stream. Comments, and blocks without a field `data`, are no events.
+ * @see https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+ */
+export class EventReader {
+  readonly #decoder: TextDecoder = new TextDecoder();
+  #line = "";
+  #type = "";
+  #data: string[] = [];
+  /** Whether the last character was CR, which ends a line. An LF after it belongs to the same end of line. */
+  #isAfterReturn = false;
+
+  /** Reads a chunk. Returns the events that it completes. */
+  read(chunk: Uint8Array): StreamEvent[] {
+    const events: StreamEvent[] = [];
+    for (const character of this.#decoder.decode(chunk, { stream: true })) {
+      const isReturn = character === "\r";
+      if (isReturn || (character === "\n" && !this.#isAfterReturn)) events.push(...this.#endLine());
+      else if (character !== "\n") this.#line += character;
+      this.#isAfterReturn = isReturn;
+    }
+    return events;
+  }
+
+  /** Ends a line. Returns the event that ends with it, if any. */
+  #endLine(): StreamEvent[] {
+    const line = this.#line;
+    this.#line = "";
+    if (line !== "") {
+      const [, name, value = ""] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
+      if (name === "data") this.#data.push(value);
+      else if (name === "event") this.#type = value;
+      return [];
+    }
+    const type = this.#type || "message";
+    const data = this.#data;
+    this.#type = "";
+    this.#data = [];
+    return data.length === 0 ? [] : [{ type, data: data.join("\n") }];
+  }
+}
