@@ -264,6 +264,8 @@ export interface ClientLimits {
    * for a new one; if none is idle, the first request of the new connection gets 503 with `Retry-After`. `Infinity` for no
    * limit.
    *
+   * A WebSocket over HTTP/2 counts as one more connection; beyond the limit, it gets 503.
+   *
    * `"auto"` is 16384, or about two thirds of the limit of open files (`ulimit -n`), if that is less: a quarter is for
    * upstreams, and the rest for the process itself and for the connections that get 503.
    * @default "auto"
@@ -273,6 +275,8 @@ export interface ClientLimits {
    * The maximum number of connections of one client address at the same time. Beyond it, an idle connection of the address is
    * closed for a new one; if none is idle, the new connection is reset. The IPv6 addresses of one /64 network count as one
    * address. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
+   *
+   * A WebSocket over HTTP/2 counts as one more connection; beyond the limit, it gets 503.
    * @default 2048
    */
   maxPerAddress?: number;

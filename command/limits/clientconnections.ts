@@ -1,6 +1,11 @@
 /** The connections of clients on Node: how many there are, which are idle, and what they are doing. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from "node:http2";
+import type {
+  Http2ServerRequest,
+  Http2ServerResponse,
+  ServerHttp2Session,
+  ServerHttp2Stream,
+} from "node:http2";
 import { Server as NetServer, type Server, type Socket } from "node:net";
 import { endWhenLost } from "#fetchway/node";
 import { unmapAddress } from "#fetchway/requests";
@@ -28,11 +33,13 @@ export interface ClientConnection {
    * arrives.
    */
   wasIdle: boolean;
-  /** The number of requests whose responses are not complete. */
+  /** The number of requests whose responses are not complete, including tunnels on HTTP/2 streams. */
   requests: number;
   total: number;
   /** Whether the connection has been, or is being, switched to another protocol. */
   isTunnel: boolean;
+  /** The number of tunnels on HTTP/2 streams of the connection. */
+  tunnels: number;
   /**
    * Since when the connection has been idle, on the clock of `performance.now()`: since its last request ended, or
    * since the server began to stop if that is later. It is 0 until the server stops.
@@ -54,7 +61,7 @@ export interface ConnectionLimits {
 /** The counters of the clients' connections. */
 export interface ClientStats {
   readonly connections: number;
-  /** Connections that carry another protocol, such as WebSockets. */
+  /** Connections and HTTP/2 streams that carry another protocol, such as WebSockets. */
   readonly tunnels: number;
   /** New connections that were refused at a limit. */
   readonly refused: number;
@@ -81,11 +88,16 @@ export interface ConnectionCounts {
  * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
  * is the oldest connection of the idle ones. If none is idle, the new connection is refused. At the limit for all clients,
  * its first request gets 503; at the limit for its address, the connection is reset.
+ *
+ * A tunnel on an HTTP/2 stream counts as one more connection, because it may take a connection to an upstream for itself, and
+ * a client may open many of them on one connection. Beyond a limit, it gets 503.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
   /** The responses that are not complete, with their connections. */
   readonly running: Map<RunningResponse, ClientConnection | undefined> = new Map();
+  /** The HTTP/2 streams that carry another protocol. */
+  readonly streams: Set<ServerHttp2Stream> = new Set();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
   /** The listening sockets: those of the servers themselves, and others that hand their connections to them. */
   readonly listeners: NetServer[] = [];
@@ -157,14 +169,39 @@ export class ClientConnections {
   }
 
   /**
-   * Notes that a request asks to switch its connection to another protocol. From then on, the connection does not count as
-   * idle. If the request is not upgraded, the server emits `request` with the same message.
+   * Notes that a request asks to switch its connection or its HTTP/2 stream to another protocol. From then on, the connection
+   * does not count as idle. If an HTTP/1.1 request is not upgraded, the server emits `request` with the same message.
+   * @returns false for a stream beyond the limits
    */
-  noteUpgrade({ headers, socket }: IncomingMessage): void {
+  noteUpgrade(message: Message): boolean {
+    if ("stream" in message) return this.#noteStream(message.stream);
+    const { headers, socket } = message;
     const connection = headers.upgrade === undefined ? undefined : this.#bySocket.get(socket);
-    if (connection === undefined) return;
+    if (connection === undefined) return true;
     connection.isTunnel = true;
     this.#idle.delete(connection);
+    return true;
+  }
+
+  #noteStream(stream: ServerHttp2Stream): boolean {
+    const connection = stream.session && this.#bySocket.get(stream.session);
+    if (connection === undefined || this.streams.has(stream)) return true;
+    // The connection must not be closed as an idle one to make room for its own tunnel.
+    this.#beginRequest(connection);
+    const { group, socket } = connection;
+    const address = connection.clientAddress ?? unmapAddress(socket.remoteAddress ?? "");
+    const isFull = this.#isFull();
+    if (isFull) this.#countRefused(describeFull(this.#limits));
+    const isAdmitted = !isFull && !this.#isOver(group, address);
+    if (isAdmitted) {
+      this.streams.add(stream);
+      connection.tunnels++;
+    }
+    stream.once("close", () => {
+      if (this.streams.delete(stream)) connection.tunnels--;
+      this.#endRequest(connection);
+    });
+    return isAdmitted;
   }
 
   /**
@@ -181,9 +218,9 @@ export class ClientConnections {
     return true;
   }
 
-  /** The number of connections that carry another protocol. */
+  /** The number of connections and HTTP/2 streams that carry another protocol. */
   get tunnels(): number {
-    let count = 0;
+    let count = this.streams.size;
     for (const { isTunnel } of this.all) if (isTunnel) count++;
     return count;
   }
@@ -259,7 +296,7 @@ export class ClientConnections {
   #isOver(group: string | undefined, address: string): boolean {
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxPerAddress } = this.#limits;
-    if ((members?.size ?? 0) < maxPerAddress || this.#evict(members)) return false;
+    if (this.#countIn(members) < maxPerAddress || this.#evict(members)) return false;
     this.#countRefused(
       `${address} has ${maxPerAddress} in use; ` +
         "raise --max-per-address, or name a proxy in --trust-proxy",
@@ -270,7 +307,7 @@ export class ClientConnections {
   #onConnection(socket: Socket, isSecure: boolean): void {
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#groupFor(address);
-    const isFull = this.all.size >= this.#limits.maxConnections && !this.#evict(this.#idle);
+    const isFull = this.#isFull();
     if (!isFull && this.#isOver(group, address)) return resetConnection(socket);
     const connection: ClientConnection = {
       socket,
@@ -284,6 +321,7 @@ export class ClientConnections {
       requests: 0,
       total: 0,
       isTunnel: false,
+      tunnels: 0,
       idleSince: 0,
     };
     if (isFull) {
@@ -305,6 +343,19 @@ export class ClientConnections {
       if (connection.session !== undefined) this.#bySocket.delete(connection.session);
       this.#remove(connection);
     });
+  }
+
+  /** Returns whether all connections are in use, and none of them is idle. Tunnels on HTTP/2 streams count as well. */
+  #isFull(): boolean {
+    const count = this.all.size + this.streams.size;
+    return count >= this.#limits.maxConnections && !this.#evict(this.#idle);
+  }
+
+  /** Counts the connections of an address, and the tunnels on their HTTP/2 streams. */
+  #countIn(members: ReadonlySet<ClientConnection> = new Set()): number {
+    let count = members.size;
+    if (this.streams.size > 0) for (const { tunnels } of members) count += tunnels;
+    return count;
   }
 
   #remove(connection: ClientConnection): void {
@@ -370,17 +421,23 @@ export class ClientConnections {
     const owner = "stream" in req ? req.stream.session : req.socket;
     const connection = owner && this.#bySocket.get(owner);
     this.running.set(res, connection);
-    if (connection !== undefined) {
-      connection.isTunnel = false;
-      connection.total++;
-      if (connection.requests++ === 0) this.#idle.delete(connection);
-    }
+    if (connection !== undefined) this.#beginRequest(connection);
     res.once("close", () => {
       this.running.delete(res);
-      if (connection === undefined || --connection.requests > 0) return;
-      if (this.#stoppedAt !== undefined) connection.idleSince = performance.now();
-      if (this.all.has(connection)) this.#idle.add(connection);
+      if (connection !== undefined) this.#endRequest(connection);
     });
+  }
+
+  #beginRequest(connection: ClientConnection): void {
+    connection.isTunnel = false;
+    connection.total++;
+    if (connection.requests++ === 0) this.#idle.delete(connection);
+  }
+
+  #endRequest(connection: ClientConnection): void {
+    if (--connection.requests > 0) return;
+    if (this.#stoppedAt !== undefined) connection.idleSince = performance.now();
+    if (this.all.has(connection)) this.#idle.add(connection);
   }
 }
 

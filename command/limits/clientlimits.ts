@@ -70,7 +70,11 @@ export function nodeLimits(
     ...PROBES,
     handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
-    settings: { maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: maxHeaderSize },
+    settings: {
+      maxConcurrentStreams: MAX_STREAMS,
+      maxHeaderListSize: maxHeaderSize,
+      enableConnectProtocol: true,
+    },
   };
 }
 

@@ -1,4 +1,5 @@
 /** Closes the connections of clients on Node that are too slow. */
+import type { ServerHttp2Stream } from "node:http2";
 import { isAwaitingContinue } from "#fetchway/node";
 import {
   type ClientConnection,
@@ -106,8 +107,11 @@ export class ClientWatch {
     for (const [res, connection] of this.#connections.running) {
       if (bodyTimeout > 0) this.#checkBody(res, connection, bodyTimeout);
       // Each HTTP/2 stream has its own window: a client may stop reading one stream and read others.
-      if (sendTimeout > 0 && "stream" in res) this.#checkStream(res, sendTimeout);
+      if (sendTimeout > 0 && "stream" in res) this.#checkStream(res.stream, sendTimeout);
       if (connection?.session !== undefined) this.#silences.delete(connection);
+    }
+    if (sendTimeout > 0) {
+      for (const stream of this.#connections.streams) this.#checkStream(stream, sendTimeout);
     }
     for (const connection of this.#connections.all) {
       if (sendTimeout > 0) this.#checkWrites(connection, sendTimeout);
@@ -166,10 +170,9 @@ export class ClientWatch {
     socket.destroy();
   }
 
-  #checkStream(res: RunningResponse & { stream: unknown }, timeout: number): void {
-    const { stream } = res as Extract<RunningResponse, { stream: unknown }>;
+  #checkStream(stream: ServerHttp2Stream, timeout: number): void {
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
-    if (unsent === 0) return void this.#writes.delete(res);
+    if (unsent === 0) return void this.#writes.delete(stream);
     // Between two checks, the buffer may drain and be filled to the same size again, so count how often it drains.
     let drains = this.#drains.get(stream);
     if (drains === undefined) {
@@ -178,7 +181,7 @@ export class ClientWatch {
       this.#drains.set(stream, counted);
       drains = counted;
     }
-    if (!this.#isStalled(this.#writes, res, unsent, drains.count, timeout)) return;
+    if (!this.#isStalled(this.#writes, stream, unsent, drains.count, timeout)) return;
     this.counts.read++;
     stream.close(CANCEL);
   }

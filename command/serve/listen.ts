@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
 import type { Server as NetServer } from "node:net";
 import { type Proxy, ProxyError } from "#fetchway";
 import { quoteInput, defaultsOf } from "#fetchway/options";
@@ -71,7 +72,7 @@ export interface WorkerPart {
 /** The requests and tunnels that a server carries. */
 export interface Running {
   readonly requests: number;
-  /** Connections that carry another protocol, such as WebSockets. */
+  /** Connections and HTTP/2 streams that carry another protocol, such as WebSockets. */
   readonly tunnels: number;
 }
 
@@ -90,10 +91,10 @@ export interface Front {
   /** Stops accepting connections, and asks clients to send no further requests on open ones. */
   stopAccepting(): Promise<void>;
   /**
-   * Notes that a request asks for an upgrade.
-   * @returns false if the request must not be upgraded
+   * Notes that a request asks for an upgrade. It may be called more than once for a request.
+   * @returns false if the request must not be upgraded. An HTTP/2 request has then been answered
    */
-  readonly admitUpgrade: (message: IncomingMessage) => boolean;
+  readonly admitUpgrade: (message: IncomingMessage | Http2ServerRequest) => boolean;
   /**
    * Closes idle connections, and returns whether all requests, tunnels and connections have ended. Call it repeatedly while
    * the server stops.
@@ -139,22 +140,25 @@ async function openFront(
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
+  /** Returns the refusal of what exceeds the limits; undefined for a request within them. */
+  const refuse = (message: IncomingMessage | Http2ServerRequest): Response | undefined => {
+    if (isTooLarge(message, limits)) {
+      return refuseEarly(message, 431, "the header section is too large", report);
+    }
+    if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
+    return connections?.isTurnedAway(message) ? refuseFull(message) : undefined;
+  };
+  const refuseFull = (message: IncomingMessage | Http2ServerRequest): Response => {
+    const response = refuseEarly(message, 503, "all connections are in use", report);
+    response.headers.set("retry-after", "1");
+    return response;
+  };
   /** Refuses on Node what exceeds the limits. On Bun and Deno, the requests have no `runtime.node`. */
   const guard =
     (inner: ServerHandler): ServerHandler =>
     (request) => {
       const message = request.runtime?.node?.req;
-      if (message === undefined) return inner(request);
-      if (isTooLarge(message, limits)) {
-        return refuseEarly(message, 431, "the header section is too large", report);
-      }
-      if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
-      if (connections?.isTurnedAway(message)) {
-        const response = refuseEarly(message, 503, "all connections are in use", report);
-        response.headers.set("retry-after", "1");
-        return response;
-      }
-      return inner(request);
+      return (message && refuse(message)) ?? inner(request);
     };
   const answerElsewhere: ServerHandler = (request) => {
     const completed = request.runtime?.deno?.info?.completed;
@@ -275,6 +279,16 @@ async function openFront(
       else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
+      if ("stream" in message) {
+        const { stream } = message;
+        if (stream.headersSent) return false;
+        const isAdmitted = (): boolean => connections?.noteUpgrade(message) !== false;
+        const refusal = refuse(message) ?? (isAdmitted() ? undefined : refuseFull(message));
+        if (refusal === undefined) return true;
+        const fields = Object.fromEntries(refusal.headers);
+        stream.respond({ ":status": refusal.status, ...fields }, { endStream: true });
+        return false;
+      }
       // If this returns false, Node emits `request` instead, and `answerOnNode` refuses the request for the same
       // reason.
       if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;

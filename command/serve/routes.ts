@@ -223,7 +223,8 @@ export class Router {
       const { only } = this.#table;
       if (only !== undefined) return only === route;
       const { url = "/", headers } = message;
-      const authority = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? headers.host ?? null;
+      const { host = headers[":authority"] as string | undefined } = headers;
+      const authority = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? host ?? null;
       return this.#find(authority, url) === route;
     };
     route.detach = route.proxy.attach(this.#server, { match });

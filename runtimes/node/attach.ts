@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import type { Http2Server, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
 import { badRequest, methodNotAllowed, ProxyError } from "../../src/error.ts";
@@ -7,7 +8,8 @@ import type { Plan } from "../../src/plan.ts";
 import { isRecord } from "../../src/schema/schema.ts";
 import { attachContinue, detachContinue, isMatch, type Match } from "./attachcontinue.ts";
 import { isServer, refuseServer } from "./frameworkvalues.ts";
-import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
+import { protocolOf, refuseConnect, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
+import { isHttp2 } from "./incomingbody.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 import { hasBody } from "./nodeincoming.ts";
 import { dropToken } from "./routed.ts";
@@ -23,6 +25,10 @@ export interface AttachOptions {
    *
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
+   * Over HTTP/2, it is asked about each WebSocket as well. The clients of an HTTP/2 server open WebSockets over HTTP/2 only if
+   * the server announces it. `attach` does so without `match` and `routes`; with `match`, set `settings: { enableConnectProtocol: true }` of
+   * the server if no other code handles WebSockets, because others would get none.
+   *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
    * @example (req) => req.url?.startsWith("/api/") ?? false
@@ -35,7 +41,7 @@ export interface AttachOptions {
    * With this option, the tunnel begins where the app passes the request to `proxyFetch`, `proxy.fetch` or `proxy.nodeHandler`, of
    * any proxy, and returns the response; the 101 has the header fields that middleware sets. With any other response, the
    * connection ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
-   * body gets 400 before the app sees it.
+   * body gets 400 before the app sees it, and a WebSocket over HTTP/2 gets 501.
    * @default false
    */
   routes?: boolean;
@@ -57,14 +63,18 @@ interface Attachment extends ServerSide {
 class AttachedServer {
   readonly #server: Server;
   readonly #attachments: Attachment[] = [];
+  /** Whether the server announces WebSockets over HTTP/2, because of an attachment. */
+  #announces = false;
 
   constructor(server: Server) {
     this.#server = server;
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(req, socket, head),
     );
-    server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.#onConnect(req, socket, head),
+    server.on(
+      "connect",
+      (req: IncomingMessage, socket: Duplex | Http2ServerResponse, head?: Buffer) =>
+        this.#onConnect(req, socket, head),
     );
     chooseUpgrades(
       server,
@@ -80,6 +90,7 @@ class AttachedServer {
       (each) => each.plan === plan && each.match === match && each.routes === routes,
     );
     if (same === undefined) this.#attachments.push(attachment);
+    this.#announce();
     return same ?? attachment;
   }
 
@@ -87,6 +98,7 @@ class AttachedServer {
     const index = this.#attachments.indexOf(attachment);
     if (index < 0) return;
     this.#attachments.splice(index, 1);
+    this.#announce();
     const { match } = attachment;
     // Another attachment may have the same `match`: all attachments without their own share `takeAll`.
     if (this.#attachments.every((each) => each.match !== match)) {
@@ -121,11 +133,35 @@ class AttachedServer {
   }
 
   /**
-   * Refuses CONNECT, unless the app has its own listener: without any listener, Node closes the connection without an answer.
+   * Forwards WebSockets over HTTP/2, for which clients send CONNECT (RFC 8441). Refuses any other CONNECT, unless the app has
+   * its own listener: without any listener, Node closes an HTTP/1.1 connection without an answer.
    */
-  #onConnect(req: IncomingMessage, socket: Duplex, head: Buffer): void {
-    if (this.#server.listenerCount("connect") > 1) return;
-    refuseUpgrade(req, socket, head, methodNotAllowed("CONNECT"));
+  #onConnect(
+    req: IncomingMessage,
+    socket: Duplex | Http2ServerResponse,
+    head: Buffer = Buffer.alloc(0),
+  ): void {
+    const taking = isHttp2(req) ? this.#find(req) : undefined;
+    if (taking?.routes === false) return taking.upgrade(req, socket, head);
+    if (taking === undefined && this.#server.listenerCount("connect") > 1) return;
+    if (isHttp2(req)) refuseConnect(req, socket as Http2ServerResponse);
+    else refuseUpgrade(req, socket as Duplex, head, methodNotAllowed("CONNECT"));
+  }
+
+  /**
+   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all of them. A browser then opens
+   * every WebSocket in this way, so that another listener for `upgrade` would get none, nor would the routes of the app.
+   */
+  #announce(): void {
+    const takesAll =
+      this.#attachments.every(({ routes }) => !routes) &&
+      this.#attachments.some(
+        ({ match, plan }) => match === takeAll && plan.upgrades.includes("websocket"),
+      );
+    if (takesAll === this.#announces) return;
+    this.#announces = takesAll;
+    const { updateSettings } = this.#server as Partial<Http2Server>;
+    updateSettings?.call(this.#server as Http2Server, { enableConnectProtocol: takesAll });
   }
 }
 
@@ -177,7 +213,9 @@ function passToApp(server: Server, plan: Plan): UpgradeListener {
   const loading = import("./routeupgrade.ts");
   // One listener for all proxies of the server, before those of the app.
   server.off("request", dropToken).prependListener("request", dropToken);
-  return (req, socket, head) => {
+  return (request, stream, head = new Uint8Array()) => {
+    // Requests of HTTP/2 do not get here.
+    const [req, socket] = [request as IncomingMessage, stream as Duplex];
     // The server has stopped parsing, so no middleware could read the body.
     if (hasBody(req)) return refuseUpgrade(req, socket, head, badRequest("body with Upgrade"));
     const client = new UpgradeSocket(socket, head);

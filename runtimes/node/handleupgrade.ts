@@ -1,21 +1,19 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Duplex } from "node:stream";
-import { badRequest, type ProxyError } from "../../src/error.ts";
+import { methodNotAllowed, ProxyError } from "../../src/error.ts";
 import { chooseProtocol } from "../../src/fields/protocols.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
 import { forward } from "../../src/pipeline/pipeline.ts";
 import type { Plan } from "../../src/plan.ts";
 import type { Route } from "../../src/proxy.ts";
-import type { ClientRules } from "../../src/request/clientkey.ts";
 import { mayAsk } from "../../src/request/upgrade.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";
 import { discardBody } from "../../src/transport/message.ts";
-import type { Listener } from "../../src/transport/scope.ts";
-import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 import { isHttp2 } from "./incomingbody.ts";
-import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
 import { turnAfterAll } from "./turns.ts";
+import { UpgradeIncoming } from "./upgradeincoming.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 
 type HttpModule = typeof import("node:http");
@@ -40,54 +38,23 @@ export function interimOf({ headers }: IncomingMessage): string {
   return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
 }
 
-/** A listener for `upgrade` of Node's servers. */
-export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Uint8Array) => void;
-
-/** A request that Node's server has handed over for an upgrade. */
-class UpgradeIncoming extends MessageIncoming {
-  readonly upgrade: string | undefined;
-  override readonly fault: ProxyError | undefined;
-  readonly #client: UpgradeSocket;
-  readonly #turn: Promise<void> | undefined;
-
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
-    client: UpgradeSocket,
-    upgrade: string | undefined,
-    turn: Promise<void> | undefined,
-    ...identity: [rules: ClientRules, context: Context]
-  ) {
-    super(req, res, ...identity);
-    this.#client = client;
-    this.#turn = turn;
-    this.upgrade = upgrade;
-    // The server has stopped parsing, so the body of a request that asks for another protocol cannot be read.
-    this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
-  }
-
-  watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {
-    return new WatchedTunnel(...watched);
-  }
-
-  override turn(): Promise<void> | undefined {
-    return this.#turn;
-  }
-
-  override listen(listener: Listener): void {
-    this.#client.listen(listener);
-  }
-
-  override unlisten(): void {
-    this.#client.unlisten();
-  }
-}
+/** A listener for `upgrade` of Node's servers, and for `connect` of HTTP/2 servers, which pass a response without a head. */
+export type UpgradeListener = (
+  req: IncomingMessage | Http2ServerRequest,
+  socket: Duplex | Http2ServerResponse,
+  head?: Uint8Array,
+) => void;
 
 /** Returns the supported protocol to which a request asks to switch; undefined for an ordinary request. */
 export function protocolOf(
-  { method, httpVersion, headers }: IncomingMessage,
+  req: IncomingMessage | Http2ServerRequest,
   { upgrades }: Plan,
 ): string | undefined {
+  const { method, httpVersion, headers } = req;
+  // Over HTTP/2, only WebSockets are defined (RFC 8441 §5).
+  if (isHttp2(req)) {
+    return askedOf(req) === "websocket" && upgrades.includes("websocket") ? "websocket" : undefined;
+  }
   if (httpVersion !== "1.1" || headers.upgrade === undefined) return undefined;
   const protocol = chooseProtocol(headers.upgrade, upgrades);
   const { "content-length": length, "transfer-encoding": coding } = headers;
@@ -95,65 +62,133 @@ export function protocolOf(
   return isAsked ? protocol : undefined;
 }
 
+/** Returns the protocol that an extended CONNECT asks for, in lower case (RFC 8441 §4); undefined for another request. */
+function askedOf({ headers }: IncomingMessage | Http2ServerRequest): string | undefined {
+  return (headers[":protocol"] as string | undefined)?.toLowerCase();
+}
+
 /** Returns the listener for `upgrade` that forwards requests by a route. */
-export function createUpgradeListener({ target, plan }: Route): UpgradeListener {
-  return (req, socket, head) => {
-    const client = new UpgradeSocket(socket, head);
+export function createUpgradeListener(route: Route): UpgradeListener {
+  const { plan } = route;
+  return (req, socket, head = new Uint8Array()) => {
+    if (isHttp2(req)) return void answerConnect(route, req, socket as Http2ServerResponse);
+    const duplex = socket as Duplex;
+    const client = new UpgradeSocket(duplex, head);
     const res = createResponse(req);
     const protocol = protocolOf(req, plan);
     const turn = turnAfterAll(req.socket);
-    answer().catch(async (thrown: unknown) => {
-      // Nothing else reports the exception, because the server does not wait for listeners of its event.
-      // oxlint-disable-next-line no-console
-      console.error(thrown);
-      await turn;
-      if (res.headersSent || !client.isWaiting) return client.destroy();
-      client.beginResponse(res);
-      res.writeHead(500).end();
+    const context = { req, socket, head };
+    answerUpgrade(route, {
+      client,
+      res,
+      turn,
+      protocol,
+      context,
+      read: () => new UpgradeIncoming(req, res, client, protocol, turn, plan, context),
+      accept: (answer) =>
+        duplex.write(interimOf(req) + writeSwitch(answer, protocol as string), "latin1"),
     });
-
-    async function answer(): Promise<void> {
-      const context = { req, socket, head };
-      const incoming = new UpgradeIncoming(req, res, client, protocol, turn, plan, context);
-      const response = await forward(incoming, target, plan, context, respond);
-      // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
-      // request, but the response to a request that is refused earlier has not waited, so wait here.
-      await turn;
-      const parts = partsOf(response);
-      const { tunnel } = parts;
-      if (!client.isWaiting) {
-        discardBody(parts);
-        return client.destroy();
-      }
-      if (tunnel === undefined) {
-        client.beginResponse(res);
-        return sendParts(parts, res);
-      }
-      try {
-        const lines = interimOf(req) + writeSwitch(parts, protocol as string);
-        client.switchTo(tunnel, lines, protocol === "websocket", plan.options);
-      } catch (error) {
-        tunnel.destroy();
-        throw error;
-      }
-    }
   };
 }
 
-/**
- * Answers an upgrade or a CONNECT with an error. The server has handed the request over with its connection.
- * @param socket the connection; over HTTP/2, the response to a CONNECT
- */
+let connectStream: typeof import("./connectstream.ts") | undefined;
+
+/** Answers a CONNECT over HTTP/2. The code is loaded with the first WebSocket, because most servers get none over HTTP/2. */
+async function answerConnect(
+  route: Route,
+  req: Http2ServerRequest,
+  res: Http2ServerResponse,
+): Promise<void> {
+  const { plan } = route;
+  if (protocolOf(req, plan) === undefined) return refuseConnect(req, res);
+  const { ConnectIncoming, ConnectStream } = (connectStream ??= await import("./connectstream.ts"));
+  const client = new ConnectStream(req.stream);
+  const context = { req, res };
+  answerUpgrade(route, {
+    client,
+    res: res as unknown as ServerResponse,
+    turn: undefined,
+    protocol: "websocket",
+    context,
+    read: () => new ConnectIncoming(req, res, client, plan, context),
+    accept: ({ headers }) => client.accept(headers),
+  });
+}
+
+/** A request for an upgrade, with the parts that differ between HTTP/1.1 and HTTP/2. */
+interface Upgrade {
+  readonly client: UpgradeSocket;
+  readonly res: ServerResponse;
+  /** Resolves when the earlier responses on the connection are sent; undefined if none is awaited. */
+  readonly turn: Promise<void> | undefined;
+  /** The protocol to switch to; undefined for a request that cannot be upgraded. */
+  readonly protocol: string | undefined;
+  readonly context: Context;
+  read(): UpgradeIncoming;
+  /**
+   * Sends the client the head after which the tunnel begins.
+   * @throws TypeError for a field that a hook or a transport has made invalid
+   */
+  accept(answer: Head): void;
+}
+
+/** Forwards an upgrade. Connects the client with the upstream, or sends it the response that it gets instead. */
+function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
+  const { client, res, turn, protocol, context } = upgrade;
+  answer().catch(async (thrown: unknown) => {
+    // Nothing else reports the exception, because the server does not wait for listeners of its event.
+    // oxlint-disable-next-line no-console
+    console.error(thrown);
+    await turn;
+    if (res.headersSent || !client.isWaiting) return client.destroy();
+    client.beginResponse(res);
+    res.writeHead(500).end();
+  });
+
+  async function answer(): Promise<void> {
+    const response = await forward(upgrade.read(), target, plan, context, respond);
+    // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
+    // request, but the response to a request that is refused earlier has not waited, so wait here.
+    await turn;
+    const parts = partsOf(response);
+    const { tunnel } = parts;
+    if (!client.isWaiting) {
+      discardBody(parts);
+      return client.destroy();
+    }
+    if (tunnel === undefined) {
+      client.beginResponse(res);
+      return sendParts(parts, res);
+    }
+    try {
+      upgrade.accept(parts);
+      client.switchTo(tunnel, protocol === "websocket", plan.options);
+    } catch (error) {
+      tunnel.destroy();
+      throw error;
+    }
+  }
+}
+
+/** Refuses a CONNECT over HTTP/2 that no proxy forwards. */
+export function refuseConnect(
+  req: IncomingMessage | Http2ServerRequest,
+  res: Http2ServerResponse,
+): void {
+  const isExtended = askedOf(req) !== undefined;
+  const error = isExtended
+    ? new ProxyError("http_request_error", { status: 501 })
+    : methodNotAllowed("CONNECT");
+  void sendParts(toErrorResponse(error, "CONNECT"), res as unknown as ServerResponse);
+}
+
+/** Answers an upgrade or a CONNECT with an error. The server has handed the request over with its connection. */
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,
   head: Uint8Array,
   error: ProxyError,
 ): void {
-  if (isHttp2(req)) {
-    const response = socket as unknown as ServerResponse;
-    return void sendParts(toErrorResponse(error, req.method), response);
-  }
   const client = new UpgradeSocket(socket, head);
   const res = createResponse(req);
   const refuse = (): void => {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
+import type { Http2ServerRequest, ServerHttp2Stream } from "node:http2";
 import { concat } from "../../src/body/memory.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
@@ -206,19 +206,30 @@ const SENT_INTERVAL = 100;
  */
 function closeAfterResponse(message: Http2ServerRequest): void {
   const { stream } = message;
-  const closeWhenSent = (): void => {
+  stream.once("finish", () => closeWhenSent(stream, message));
+}
+
+/**
+ * Closes a stream on which the response has finished, once its end is sent. Does nothing if the client has ended its direction.
+ * @param reader reads what the client sends
+ */
+export function closeWhenSent(
+  stream: ServerHttp2Stream,
+  reader: { resume(): unknown } = stream,
+): void {
+  const check = (): void => {
     if (stream.destroyed || stream.readableEnded) return;
     // Before the last frame of the response is sent, RST_STREAM would cut the response off.
     if (stream.state.localClose !== 1 && !stream.closed) {
-      setTimeout(closeWhenSent, SENT_INTERVAL).unref();
+      setTimeout(check, SENT_INTERVAL).unref();
       return;
     }
     stream.close();
     // Unread bytes would keep the stream open as well.
-    message.resume();
+    reader.resume();
   };
   // Node sends the trailer fields, which end the response, in the second turn of the event loop from now.
-  stream.once("finish", () => setImmediate(setImmediate, closeWhenSent));
+  setImmediate(setImmediate, check);
 }
 
 /**

@@ -433,9 +433,10 @@ export function hasBody({ rawHeaders }: IncomingMessage): boolean {
   );
 }
 
-/** Whether a message of HTTP/1 or HTTP/2 has content. */
+/** Whether a message of HTTP/1 or HTTP/2 has content. The bytes after a CONNECT are no content (RFC 9110 §9.3.6). */
 function messageHasBody(req: IncomingMessage): boolean {
-  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
+  if (!isHttp2(req)) return hasBody(req);
+  return !req.stream.endAfterHeaders && req.headers[":protocol"] === undefined;
 }
 
 /**
@@ -479,7 +480,7 @@ function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource |
  * Returns the fields of an HTTP/2 request in the form of HTTP/1: without pseudo-header fields such as `:method`
  * (RFC 9113 §8.3), and with all Cookie fields joined to one (RFC 9113 §8.2.3).
  */
-function toHttp1Fields(raw: HeaderList): HeaderList {
+export function toHttp1Fields(raw: HeaderList): HeaderList {
   const fields: HeaderList = [];
   let cookieAt = -1;
   for (let i = 0; i < raw.length; i += 2) {

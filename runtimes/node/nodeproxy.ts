@@ -39,10 +39,10 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * default it takes all upgrades to the protocols in the option `upgrades`; the option `match` selects some of them. Without
    * `attach`, `plugin` or `upgrade`, an upgrade gets 501.
    *
-   * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
-   * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other
-   * listeners for `upgrade`. An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the app
-   * handles the request.
+   * The server is one of `node:http`, `node:https` or `node:http2`, or the result of `serve` of srvx, h3 or Hono. An HTTP/2
+   * server carries WebSockets on streams (RFC 8441), and those of HTTP/1.1 clients with `allowHTTP1`. The app still handles
+   * its ordinary requests. Upgrades that do not match are left to the server's other listeners for `upgrade`. An `Upgrade` to
+   * a protocol that no listener carries, such as `h2c`, is ignored, and the app handles the request.
    *
    * **The upgrades that the proxy takes skip the app's routes and middleware**, also those that check a login: check it in
    * `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become tunnels
@@ -64,9 +64,9 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    */
   readonly plugin: (server: SrvxServer, options?: AttachOptions) => void;
   /**
-   * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers, or call it from a listener of your own that
-   * chooses the requests. It answers every request that it gets, whereas `attach` takes only matching upgrades to the
-   * protocols in the option `upgrades`. No server calls it by default. Only proxies of the entry for
+   * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers and for `connect` of HTTP/2 servers, or call it
+   * from a listener of your own that chooses the requests. It answers every request that it gets, whereas `attach` takes only
+   * matching upgrades to the protocols in the option `upgrades`. No server calls it by default. Only proxies of the entry for
    * Node have this member.
    */
   readonly upgrade: UpgradeListener;

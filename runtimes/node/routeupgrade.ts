@@ -214,7 +214,8 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
         discard(res);
         // The app may log the status.
         res.writeHead(101);
-        client.switchTo(tunnel, head, protocol === "websocket", options);
+        socket.write(head, "latin1");
+        client.switchTo(tunnel, protocol === "websocket", options);
       },
       refuse() {
         client.unlisten();

@@ -58,7 +58,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#earlyBytes = head.byteLength;
     socket
       .on("data", (bytes: Uint8Array) => this.#onData(bytes))
-      .on("end", () => this.#onClientEnd())
+      .on("end", () => this.hasEnded() && this.#onClientEnd())
       .on("drain", () => this.#onClientDrain())
       // The error is followed by `close`, which ends the exchange or the tunnel.
       .on("error", () => {})
@@ -97,22 +97,16 @@ export class UpgradeSocket implements TunnelHandler {
    * lose the response.
    */
   beginResponse(res: ServerResponse): void {
-    const socket = this.#socket;
     // The socket is prepared already if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
-    res.shouldKeepAlive = false;
-    res.on("finish", () => socket.end(() => socket.destroy()));
-    if (res.socket !== socket) res.assignSocket(socket);
-    socket.resume();
+    this.assignTo(res);
+    this.#socket.resume();
   }
 
-  /**
-   * Answers with a 101, and connects the client with the upstream.
-   * @param head the head of the response
-   */
-  switchTo(tunnel: Tunnel, head: string, isWebSocket: boolean, options: TunnelOptions): void {
+  /** Connects the client, which has got the head of the response already, with the upstream. */
+  switchTo(tunnel: Tunnel, isWebSocket: boolean, options: TunnelOptions): void {
     const socket = this.#socket;
     const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
     this.#isWebSocket = isWebSocket;
@@ -123,7 +117,6 @@ export class UpgradeSocket implements TunnelHandler {
       if (timeout > 0) socket.on("timeout", () => this.#close());
     }
     this.#tunnel = tunnel;
-    socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
     socket.resume();
@@ -158,13 +151,50 @@ export class UpgradeSocket implements TunnelHandler {
   onClose(error?: unknown): void {
     const socket = this.#socket;
     this.#isTunnelClosed = true;
-    if (error !== undefined) this.#breakOff();
     if (socket.destroyed) return clearTimeout(this.#closing);
+    if (error !== undefined) return this.breakOff();
     this.#upstream.hasEnded = true;
     this.#limitEnd();
     // Nothing takes the client's bytes any more, so close the connection even if the client does not close its direction.
-    socket.end(() => socket.destroy());
+    this.endBoth();
     socket.resume();
+  }
+
+  // ── what differs on an HTTP/2 stream ──
+
+  /** Whether the client has closed its direction, when no more bytes of it follow. */
+  protected hasEnded(): boolean {
+    return true;
+  }
+
+  /** Whether both directions were closed in order, when the connection is closed. */
+  protected hasClosed(): boolean {
+    const { readableEnded, writableFinished } = this.#socket;
+    return readableEnded && writableFinished;
+  }
+
+  /** Lets a response write to the connection, and close it. */
+  protected assignTo(res: ServerResponse): void {
+    res.shouldKeepAlive = false;
+    res.on("finish", () => this.endBoth());
+    if (res.socket !== this.#socket) res.assignSocket(this.#socket);
+  }
+
+  /** Closes our direction, and then the connection. */
+  protected endBoth(): void {
+    const socket = this.#socket;
+    socket.end(() => socket.destroy());
+  }
+
+  /** Resets the connection, so that the client does not mistake the end for a graceful close. */
+  protected breakOff(): void {
+    const socket = this.#socket;
+    try {
+      socket.resetAndDestroy();
+    } catch {
+      // Only a TCP socket can be reset. A TLS connection is closed without close_notify instead.
+      socket.destroy();
+    }
   }
 
   // ── from the client ──
@@ -215,8 +245,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#leave();
     if (this.#isTunnelClosed) return clearTimeout(this.#closing);
     // After a graceful close in both directions, bytes may still be on their way to the upstream.
-    const { readableEnded, writableFinished } = this.#socket;
-    if (!readableEnded || !writableFinished) this.#tunnel?.destroy();
+    if (!this.hasClosed()) this.#tunnel?.destroy();
   }
 
   /**
@@ -253,17 +282,6 @@ export class UpgradeSocket implements TunnelHandler {
 
   #close(reason?: ProxyError): void {
     this.#tunnel?.destroy(reason);
-    this.#socket.destroy();
-  }
-
-  /** Resets the connection, so that the client does not mistake the end for a graceful close. */
-  #breakOff(): void {
-    const socket = this.#socket;
-    try {
-      socket.resetAndDestroy();
-    } catch {
-      // Only a TCP socket can be reset. A TLS connection is closed without close_notify instead.
-      socket.destroy();
-    }
+    this.destroy();
   }
 }

@@ -154,6 +154,9 @@ export class NetSocket implements Socket {
   }
 
   reset(): void {
+    const { writableEnded, writableFinished, writableLength } = this.raw;
+    // While Node sends the FIN, it cannot reset the connection (EINVAL), and would leave it open.
+    if (writableEnded && !writableFinished && writableLength === 0) return this.destroy();
     try {
       this.raw.resetAndDestroy();
     } catch {

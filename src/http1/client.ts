@@ -133,8 +133,9 @@ export class HttpTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     const { upstream } = request;
     const isHttp2 = upstream.http2 ?? this.#options.http2;
-    // HTTP/2 has no `Upgrade` (RFC 9113 §8.6), so upgrades use HTTP/1.1.
-    if (isHttp2 && request.upgrade === undefined) return this.#sendOverHttp2(request, scope);
+    const { upgrade = "websocket" } = request;
+    // HTTP/2 has no `Upgrade` (RFC 9113 §8.6), so upgrades use HTTP/1.1, except WebSockets (RFC 8441).
+    if (isHttp2 && upgrade === "websocket") return this.#sendOverHttp2(request, scope);
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunkMemory);
       this.#begin(attempt, this.#poolFor(upstream), request);

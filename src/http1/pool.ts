@@ -71,10 +71,10 @@ export abstract class Pool<
   /** The connections that count for `maxSockets`. */
   protected readonly connections: Set<Connection> = new Set();
   /**
-   * The connections that carry a tunnel. Only HTTP/1.1 has tunnels. They do not count for `maxSockets`, because they stay
-   * open for a long time, and a few hundred WebSockets would leave no connection for requests. A connection counts until
-   * the upstream has switched the protocol. Otherwise, clients could make the proxy open any number of connections to an
-   * upstream that is slow to respond.
+   * The connections of HTTP/1.1 that carry a tunnel. They do not count for `maxSockets`, because they stay open for a long
+   * time, and a few hundred WebSockets would leave no connection for requests. A connection counts until the upstream has
+   * switched the protocol. Otherwise, clients could make the proxy open any number of connections to an upstream that is
+   * slow to respond.
    */
   protected readonly tunnels: Set<Connection> = new Set();
   /** The idle connections, in the order in which they became idle. */
@@ -281,10 +281,15 @@ export abstract class Pool<
     if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
   }
 
+  /** Whether connections carry requests, or open for them. */
+  protected get hasRequests(): boolean {
+    return this.connections.size > 0;
+  }
+
   /** Closes the tunnels if `close` was called with `endsTunnels` and no request is running. */
   protected closeTunnels(): void {
-    if (!this.#endsTunnels || this.connections.size > 0) return;
-    for (const connection of this.tunnels) {
+    if (!this.#endsTunnels || this.hasRequests) return;
+    for (const connection of [...this.connections, ...this.tunnels]) {
       connection.fail(poolClosed());
       connection.destroy();
     }

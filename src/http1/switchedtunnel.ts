@@ -2,12 +2,18 @@ import type { Release } from "../body/memory.ts";
 import type { Tunnel, TunnelHandler } from "../transport/tunnel.ts";
 import type { Carried, Connection } from "./connection.ts";
 
-/** A tunnel through a connection of the HTTP/1.1 client, on which the upstream has answered 101. */
+/** The members of a connection that a tunnel uses. An HTTP/2 stream may take the place of the connection. */
+export type TunnelConnection = Pick<
+  Connection,
+  "switchTo" | "write" | "onceDrained" | "pause" | "resume" | "end" | "reset"
+>;
+
+/** A tunnel through a connection on which the upstream has switched protocols. */
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Always true, which turns off the pool's `timeout` for silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
   readonly clientKey: string | undefined;
-  readonly #connection: Connection;
+  readonly #connection: TunnelConnection;
   readonly #releases: boolean;
   #handler: TunnelHandler | undefined;
   /** The bytes that arrived before the handler was set: the upstream may send bytes together with its 101. */
@@ -24,7 +30,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
    * @param releases whether the memory of written bytes may be released, because only the socket sees it
    * @param clientKey the client that the tunnel counts for
    */
-  constructor(connection: Connection, releases = false, clientKey?: string) {
+  constructor(connection: TunnelConnection, releases = false, clientKey?: string) {
     this.#connection = connection;
     this.clientKey = clientKey;
     this.#releases = releases;

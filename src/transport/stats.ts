@@ -12,7 +12,7 @@ export interface PoolStats {
   readonly requests: number;
   /** The average number of requests per connection: `requests` divided by `created`. */
   readonly requestsPerSocket: number;
-  /** The number of connections that have been switched to another protocol, such as a WebSocket. */
+  /** The number of connections or HTTP/2 streams that have been switched to another protocol, such as a WebSocket. */
   readonly tunnels: number;
   /**
    * The maximum number of connections to one origin: the option `maxSockets`, or the default that the runtime has chosen.
@@ -42,7 +42,7 @@ export interface OriginStats {
   readonly free: number;
   /** The number of requests that wait for a connection. */
   readonly waiting: number;
-  /** The number of connections that carry a tunnel; they do not count as `inUse`. */
+  /** The number of tunnels. A connection that carries nothing else does not count as `inUse`. */
   readonly tunnels: number;
 }
 

@@ -10,15 +10,20 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { connect, createServer } from "node:http2";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
+import { createProxy } from "../../runtimes/node.ts";
+import { bridgeTo } from "../helpers/bridge.ts";
+import { listen } from "../helpers/serve.ts";
 import { type NodeHttpHost, startHost } from "../hosts/_host.ts";
 import type { HostName } from "../hosts/_hosts.ts";
 
-type Name = HostName | NodeHttpHost;
+/** `http2` is an HTTP/2 server on Node. A bridge turns the client's WebSockets into those of HTTP/2 (RFC 8441). */
+type Name = HostName | NodeHttpHost | "http2";
 
 const HOSTS: readonly Name[] = [
   "node",
@@ -27,6 +32,7 @@ const HOSTS: readonly Name[] = [
   "hono",
   "nodehttp-bun",
   "nodehttp-deno",
+  "http2",
   "workerd",
   "bun",
   "deno",
@@ -166,6 +172,28 @@ async function startEcho(): Promise<{ port: number; stop(): void }> {
   return { port: (server.address() as AddressInfo).port, stop: () => server.close() };
 }
 
+/** Starts a server of this name. */
+async function start(name: Name, target: string): Promise<{ port: number; stop(): unknown }> {
+  if (name !== "http2") {
+    const host = await startHost(name, target);
+    return { port: host.port("default"), stop: () => host.stop() };
+  }
+  const proxy = createProxy({ target });
+  const server = createServer(proxy.nodeHandler);
+  proxy.attach(server);
+  const session = connect(`http://127.0.0.1:${await listen(server)}`);
+  const bridge = bridgeTo(() => session);
+  const port = await listen(bridge);
+  return {
+    port,
+    stop() {
+      session.destroy();
+      for (const each of [server, bridge]) each.close();
+      proxy.destroy();
+    },
+  };
+}
+
 function summarize(results: Results): string {
   const counts: Record<string, number> = {};
   for (const { behavior } of Object.values(results)) {
@@ -205,9 +233,9 @@ const direct = await fuzz("direct", `ws://127.0.0.1:${echo.port}`);
 console.log(`direct: ${summarize(direct)}`);
 let unexpected = 0;
 for (const each of values.hosts.split(",") as Name[]) {
-  const host = await startHost(each, `http://127.0.0.1:${echo.port}`);
+  const host = await start(each, `http://127.0.0.1:${echo.port}`);
   try {
-    const results = await fuzz(each, `ws://127.0.0.1:${host.port("default")}`);
+    const results = await fuzz(each, `ws://127.0.0.1:${host.port}`);
     console.log(`${each}: ${summarize(results)}`);
     unexpected += compare(each, results, direct);
   } finally {

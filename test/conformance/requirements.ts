@@ -1,6 +1,7 @@
 /** The requirements of the RFCs on a gateway, from which docs/conformance.md is generated. */
 import { rfc6455 } from "./rfc6455.ts";
 import { rfc7239 } from "./rfc7239.ts";
+import { rfc8441 } from "./rfc8441.ts";
 import { rfc9110 } from "./rfc9110.ts";
 import { rfc9110Fields } from "./rfc9110.fields.ts";
 import { rfc9112 } from "./rfc9112.ts";
@@ -35,6 +36,7 @@ export type RequirementId =
   | keyof typeof rfc9110Fields
   | keyof typeof rfc9112
   | keyof typeof rfc9113
+  | keyof typeof rfc8441
   | keyof typeof rfc6455
   | keyof typeof rfc7239
   | keyof typeof rfc9209;
@@ -45,6 +47,7 @@ export const requirements: Readonly<Record<RequirementId, Requirement>> = {
   ...rfc9110Fields,
   ...rfc9112,
   ...rfc9113,
+  ...rfc8441,
   ...rfc6455,
   ...rfc7239,
   ...rfc9209,

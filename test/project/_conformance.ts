@@ -24,6 +24,7 @@ const RFCS: readonly (readonly [rfc: string, title: string])[] = [
   ["9110", "HTTP semantics"],
   ["9112", "HTTP/1.1"],
   ["9113", "HTTP/2"],
+  ["8441", "WebSockets over HTTP/2"],
   ["6455", "WebSocket"],
   ["7239", "Forwarded"],
   ["9209", "Proxy-Status"],

@@ -42,6 +42,8 @@ const MAX_CONTROL_FRAMES = 1000;
 export interface StreamJob {
   /** The number of the attempt's stream; 0 before it has a stream. */
   readonly streamId: number;
+  /** Whether the upstream has accepted a WebSocket on the attempt's stream. */
+  readonly isTunnel: boolean;
   /** Passes on the response that `passOnLater` has held back. */
   passOn(): void;
   /** Ends the attempt, because the connection has failed. */
@@ -52,6 +54,8 @@ export interface StreamJob {
 export interface Http2Owner<Attempt extends StreamJob> {
   /** Called when the connection is established, so that its attempts can be sent. */
   onOpen(connection: Http2Connection<Attempt>): void;
+  /** Called when an attempt has become a tunnel. */
+  onSwitch(): void;
   /** Called when an attempt is over. */
   onRelease(connection: Http2Connection<Attempt>): void;
   /** Called when no byte was sent or received for the time of the option `timeout`. */
@@ -84,6 +88,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Whether the connection takes no further request. */
   isDraining = false;
   isClosed = false;
+  /** Whether the upstream takes WebSockets on streams of this connection (RFC 8441 §3). */
+  takesWebSockets = false;
   /** The number of parts of responses that have arrived, which shows whether the connection is alive. */
   activity = 0;
   /** The session, once the socket is connected. */
@@ -149,7 +155,9 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
       });
     }
     session
-      .on("remoteSettings", ({ maxConcurrentStreams = Infinity }: Settings) => {
+      .on("remoteSettings", (settings: Settings) => {
+        const { maxConcurrentStreams = Infinity, enableConnectProtocol } = settings;
+        this.takesWebSockets ||= enableConnectProtocol === true;
         this.#countControlFrame();
         this.#hasSettings = true;
         // An upstream may allow no stream for a while (RFC 9113 §6.5.2). Requests wait on this connection until then: another
@@ -216,6 +224,18 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     runAfterRead(() => {
       for (const each of this.#answered.splice(0)) each.passOn();
     });
+  }
+
+  /** Records that an attempt has become a tunnel. */
+  recordSwitch(): void {
+    this.#owner.onSwitch();
+  }
+
+  /** The number of tunnels among the attempts. */
+  get tunnels(): number {
+    let count = 0;
+    for (const { isTunnel } of this.attempts) if (isTunnel) count++;
+    return count;
   }
 
   /** Removes an attempt; returns whether it was on this connection. */

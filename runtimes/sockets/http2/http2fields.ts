@@ -3,6 +3,7 @@ import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
 import { trimOws, type HeaderList } from "../../../src/fields/headers.ts";
 import { REQUEST_TARGET, TOKEN, NOT_IN_VALUE } from "../../../src/fields/token.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
+import { withoutHttp1 } from "../../../src/websocket/extendedconnect.ts";
 
 /**
  * Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority` instead
@@ -21,19 +22,21 @@ const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns the fields of a request for HTTP/2 (RFC 9113 §8.3.1): the pseudo-header fields, then all others in lower case.
+ * Returns the fields of a request for HTTP/2 (RFC 9113 §8.3.1): the pseudo-header fields, then all others in lower case. A
+ * request for a WebSocket becomes an extended CONNECT (RFC 8441 §5).
  * @param length the length of the body in bytes; undefined if there is no body, or if its length is unknown
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function toHttp2Fields(request: UpstreamRequest, length: number | undefined): HeaderList {
-  const { method, path, upstream, host, headers, acceptsTrailers, trailer } = request;
+  const { method, path, upstream, host, headers, acceptsTrailers, trailer, upgrade } = request;
   // A successful response to CONNECT opens a tunnel (RFC 9110 §9.3.6), so CONNECT cannot be sent as a request.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!REQUEST_TARGET.test(path)) throw badRequest("path");
   const scheme = upstream.secure ? "https" : "http";
-  const list: HeaderList = [":method", method, ":scheme", scheme];
-  list.push(":authority", host ?? upstream.host, ":path", path);
-  pushFields(list, headers);
+  const list: HeaderList =
+    upgrade === undefined ? [":method", method] : [":method", "CONNECT", ":protocol", upgrade];
+  list.push(":scheme", scheme, ":authority", host ?? upstream.host, ":path", path);
+  pushFields(list, upgrade === undefined ? headers : withoutHttp1(headers));
   if (acceptsTrailers === true) list.push("te", "trailers");
   if (trailer !== undefined) list.push("trailer", trailer);
   if (length !== undefined) list.push("content-length", String(length));

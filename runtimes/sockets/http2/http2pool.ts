@@ -21,6 +21,8 @@ const MAX_NEW_AGE = 1000;
 /** Milliseconds for which an upstream that has chosen HTTP/1.1 is not offered HTTP/2 again. */
 const HTTP1_TTL = 600_000;
 
+const NONE: OriginStats = { inUse: 0, free: 0, waiting: 0, tunnels: 0 };
+
 /** Creates the pool of connections to one origin that carry HTTP/2. */
 export function createHttp2Pool(
   destination: Destination,
@@ -35,7 +37,7 @@ export function createHttp2Pool(
  * limit; the pool opens another connection only if all are full.
  *
  * An upstream with TLS may choose HTTP/1.1 instead: its requests then go to an HTTP/1.1 pool, which takes the connected
- * socket over.
+ * socket over. WebSockets go to that pool as well, unless the upstream announces that it takes them over HTTP/2 (RFC 8441).
  */
 export class Http2Pool
   extends Pool<Http2Connection<StreamAttempt>, StreamAttempt>
@@ -85,13 +87,19 @@ export class Http2Pool
 
   override get stats(): OriginStats {
     const own = super.stats;
-    const http1 = this.#http1?.stats;
-    if (http1 === undefined) return own;
+    const { inUse, free, waiting, tunnels } = this.#http1?.stats ?? NONE;
+    let onlyTunnels = 0;
+    let onStreams = 0;
+    for (const connection of this.connections) {
+      const count = connection.tunnels;
+      onStreams += count;
+      if (count > 0 && count === connection.attempts.length) onlyTunnels++;
+    }
     return {
-      inUse: own.inUse + http1.inUse,
-      free: own.free + http1.free,
-      waiting: own.waiting + http1.waiting,
-      tunnels: http1.tunnels,
+      inUse: own.inUse - onlyTunnels + inUse,
+      free: own.free + free,
+      waiting: own.waiting + waiting,
+      tunnels: onStreams + tunnels,
     };
   }
 
@@ -104,9 +112,9 @@ export class Http2Pool
     return super.checkUnused() && isHttp1Unused;
   }
 
-  override async close(): Promise<void> {
-    await super.close();
-    await this.#http1?.close();
+  override async close(endsTunnels?: boolean): Promise<void> {
+    await super.close(endsTunnels);
+    await this.#http1?.close(endsTunnels);
   }
 
   override destroy(): void {
@@ -118,7 +126,7 @@ export class Http2Pool
 
   override get taken(): number {
     let taken = 0;
-    for (const { attempts } of this.connections) taken += attempts.length;
+    for (const { attempts, tunnels } of this.connections) taken += attempts.length - tunnels;
     return taken;
   }
 
@@ -139,8 +147,19 @@ export class Http2Pool
     this.onRelease(connection);
   }
 
+  onSwitch(): void {
+    this.counters.tunnels++;
+    this.counters.version++;
+    this.closeTunnels();
+  }
+
+  protected override get hasRequests(): boolean {
+    return this.taken > 0;
+  }
+
   onRelease(connection: Http2Connection<StreamAttempt>): void {
     this.serveQueue();
+    this.closeTunnels();
     const { attempts, isDraining, idleUntil } = connection;
     if (attempts.length > 0 || isDraining || idleUntil < Infinity) return;
     this.counters.version++;
@@ -158,6 +177,9 @@ export class Http2Pool
   // ── within the pool ──
 
   #give(connection: Http2Connection<StreamAttempt>, attempt: StreamAttempt): void {
+    if (attempt.upgrade !== undefined && connection.isOpen && !connection.takesWebSockets) {
+      return attempt.sendOverHttp1(this);
+    }
     attempt.join(connection, this.options.connectTimeout);
     this.counters.version++;
     if (this.queue.isCounting) this.queue.start(attempt);

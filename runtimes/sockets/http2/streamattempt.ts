@@ -12,11 +12,13 @@ import { getHeader, isEventStream, type HeaderList } from "../../../src/fields/h
 
 import type { AttemptArguments } from "../../../src/http1/client.ts";
 import type { QueuedJob } from "../../../src/http1/queue.ts";
+import { SwitchedTunnel } from "../../../src/http1/switchedtunnel.ts";
 import type { Account, Claim, Holder, Place } from "../../../src/transport/claim.ts";
 import { Deadline } from "../../../src/transport/deadline.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/message.ts";
 import { MAX_INTERIM, type Scope } from "../../../src/transport/scope.ts";
 import { countTaken } from "../../../src/transport/slowclients.ts";
+import { assertKey, toSwitch } from "../../../src/websocket/extendedconnect.ts";
 import { copyOf } from "../buffercodec.ts";
 import type { Http2Connection } from "./http2connection.ts";
 import { toStreamError } from "./http2errors.ts";
@@ -28,9 +30,8 @@ import {
   toRegularFields,
 } from "./http2fields.ts";
 import { isWhole, watchEnd } from "./streamend.ts";
+import { resetLater, resetStream, TunnelStream } from "./tunnelstream.ts";
 
-/** The error code of a stream that is no longer needed (RFC 9113 §7). */
-const CANCEL = 8;
 const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "http_response_timeout",
   "connection_read_timeout",
@@ -70,6 +71,8 @@ export interface StreamPool {
 export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** Whether the request needs a new connection. */
   readonly isFresh: boolean;
+  /** The protocol that an extended CONNECT asks for (RFC 8441); undefined for an ordinary request. */
+  readonly upgrade: string | undefined;
   place: Place | undefined;
   account: Account | undefined;
   #isOver = false;
@@ -78,9 +81,11 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #stream: ClientHttp2Stream | undefined;
   /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
+  /** The header fields of a request for a WebSocket. */
+  #handshake: HeaderList | undefined;
   /** The request body, while it is piped to the stream. */
   #upload: BodySource | undefined;
-  /** Whether all of the request body was written. */
+  /** Whether all of the request was written: its body, or our direction of its tunnel. */
   #isUploaded = true;
   /** The trailer fields of the request; undefined for none. */
   #requestTrailers: HeaderList | undefined;
@@ -94,6 +99,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** The time limit of this attempt for opening its connection; set only if the connection itself has another limit. */
   #connectDeadline: Deadline | undefined;
   #body: ResponseBody | undefined;
+  /** The tunnel, once the upstream has accepted a WebSocket. */
+  #tunnel: SwitchedTunnel | undefined;
   /** The response, held back while its first chunks may still arrive with its headers. */
   #held: UpstreamResponse | undefined;
   /** Chunks that the runtime has emitted before the response headers, as Deno does. */
@@ -122,6 +129,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#resolve = resolve;
     this.#reject = reject;
     this.isFresh = request.newConnection ?? false;
+    this.upgrade = request.upgrade;
     scope.onAbort(this);
     if (scope.lease?.upstream === request.upstream) scope.lease.attempt = this;
   }
@@ -150,7 +158,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   // ── the members by which the queue divides places fairly among clients ──
 
   get claim(): Claim | undefined {
-    return this.#isOver ? undefined : this;
+    return this.#isOver ? this.#tunnel : this;
   }
 
   get clientKey(): string | undefined {
@@ -169,9 +177,13 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#scope.abort(reason);
   }
 
-  /** Whether the client is slow to take the response body. */
+  get isTunnel(): boolean {
+    return this.#tunnel !== undefined;
+  }
+
+  /** Whether the client is slow to take the response body. A tunnel may be silent for any time. */
   get isPaused(): boolean {
-    return this.#body?.isPaused ?? false;
+    return this.isTunnel || (this.#body?.isPaused ?? false);
   }
 
   get connectTimeout(): number | undefined {
@@ -204,7 +216,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
 
   /** Ends the attempt with an error. May be called at any time. */
   fail(thrown: unknown): void {
-    if (this.#isOver) return;
+    if (this.#isOver) return this.#breakOff(thrown);
     const connection = this.#connection;
     const isStale = connection?.isReused === true && connection.activity === this.#activityBefore;
     const error = toStreamError(
@@ -260,7 +272,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     connection.recordRequest();
     this.#scope.connectionAssigned(connection);
     this.#activityBefore = connection.activity;
+    const isUpgrade = this.upgrade !== undefined;
     try {
+      if (isUpgrade) assertKey(request.headers);
       bytes = body === null ? undefined : takeWhole(body, contentLength);
       isPiped = body !== null && bytes === undefined;
       // HTTP/2 delimits a body without Content-Length. So the field is not added to a streamed body whose client has not sent
@@ -268,9 +282,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       const length = isPiped ? contentLength : (contentLength ?? body?.length);
       const isEmpty = !isPiped && (bytes?.byteLength ?? 0) === 0;
       const trailers = isPiped ? undefined : body?.trailers;
-      waitForTrailers = isPiped || trailers !== undefined;
+      waitForTrailers = isPiped || isUpgrade || trailers !== undefined;
       // An empty body ends with an empty DATA frame, as gRPC requires: its server in Go ignores END_STREAM on HEADERS.
-      const options = { endStream: body === null, waitForTrailers };
+      const options = { endStream: body === null && !isUpgrade, waitForTrailers };
       if (trailers !== undefined) this.#requestTrailers = toRegularFields(trailers);
       stream = sendFields(toHttp2Fields(request, isEmpty ? undefined : length), (fields) =>
         // oxlint-disable-next-line typescript/no-non-null-assertion
@@ -279,6 +293,10 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     } catch (thrown) {
       return this.fail(toRequestError(thrown));
     }
+    if (isUpgrade) {
+      this.#handshake = request.headers;
+      this.#isUploaded = false;
+    }
     this.#request = undefined;
     this.#stream = stream;
     this.#listen(stream);
@@ -286,7 +304,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (waitForTrailers) stream.on("wantTrailers", () => this.#sendTrailers(stream));
     if (isPiped) stream.on("drain", () => this.#callBack());
     if (!isPiped) {
-      if (!stream.writableEnded) stream.end(bytes);
+      if (!stream.writableEnded && !isUpgrade) stream.end(bytes);
       return;
     }
     this.#isUploaded = false;
@@ -343,9 +361,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     const stream = this.#stream;
     if (stream === undefined) return this.#connection?.release(this);
     if (this.#isUploaded) resetStream(stream);
-    // Node sends END_STREAM instead of RST_STREAM if a stream is cancelled while frames are read: a request body that was cut
-    // off would look complete. So reset the stream later.
-    else setTimeout(resetStream, 0, stream);
+    else resetLater(stream);
     this.#callBack();
   }
 
@@ -390,6 +406,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     try {
       if (!(status >= 200)) throw malformedMessage("no status");
       headers = fromHttp2Fields(raw);
+      if (this.upgrade !== undefined && status < 300) return this.#switch(headers);
       length = parseLength(getHeader(headers, "content-length"));
       // Not every runtime compares the length with the body (RFC 9113 §8.1.1).
       const mayBeEmpty = this.#method === "HEAD" || status === 204 || status === 304;
@@ -413,6 +430,29 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     else this.#finish();
   }
 
+  /** Makes the stream a tunnel: the upstream has accepted a WebSocket, as with a 101 over HTTP/1.1. */
+  #switch(fields: HeaderList): void {
+    this.#isAnswered = true;
+    this.#isOver = true;
+    this.#scope.end();
+    const carrier = new TunnelStream(this.#stream as ClientHttp2Stream, () => this.markUploaded());
+    const tunnel = (this.#tunnel = new SwitchedTunnel(carrier, false, this.clientKey));
+    this.#early?.forEach((chunk) => tunnel.onChunk(chunk));
+    this.#early = undefined;
+    this.#connection?.recordSwitch();
+    toSwitch(fields, this.#handshake ?? []).then(
+      (headers) => this.#resolve({ status: 101, statusText: "", headers, body: null, tunnel }),
+      this.#reject,
+    );
+  }
+
+  /** Ends the tunnel, whose stream or connection has failed or is being closed. */
+  #breakOff(thrown: unknown): void {
+    if (this.#tunnel === undefined) return;
+    this.#tunnel.fail(thrown);
+    this.#closeStream();
+  }
+
   /** Passes the response on, unless that was done already. */
   passOn(): void {
     const held = this.#held;
@@ -422,8 +462,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   onChunk(chunk: Uint8Array): void {
-    if (this.#isOver) return;
+    if (this.#isOver && !this.isTunnel) return;
     this.#connection?.recordActivity();
+    if (this.#tunnel !== undefined) return this.#tunnel.onChunk(chunk);
     if (!this.#isAnswered) return void (this.#early ??= []).push(chunk);
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
     this.#received += chunk.byteLength;
@@ -441,9 +482,11 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   onEnd(): void {
+    const isCut = this.#stream !== undefined && !isWhole(this.#stream);
+    // If a tunnel is cut off, `close` follows.
+    if (this.#tunnel !== undefined && !isCut) return this.#tunnel.onEnd();
     // Without a response, `close` follows with the reason.
     if (this.#isOver || !this.#isAnswered) return;
-    const isCut = this.#stream !== undefined && !isWhole(this.#stream);
     const isWrong = this.#bytesLeft !== undefined && this.#bytesLeft !== 0;
     if (!isCut && !isWrong) return this.#finish();
     const message = isCut ? "the upstream reset the stream" : "the body has a wrong length";
@@ -453,7 +496,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   onClose(): void {
     // This is also called after every complete response. Make the error only for an attempt that is not over, because its stack
     // trace costs time.
-    if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
+    if (!this.#isOver || this.isTunnel) this.fail(new ProxyError("connection_terminated"));
+    if (this.account !== undefined) this.#pool?.freePlace(this);
     this.#connection?.release(this);
   }
 
@@ -527,13 +571,6 @@ function onClose(this: AttemptStream): void {
   const attempt = this[ATTEMPT];
   this[ATTEMPT] = undefined;
   attempt?.onClose();
-}
-
-function resetStream(stream: ClientHttp2Stream): void {
-  if (stream.destroyed) return;
-  stream.close(CANCEL);
-  // A paused stream would wait for its reader before it closes.
-  stream.resume();
 }
 
 /** Writes a request body to a stream. */

@@ -1,0 +1,48 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { badRequest, type ProxyError } from "../../src/error.ts";
+import type { Context } from "../../src/options/forwardingoptions.ts";
+import type { ClientRules } from "../../src/request/clientkey.ts";
+import type { Listener } from "../../src/transport/scope.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
+import { MessageIncoming } from "./nodeincoming.ts";
+import type { UpgradeSocket } from "./upgradesocket.ts";
+
+/** A request that Node's server has handed over for an upgrade. */
+export class UpgradeIncoming extends MessageIncoming {
+  readonly upgrade: string | undefined;
+  override readonly fault: ProxyError | undefined;
+  readonly #client: UpgradeSocket;
+  readonly #turn: Promise<void> | undefined;
+
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    client: UpgradeSocket,
+    upgrade: string | undefined,
+    turn: Promise<void> | undefined,
+    ...identity: [rules: ClientRules, context: Context]
+  ) {
+    super(req, res, ...identity);
+    this.#client = client;
+    this.#turn = turn;
+    this.upgrade = upgrade;
+    // The server has stopped parsing, so the body of a request that asks for another protocol cannot be read.
+    this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
+  }
+
+  watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {
+    return new WatchedTunnel(...watched);
+  }
+
+  override turn(): Promise<void> | undefined {
+    return this.#turn;
+  }
+
+  override listen(listener: Listener): void {
+    this.#client.listen(listener);
+  }
+
+  override unlisten(): void {
+    this.#client.unlisten();
+  }
+}

@@ -1,0 +1,63 @@
+import type { ClientHttp2Stream } from "node:http2";
+import type { TunnelConnection } from "../../../src/http1/switchedtunnel.ts";
+
+/** The error code of a stream whose client has reset its WebSocket (RFC 8441 §5). */
+const CANCEL = 8;
+
+/** An HTTP/2 stream that carries a WebSocket (RFC 8441), in place of a connection of HTTP/1.1. */
+export class TunnelStream implements TunnelConnection {
+  readonly #stream: ClientHttp2Stream;
+  readonly #onEnd: () => void;
+
+  /** @param onEnd is called before the stream is ended */
+  constructor(stream: ClientHttp2Stream, onEnd: () => void) {
+    this.#stream = stream;
+    this.#onEnd = onEnd;
+  }
+
+  switchTo(): void {
+    this.pause();
+  }
+
+  write(bytes: Uint8Array): boolean {
+    const { destroyed, writableEnded } = this.#stream;
+    return destroyed || writableEnded || this.#stream.write(bytes);
+  }
+
+  onceDrained(callback: () => void): void {
+    this.#stream.once("drain", callback);
+  }
+
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  end(): void {
+    this.#onEnd();
+    this.#stream.end();
+  }
+
+  reset(): void {
+    resetLater(this.#stream);
+  }
+}
+
+/**
+ * Resets a stream whose request was not sent to its end. Node sends END_STREAM instead of RST_STREAM if a stream is cancelled
+ * while frames are read: the request would look complete. So reset the stream later.
+ */
+export function resetLater(stream: ClientHttp2Stream): void {
+  setTimeout(resetStream, 0, stream);
+}
+
+/** Resets a stream that is no longer needed. */
+export function resetStream(stream: ClientHttp2Stream): void {
+  if (stream.destroyed) return;
+  stream.close(CANCEL);
+  // A paused stream would wait for its reader before it closes.
+  stream.resume();
+}

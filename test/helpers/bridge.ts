@@ -1,0 +1,82 @@
+/** Bridges between WebSockets over HTTP/1.1 and over HTTP/2 (RFC 8441), because the libraries speak only HTTP/1.1. */
+import { createHash } from "node:crypto";
+import { createServer, type IncomingMessage, request, type Server } from "node:http";
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { Duplex } from "node:stream";
+
+/** The fields with which a client asks for a WebSocket over HTTP/2. */
+export const extended = {
+  ":method": "CONNECT",
+  ":protocol": "websocket",
+  ":path": "/",
+  "sec-websocket-version": "13",
+} as const;
+
+const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+const OF_HTTP1 = /^(?::.*|host|connection|upgrade|sec-websocket-(?:key|accept))$/;
+
+function withoutHttp1(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !OF_HTTP1.test(name)));
+}
+
+/** Makes a stream of HTTP/2 and a connection of HTTP/1.1 one tunnel. */
+function join(stream: ClientHttp2Stream | ServerHttp2Stream, socket: Duplex): void {
+  stream.on("close", () => {
+    if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) socket.destroy();
+  });
+  socket.on("close", () => {
+    if (!socket.readableEnded) stream.close(constants.NGHTTP2_CANCEL);
+  });
+  stream.pipe(socket).pipe(stream);
+}
+
+/** Returns a server of HTTP/1.1 that opens the WebSockets of its clients in an HTTP/2 session. */
+export function bridgeTo(session: () => ClientHttp2Session): Server {
+  const server = createServer();
+  server.on("upgrade", ({ url, headers }: IncomingMessage, socket, head: Buffer) => {
+    const fields = { ...withoutHttp1(headers), ...extended, ":path": url };
+    const stream = session().request(fields, { endStream: false });
+    stream.on("error", () => socket.destroy());
+    socket.on("error", () => {});
+    stream.on("response", ({ ":status": status, ...answer }) => {
+      const key = `${headers["sec-websocket-key"]}${GUID}`;
+      const accept = createHash("sha1").update(key).digest("base64");
+      const lines =
+        status === 200
+          ? `101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}`
+          : `${status} Refused\r\nConnection: close`;
+      const others = Object.entries(answer).map(([name, value]) => `${name}: ${String(value)}\r\n`);
+      socket.write(`HTTP/1.1 ${lines}\r\n${others.join("")}\r\n`);
+      stream.write(head);
+      join(stream, socket);
+    });
+  });
+  return server;
+}
+
+/** Passes a WebSocket over HTTP/2 on to a server of HTTP/1.1, as an upstream that speaks HTTP/2 would serve it itself. */
+export function bridgeFrom(
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  target: string,
+): void {
+  const fields = withoutHttp1(headers);
+  const key = Buffer.alloc(16).toString("base64");
+  const own = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-key": key };
+  const sent = request(target + (headers[":path"] ?? ""), { headers: { ...fields, ...own } });
+  stream.on("error", () => {});
+  sent.on("error", () => stream.close(constants.NGHTTP2_CONNECT_ERROR));
+  sent.on("upgrade", (answer, socket, head) => {
+    socket.on("error", () => {});
+    stream.respond({ ":status": 200, ...withoutHttp1(answer.headers) });
+    stream.write(head);
+    join(stream, socket);
+  });
+  sent.end();
+}
