@@ -203,8 +203,18 @@ export function toRequestBodyError(thrown: unknown): ProxyError {
  * @param received the number of bytes of the body; if there are too many, the number of bytes so far
  */
 export function badLength(length: number, received: number): ProxyError {
-  const message = `the request body has ${received} of ${length} bytes; does a limit of the framework cut it?`;
+  const message = `the request body has ${received} of ${length} bytes`;
   return new ProxyError("http_request_error", { message });
+}
+
+/**
+ * Returns the error of a time limit that passes while the upstream waits for the rest of the request body. The client may
+ * have stopped. Or a framework has made the stream from a request that a body parser has read: that stream never ends.
+ */
+export function bodyStopped(sent: number): ProxyError {
+  return new ProxyError("http_response_timeout", {
+    message: `no response headers, and the request body stopped after ${sent} bytes`,
+  });
 }
 
 /**

@@ -134,6 +134,9 @@ function limitNamedBy(message = ""): string {
   return message.startsWith("no first byte") ? "firstByteTimeout" : "timeout";
 }
 
+/** The hint for a request body of which no further chunk arrives. */
+const BODY_STOPPED = "does the client still send it, or has a body parser read it";
+
 /** The texts for the error types of RFC 9209. */
 const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   dns_timeout: ({ host }) => [
@@ -219,7 +222,11 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   http_request_error: ({ message = "the request cannot be forwarded", status, name }) => [
     message,
-    status === 413 ? `raise ${name("bodyLimit")} to let it pass` : undefined,
+    message.startsWith("the request body has")
+      ? "does a body parser, or a limit of the framework, cut it?"
+      : status === 413
+        ? `raise ${name("bodyLimit")} to let it pass`
+        : undefined,
   ],
   http_response_incomplete: ({ at, message }) => [
     `${at} closed the connection in the middle of the response${message?.includes("broke off") ? "" : toClause(message)}`,
@@ -235,7 +242,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   http_response_timeout: ({ at, message, name }) => [
     `${at} does not answer${toClause(message)}`,
-    `see its log; the limit is ${name(limitNamedBy(message))}`,
+    `${message?.includes("request body") ? BODY_STOPPED : "see its log"}; the limit is ${name(limitNamedBy(message))}`,
   ],
   http_protocol_error: (facts) => {
     const { at, message = "", name } = facts;

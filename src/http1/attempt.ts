@@ -1,7 +1,7 @@
 import { BytesBody } from "../body/bytes.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, mayGoUnread, pipe, takeWhole } from "../body/source.ts";
-import { badRequest, placeError, type ProxyError, unsendable } from "../error.ts";
+import { badRequest, bodyStopped, placeError, type ProxyError, unsendable } from "../error.ts";
 import { isEventStream, isSendable, type HeaderList } from "../fields/headers.ts";
 import { REQUEST_TARGET, TOKEN } from "../fields/token.ts";
 import type { Place } from "../transport/claim.ts";
@@ -119,11 +119,13 @@ export class Attempt implements Job, Inlet {
   }
 
   /**
-   * Returns the error for a time limit that passes while the request waits in the queue; undefined if it does not wait
-   * there. The error names the limits of the pool, because the upstream is not at fault.
+   * Returns the error for a time limit that passes while the request waits in the queue, or for the rest of its body;
+   * undefined otherwise. In the queue, the error names the limits of the pool, because the upstream is not at fault.
    */
   explainTimeout(): ProxyError | undefined {
-    return this.place && this.#pool?.explainWait(this.place.since);
+    if (this.place !== undefined) return this.#pool?.explainWait(this.place.since);
+    const sent = this.#isAnswered ? undefined : this.clientBytes;
+    return sent === undefined ? undefined : bodyStopped(sent);
   }
 
   // ── `Claim`: which client the request counts for, its progress, and how to end it if that client is too slow ──

@@ -15,6 +15,11 @@ import { StreamBody } from "../../../src/body/stream.ts";
 import { alreadyRead, resumeAfter } from "../incomingbody.ts";
 import type { NodeSide } from "./srvx.ts";
 
+/** The function takes web streams, which Node's types do not say. */
+declare const process: {
+  getBuiltinModule(name: "node:stream"): { isErrored(stream: ReadableStream): boolean };
+};
+
 /**
  * Returns a body that reads the web stream of a request.
  * @param length the length in bytes where it is known
@@ -37,7 +42,13 @@ export function streamedBodyOf(
     });
   }
   // A stream that was created just now lacks the data that other code has read before. It was created just now if it has
-  // added listeners, or if the body of the web request was unused before.
-  if (wasRead && (isFresh || added.length > 0)) throw alreadyRead();
+  // added listeners, or if the body of the web request was unused before. srvx makes a stream that has failed of a request
+  // that was read to its end.
+  const lacksData = isFresh || added.length > 0 || (req.readableEnded && isFailed(body));
+  if (wasRead && lacksData) throw alreadyRead();
   return body && new StreamBody(body, length);
+}
+
+function isFailed(stream: ReadableStream | null): boolean {
+  return stream !== null && process.getBuiltinModule("node:stream").isErrored(stream);
 }

@@ -3,6 +3,7 @@ import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
 import { type BodySource, pipe, type Sink, takeWhole } from "../../../src/body/source.ts";
 import {
   badLength,
+  bodyStopped,
   placeError,
   ProxyError,
   type ProxyErrorCode,
@@ -148,11 +149,13 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   /**
-   * Returns the error for a time limit that passes while the request waits for a connection; undefined if it does not wait.
-   * During the wait, the upstream is not at fault.
+   * Returns the error for a time limit that passes while the request waits for a connection, or for the rest of its body;
+   * undefined otherwise. During the wait, the upstream is not at fault.
    */
   explainTimeout(): ProxyError | undefined {
-    return this.place && this.#pool?.explainWait(this.place.since);
+    if (this.place !== undefined) return this.#pool?.explainWait(this.place.since);
+    const sent = this.#isAnswered ? undefined : this.clientBytes;
+    return sent === undefined ? undefined : bodyStopped(sent);
   }
 
   // ── the members by which the queue divides places fairly among clients ──

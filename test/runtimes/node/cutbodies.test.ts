@@ -1,6 +1,13 @@
-/** Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. */
+/**
+ * Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. And the streams that frameworks
+ * make of a request that a body parser has read: some end early, others never end.
+ */
+import { once } from "node:events";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type ProxyError } from "../../../runtimes/node.ts";
+import { explainError } from "../../../src/explain/errors.ts";
 import { Upstream } from "../../helpers/upstream.ts";
 import { within } from "../../helpers/wait.ts";
 
@@ -86,7 +93,47 @@ describe.each(Object.entries(clients))("a request through %s", (_, options) => {
     async () => {
       const { status, error } = await send(makeRequest(8, undefined, 2 * LIMIT));
       expect(status).toBe(400);
-      expect(error.message).toMatch(/has 524288 of 1048576 bytes; .* limit of the framework/);
+      expect(explainError(error)).toMatch(
+        /has 524288 of 1048576 bytes \(.* body parser, .* limit of the framework/,
+      );
     },
   );
 });
+
+test.each([
+  ["HTTP/1.1", false],
+  ["HTTP/2", true],
+])(
+  "a body that never arrives is named by the error of the time limit over %s",
+  async (_, isHttp2) => {
+    const http2 = createServer((req, res) => void (req.method === "GET" && res.end()));
+    http2.listen(0, "127.0.0.1");
+    await once(http2, "listening");
+    const { port } = http2.address() as AddressInfo;
+    let reported: ProxyError | undefined;
+    const proxy = createProxy({
+      target: isHttp2 ? { url: `http://127.0.0.1:${port}`, http2: true } : upstream.url,
+      timeout: 100,
+      onError: (error) => void (reported = error),
+    });
+    upstream.script = (call) => (call.method === "GET" ? call.reply(200, [], "") : undefined);
+    // The time limit may pass before the first connection is established.
+    const open = async () => (await proxy.fetch(new Request("http://proxy.test/"))).status;
+    await expect.poll(open).toBe(200);
+    const headers = { "content-length": "2" };
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new Uint8Array(1)),
+    });
+    const init = { method: "POST", headers, body, duplex: "half" };
+    const response = await proxy.fetch(new Request("http://proxy.test/", init));
+    expect(response.status).toBe(504);
+    expect(explainError(reported)).toMatch(
+      /^http_response_timeout: .* body stopped after 1 bytes \(.* has a body parser read it.* timeout\)$/,
+    );
+    // An upstream that has the whole body is at fault itself.
+    await proxy.fetch(new Request("http://proxy.test/", { method: "POST", body: "xx" }));
+    expect(explainError(reported)).toMatch(/no response headers within 100 ms \(see its log;/);
+    proxy.destroy();
+    http2.close();
+  },
+);

@@ -1,6 +1,7 @@
 /** Request bodies that must be read from the server's web stream, because srvx limits it or the app has accessed it. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
+import { finished } from "node:stream/promises";
 import { afterEach, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../../../../runtimes/node.ts";
 import { useApps } from "../../../helpers/apps.ts";
@@ -18,10 +19,11 @@ const BODY = "x".repeat(1_000_000);
 function serve(
   options: Partial<CreateProxyOptions>,
   before?: (req: Readable) => unknown,
+  maxRequestBodySize = 10_000_000,
 ): Promise<number> {
   const { fetch } = (proxy = createProxy({ target: upstream.url, ...options }));
   return apps.serve("srvx", {
-    maxRequestBodySize: 10_000_000,
+    ...(maxRequestBodySize > 0 && { maxRequestBodySize }),
     async fetch(web) {
       await before?.(web.runtime?.node?.req as Readable);
       return fetch(web);
@@ -56,6 +58,19 @@ test("a body of which middleware has read a part is refused", async () => {
   const answer = await within(client.read(), "a response");
   expect(answer.status).toBe(500);
   expect(answer.text).toMatch(/TypeError: .*already been read/);
+});
+
+test.each([
+  ["small", "x"],
+  ["large", BODY],
+])("a %s body that a parser has read to its end is refused", async (_, body) => {
+  const port = await serve({}, (req) => finished(req.resume()), 0);
+  const client = await apps.connect(port);
+  client.send(request("POST", "/", [], body));
+  const answer = await within(client.read(), "a response");
+  expect(answer.status).toBe(500);
+  expect(answer.text).toMatch(/TypeError: .*already been read.*body parsers/);
+  expect(upstream.calls).toEqual([]);
 });
 
 test("a body whose web stream the app has asked for is sent whole", async () => {
