@@ -123,6 +123,7 @@ export const rewriteFlags: Flags<RewriteOptions> = {
       help: "rewrite cookies' domain; * is any other, =to is all",
     },
     cookiePathRewrite: { name: "cookie-path", help: "rewrite cookies' path, in the same way" },
+    cookieSecure: "keep the attribute Secure of cookies",
     locationRewrite: "rewrite the beginning of URLs in Location",
   },
 };

@@ -20,6 +20,18 @@ export interface RewriteOptions {
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
   /**
+   * Whether cookies keep `Secure`. `false` removes it for development over plain HTTP, with `SameSite=None` and
+   * `Partitioned`, which browsers refuse without it.
+   *
+   * With `false`, clients also send the cookies over plain HTTP, where others can read them: leave it out in production. A
+   * cookie whose name begins with `__Secure-`, `__Host-` or `__Http-` keeps `Secure`, because browsers refuse the name
+   * without it. Without `SameSite=None`, pages of other sites send the cookie in fewer cases, in most browsers as with `Lax`.
+   * `Domain` stays: `cookieDomainRewrite: ""` removes it.
+   * @default true
+   * @see https://www.rfc-editor.org/rfc/rfc6265#section-4.1.2.5
+   */
+  cookieSecure?: boolean;
+  /**
    * Rewrites `Location`, `Content-Location` and `Refresh`: `true` turns URLs that point into the target into paths of
    * the proxy; a map replaces prefixes of URLs, the longest first, and treats all other URLs as `true` does; `false`
    * changes none.
@@ -42,7 +54,7 @@ const DOMAIN = /^[\w.-]*$/;
 const PATH = /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/;
 const prefixes = map(/^[!-~\u0080-\u00ff]+$/);
 
-export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
+export const rewriteSchema: Schema<RewriteOptions, "cookieSecure" | "locationRewrite"> = {
   cookieDomainRewrite: {
     kind: either(
       'use a domain such as "shop.example", "" for none, or a map of old to new domains',
@@ -57,6 +69,7 @@ export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
       map(PATH),
     ),
   },
+  cookieSecure: { kind: toggle, default: true },
   locationRewrite: {
     kind: either(
       'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',

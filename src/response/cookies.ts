@@ -11,24 +11,33 @@ const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
 /** Matches an attribute that may be rewritten, up to its value. */
 const ATTRIBUTE = /^;[ \t]*(domain|path)[ \t]*=[ \t]*"?/i;
+/** Matches the attributes that clients accept only over HTTPS: `Secure`, and those that they accept only beside it. */
+const SECURE =
+  /^;[ \t]*(?:(?:secure|partitioned)[ \t]*(?:=|$)|samesite[ \t]*=[ \t]*"?none"?[ \t]*$)/i;
+/** Matches a cookie whose name makes clients refuse it without `Secure`. */
+const PREFIXED = /^[ \t]*__(?:host|http|secure)-/i;
 /** Matches the text that may follow the value of an attribute: a quote, spaces and tabs. */
 const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
  * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. It changes only the values of
- * the attributes `Domain` and `Path`, and no other byte.
+ * the attributes `Domain` and `Path`, removes the attributes for HTTPS, and changes no other byte.
+ * @param secure whether cookies keep the attributes for HTTPS
  * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2
  */
 export function compileCookieRewrite(
   domains: Values | undefined,
   paths: Values | undefined,
+  secure = true,
 ): ((cookie: string) => string) | undefined {
-  if (domains === undefined && paths === undefined) return undefined;
+  if (domains === undefined && paths === undefined && secure) return undefined;
   const ofDomain = toChange(domains, plainDomain);
   const ofPath = toChange(paths, (path) => path);
-  return (cookie) =>
-    cookie.replace(PART, (part) => {
+  return (cookie) => {
+    const keepsSecure = secure || PREFIXED.test(cookie);
+    return cookie.replace(PART, (part) => {
+      if (!keepsSecure && SECURE.test(part)) return "";
       const [before = "", name = ""] = ATTRIBUTE.exec(part) ?? [];
       if (name === "") return part;
       const end = findValueEnd(part);
@@ -39,6 +48,7 @@ export function compileCookieRewrite(
       if (changed === undefined) return part;
       return changed === "" ? "" : before + changed + after;
     });
+  };
 }
 
 /**

@@ -37,7 +37,11 @@ export function compileResponseRewrite(
   options: RewriteOptions,
   prefix: string,
 ): ResponseRewrite | undefined {
-  const cookie = compileCookieRewrite(options.cookieDomainRewrite, options.cookiePathRewrite);
+  const cookie = compileCookieRewrite(
+    options.cookieDomainRewrite,
+    options.cookiePathRewrite,
+    options.cookieSecure,
+  );
   const { locationRewrite = rewriteSchema.locationRewrite.default } = options;
   const location = compileLocationRewrite(locationRewrite, prefix);
   if (cookie === undefined && location === undefined) return undefined;

@@ -37,6 +37,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
   mirror: "upstreams.md#mirroring",
   cookieDomainRewrite: "redirects.md#rewriting",
   cookiePathRewrite: "redirects.md#rewriting",
+  cookieSecure: "redirects.md#cookies-on-httplocalhost",
   locationRewrite: "redirects.md#rewriting",
   onRequest: "hooks.md#hooks",
   onInformational: "hooks.md#hooks",

@@ -203,6 +203,7 @@ const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] }
   replayLimit: [0],
   retry: [false, {}, { attempts: 0, methods: ["PATCH"], statusCodes: [503], delay: 5 }],
   cookieDomainRewrite: ["", "a.test", { "a.test": "", "*": "b.test" }],
+  cookieSecure: [true, false],
   cookiePathRewrite: ["", "/", { "/a": "/b c\u00e9", "*": "" }],
   locationRewrite: [true, false, {}, { "http://a/": "/b;c,d/", "/e/": "/" }],
   bodyLimit: [0, 2 ** 53 - 1],

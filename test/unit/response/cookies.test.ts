@@ -86,11 +86,40 @@ describe("the option cookiePathRewrite", () => {
   });
 });
 
+describe("the option cookieSecure", () => {
+  test.each([
+    ["a=b; Secure", "a=b"],
+    ["a=b;secure ;HttpOnly", "a=b;HttpOnly"],
+    ["a=b; Secure=x; Path=/", "a=b; Path=/"],
+    ["a=b; SameSite=None; Secure; Partitioned", "a=b"],
+    ['a=b; samesite = "none" ; Max-Age=1', "a=b; Max-Age=1"],
+    ["a=b; SameSite=Lax; Secure", "a=b; SameSite=Lax"],
+    ["a=b; SameSite=Strict", "a=b; SameSite=Strict"],
+    ["a=b; SameSite=Nonesuch; Secured; XSecure", "a=b; SameSite=Nonesuch; Secured; XSecure"],
+    ["Secure", "Secure"],
+    ["secure=1; Secure", "secure=1"],
+    ['a="b; Secure"; Secure', 'a="b; Secure"'],
+    ["a=__Host-b; Secure", "a=__Host-b"],
+    ["__Host-a=b; Path=/; Secure; SameSite=None", "__Host-a=b; Path=/; Secure; SameSite=None"],
+    [" __secure-a=b; Secure; Domain=x", " __secure-a=b; Secure"],
+    ["__Http-a=b; Secure; HttpOnly", "__Http-a=b; Secure; HttpOnly"],
+    ["__Hosted-a=b; Secure", "__Hosted-a=b"],
+  ])("false removes what clients accept only over HTTPS: %j becomes %j", (cookie, rewritten) => {
+    expect(compileCookieRewrite("", undefined, false)?.(cookie)).toBe(rewritten);
+  });
+
+  test("true changes nothing", () => {
+    expect(compileCookieRewrite("", undefined, true)?.("a=b; Secure")).toBe("a=b; Secure");
+    expect(compileCookieRewrite(undefined, undefined, true)).toBeUndefined();
+  });
+});
+
 test("a cookie with a long run of white space, quotes or separators is rewritten in linear time", () => {
   for (const filling of [" ", '"', ' "', ";=", '="', '; domain="']) {
     // Quadratic time would exceed the timeout of the test.
     const cookie = `a=b; Domain=x${filling.repeat(500_000)}y; Path=/`;
     expect(rewrite(cookie, "z", "/z")).toMatch(/Path=\/z$/);
+    expect(compileCookieRewrite("z", "/z", false)?.(cookie)).toMatch(/Path=\/z$/);
   }
 });
 
