@@ -8,6 +8,7 @@ import type { ServerOptions } from "./flags/commandoptions.ts";
 import type { Duration, Size } from "./flags/duration.ts";
 import type { TargetList } from "./flags/severalupstreams.ts";
 import type { StreamSettings } from "./flags/streamflags.ts";
+import type { RouteCondition } from "./serve/routecondition.ts";
 
 export type { CreateProxyOptions } from "#fetchway";
 export type { BalancedTarget, BalanceOptions } from "#fetchway/upstreams";
@@ -22,6 +23,7 @@ export type {
   ServerOptions,
 } from "./flags/commandoptions.ts";
 export type { Duration, Size } from "./flags/duration.ts";
+export type { RouteCondition } from "./serve/routecondition.ts";
 export type { LogForm } from "./log/requestlog.ts";
 
 /** The names of the options that are durations. */
@@ -85,6 +87,14 @@ export interface ConfigRoute extends WithDurations<ProxyDefaults> {
    * @example ["shop.example/api", "*.example.com/", "/"]
    */
   match: string | readonly string[];
+  /**
+   * What a request must have besides: a method, header fields, parameters of the query. A request that does not have it goes
+   * to another route. Of routes with the same pattern, those with a condition come first, in the order of the file.
+   *
+   * A condition chooses between upstreams. It protects nothing: another route may lead to the same upstream.
+   * @example { method: ["PUT", "POST"], headers: { "x-beta": "1" }, query: { version: "2" } }
+   */
+  when?: RouteCondition;
   /** Where to send the requests of the route; an array for several upstreams. */
   target: CreateProxyOptions["target"] | TargetList;
   /** How requests are spread over several upstreams: the options of `balance` from `fetchway/upstreams`. */
@@ -99,7 +109,7 @@ export interface Config extends WithDurations<ProxyDefaults> {
   target?: CreateProxyOptions["target"] | TargetList;
   /** The options of `balance` that are the defaults of all routes. */
   balance?: WithDurations<BalanceOptions>;
-  /** The routes, which say where to send requests by their host and path. */
+  /** The routes, which say where to send requests by their host, path and condition. */
   routes?: readonly ConfigRoute[];
 }
 

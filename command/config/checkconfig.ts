@@ -11,6 +11,7 @@ import {
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
 import { streamSchema } from "../flags/streamflags.ts";
+import { checkCondition } from "../serve/routecondition.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { type ReadConfig, toSettings } from "./settings.ts";
@@ -113,13 +114,16 @@ function checkRoutes(routes: unknown): ConfigFault[] {
   return routes.flatMap((route: unknown, index) => {
     const place = { route: index, routes: routes.length };
     if (!isRecord(route)) return [{ text: `routes[${index}]: use an object`, ...place }];
-    const { match, target, balance, ...options } = route;
+    const { match, when, target, balance, ...options } = route;
     const label = `${nameRoute(match, index)}: `;
     const faults = checkProxyOptions(options, label, explainInRoute, place);
     faults.push(...checkBalance(balance, target, label, place));
     if (target !== undefined) faults.unshift(...checkTarget(target, label, place));
     else faults.unshift({ text: `${label}target: say where to send the requests`, ...place });
-    for (const text of checkMatch(match, label, taken)) {
+    const wrong = when === undefined ? undefined : checkCondition(when);
+    if (wrong !== undefined)
+      faults.unshift({ text: `${label}when: ${wrong}`, key: "when", ...place });
+    for (const text of checkMatch(match, when, label, taken)) {
       faults.unshift({ text, key: "match", ...place });
     }
     return faults;
@@ -133,14 +137,19 @@ function nameRoute(match: unknown, index: number): string {
   return isNamed ? `route ${quoteInput(patterns.join(", "))}` : `routes[${index}]`;
 }
 
-function checkMatch(match: unknown, label: string, taken: Map<string, string>): string[] {
+function checkMatch(
+  match: unknown,
+  when: unknown,
+  label: string,
+  taken: Map<string, string>,
+): string[] {
   if (match === undefined) return [`${label}match: say which requests, such as "/api"`];
   const patterns = (Array.isArray(match) ? match : [match]) as unknown[];
   if (patterns.length === 0) return [`${label}match: the list is empty`];
   return patterns.flatMap((pattern) => {
     const wrong = checkPattern(pattern);
     if (wrong !== undefined) return [`${label}match: ${wrong}`];
-    const name = normalizePattern(pattern as string);
+    const name = JSON.stringify([normalizePattern(pattern as string), when]);
     const other = taken.get(name);
     taken.set(name, label);
     if (other === undefined) return [];
@@ -239,11 +248,12 @@ function explainTop(name: string): string | undefined {
 
 function explainInRoute(name: string): string | undefined {
   if (name === "location") return "it is called `match` here";
+  if (/^(?:methods?|query)$/.test(name)) return `write when: { ${name.replace(/s$/, "")}: … }`;
   if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
   if (Object.hasOwn(serverSchema, name)) {
     return `it is an option of the server, not of a route; write it at the top in server: { ${name}: … }`;
   }
-  return explainUnknownName(name, ["match", "target", "balance"]);
+  return explainUnknownName(name, ["match", "when", "target", "balance"]);
 }
 
 function explainUnknownName(name: string, others: readonly string[]): string | undefined {

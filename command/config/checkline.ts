@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import type { LineSettings } from "../flags/commandoptions.ts";
 import { type CommandLine, parse } from "../flags/parse.ts";
-import { type GivenRoute, readRoute, splitWords } from "../flags/routeflag.ts";
+import { type GivenRoute, isOfRoute, readRoute, splitWords } from "../flags/routeflag.ts";
 import { readInspected } from "../inspect/inspectedrequest.ts";
 import { findMissingLimits } from "../limits/clientlimits.ts";
 import { explain, findProblems, findTargetProblems } from "./problems.ts";
@@ -26,9 +26,15 @@ export function checkLine(line: CommandLine): {
     (each) => each.doubts,
   );
   const taken = new Set<string>();
-  for (const pattern of routes.flatMap(({ match }) => match)) {
-    if (taken.has(pattern)) problems.push(`--route ${pattern}: another --route has the same path`);
-    taken.add(pattern);
+  for (const { match, when } of routes) {
+    for (const pattern of match) {
+      const key = JSON.stringify([pattern, when]);
+      if (taken.has(key)) problems.push(`--route ${pattern}: another --route has the same path`);
+      taken.add(key);
+    }
+  }
+  for (const [flag, label] of line.labels) {
+    if (isOfRoute(flag)) problems.push(`${label}: write it inside of the quotes of --route`);
   }
   const names = Object.keys(line.given.server);
   problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));

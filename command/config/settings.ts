@@ -8,12 +8,15 @@ import {
 import { flags as allFlags } from "../flags/flags.ts";
 import type { GivenRoute } from "../flags/routeflag.ts";
 import type { RouteOptions } from "../flags/severalupstreams.ts";
+import type { RouteCondition } from "../serve/routecondition.ts";
 import { normalizePattern } from "../serve/pattern.ts";
 
 /** A route with its options, defaults included. */
 export interface RouteSettings {
   /** Hosts and path prefixes, such as `"shop.example/api"`. */
   readonly match: readonly string[];
+  /** What requests for these must have besides; undefined if the route takes all of them. */
+  readonly when?: RouteCondition;
   readonly options: RouteOptions;
 }
 
@@ -29,7 +32,8 @@ type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 export interface ReadConfig extends ProxyDefaults {
   readonly server?: ServerOptions;
   readonly target?: RouteOptions["target"];
-  readonly routes?: readonly (RouteOptions & { readonly match: string | readonly string[] })[];
+  readonly routes?: readonly (RouteOptions &
+    Pick<RouteSettings, "when"> & { readonly match: string | readonly string[] })[];
 }
 
 /** The settings that flags have given. */
@@ -45,7 +49,7 @@ export interface GivenFlags {
 /**
  * Combines flags and config file. The flags of a route take precedence over the flags of the command, these over the options
  * of the file's routes, and these over the options of the file. A route of the command line replaces the file's routes for
- * the same host and path.
+ * the same host, path and condition.
  * @param base the defaults of the command for pools
  */
 export function toSettings(
@@ -56,25 +60,29 @@ export function toSettings(
   const { server, target, routes = [], ...defaults } = file;
   const spread = flags.balance === undefined ? {} : { balance: flags.balance };
   const own = { ...flags.proxy, ...spread };
-  const given = flags.routes.map(({ match, options }) => ({
-    match,
+  const given: RouteSettings[] = flags.routes.map(({ options, ...route }) => ({
+    ...route,
     options: merge(base, defaults, own, options),
   }));
   if (flags.target !== undefined) {
     const options = merge(base, defaults, own, { target: flags.target });
     given.push({ match: ["/"], options });
   }
-  const taken = new Set(given.flatMap((route) => route.match));
-  const more = routes.map(({ match, ...options }) => ({
-    match: (typeof match === "string" ? [match] : match).map(normalizePattern),
-    options: merge(base, defaults, options, own),
-  }));
+  const more = routes.map(({ match, when, ...options }): RouteSettings => {
+    const route = {
+      match: (typeof match === "string" ? [match] : match).map(normalizePattern),
+      options: merge(base, defaults, options, own),
+    };
+    return when === undefined ? route : Object.assign(route, { when });
+  });
   if (target !== undefined) {
     more.push({ match: ["/"], options: merge(base, defaults, { target }, own) });
   }
-  const left = more.flatMap(({ match, options }) => {
-    const others = match.filter((each) => !taken.has(each));
-    return others.length === 0 ? [] : [{ match: others, options }];
+  const left = more.flatMap((route) => {
+    const others = route.match.filter(
+      (each) => !given.some(({ match, when }) => match.includes(each) && isSame(when, route.when)),
+    );
+    return others.length === 0 ? [] : [{ ...route, match: others }];
   });
   const all = { ...serverDefaults, ...server, ...flags.server };
   return {

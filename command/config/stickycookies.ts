@@ -18,13 +18,14 @@ export function fillCookies({ server, routes }: Settings, secret: string): Setti
 }
 
 function fillCookie(route: RouteSettings, secret: string): RouteSettings {
-  const { match, options } = route;
+  const { match, when, options } = route;
   const { balance } = options;
   if (balance === undefined || !policyKeepsClients(balance.policy)) return route;
-  const isAll = match.join() === "/";
-  const own = isAll ? {} : { name: `fetchway-${hashOf(match.toSorted().join())}` };
+  const isAll = match.join() === "/" && when === undefined;
+  const condition = when === undefined ? "" : JSON.stringify(when);
+  const own = isAll ? {} : { name: `fetchway-${hashOf(match.toSorted().join() + condition)}` };
   return {
-    match,
+    ...route,
     options: { ...options, balance: { ...balance, cookie: { ...own, secret, ...balance.cookie } } },
   };
 }

@@ -16,6 +16,7 @@ import {
 } from "#fetchway/options";
 import type { Flags } from "./flagtable.ts";
 import type { LogForm } from "../log/requestlog.ts";
+import { headerValues, methods, queryValues } from "../serve/routecondition.ts";
 import { origins } from "../serve/cors.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 
@@ -450,6 +451,9 @@ export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Un
 /** The options that exist only as flags: where requests go, and what the command does instead of serving. */
 interface LineOptions {
   route?: readonly string[];
+  whenMethod?: readonly string[];
+  whenHeader?: Readonly<Record<string, string>>;
+  whenQuery?: Readonly<Record<string, string>>;
   config?: string;
   demo?: boolean;
   inspect?: string;
@@ -469,6 +473,9 @@ const list: Kind<readonly string[]> = {
 
 export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
   route: { kind: list },
+  whenMethod: { kind: methods },
+  whenHeader: { kind: headerValues },
+  whenQuery: { kind: queryValues },
   config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
   demo: { kind: toggle, default: false },
   inspect: { kind: text(/./, 'use a request such as "GET http://shop.example/api"') },
@@ -481,13 +488,29 @@ export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
 };
 
 export const routeFlags: Flags<
-  Pick<LineOptions, "route" | "config" | "demo" | "inspect" | "inspectHeader">
+  Pick<
+    LineOptions,
+    | "route"
+    | "whenMethod"
+    | "whenHeader"
+    | "whenQuery"
+    | "config"
+    | "demo"
+    | "inspect"
+    | "inspectHeader"
+  >
 > = {
   heading: "Routes",
   flags: {
     route: {
       value: "<host/path>=<target>",
       help: "another target for a path; its flags may follow",
+    },
+    whenMethod: "in --route: only requests with one of these methods",
+    whenHeader: "in --route: only requests with this field; * is any text",
+    whenQuery: {
+      value: '"name=value"',
+      help: "in --route: only with this parameter of the query",
     },
     config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
     demo: "start a small upstream, where no target is given",

@@ -3,6 +3,8 @@ import { cutCredentials, quoteInput } from "#fetchway/options";
 import type { BalanceOptions } from "#fetchway/upstreams";
 import { findProblems, findTargetProblems } from "../config/problems.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
+import type { RouteCondition } from "../serve/routecondition.ts";
+import type { Flag } from "./flags.ts";
 import { parse } from "./parse.ts";
 import { UsageError } from "./read.ts";
 import { readBalanceFlags, type RouteOptions } from "./severalupstreams.ts";
@@ -11,6 +13,7 @@ import { expandTarget, isTargetText } from "./shorttarget.ts";
 /** A route of the command line. */
 export interface GivenRoute {
   readonly match: readonly string[];
+  readonly when?: RouteCondition;
   /** The options that follow the target. */
   readonly options: RouteOptions;
 }
@@ -37,7 +40,7 @@ export function readRoute(text: string): GivenRoute | string[] {
     found.push("write the targets of a route before its flags, with commas between them");
   for (const [flag] of line.labels) {
     const isOwn = flag.option in server || flag.option in other;
-    if (isOwn && (flag.scope === "server" || flag.scope === "line")) {
+    if (isOwn && (flag.scope === "server" || flag.scope === "line") && !isOfRoute(flag)) {
       found.push(`--${flag.name} is not an option of one route; write it outside of the quotes`);
     }
   }
@@ -56,7 +59,18 @@ export function readRoute(text: string): GivenRoute | string[] {
     ...(Object.keys(spread).length > 0 && { balance: spread }),
     target: targets.length > 1 ? targets : (targets[0] as string),
   };
-  return { match: match.map(normalizePattern), options: options };
+  const { whenMethod: method, whenHeader: headers, whenQuery: query } = other;
+  const when = { ...(method && { method }), ...(headers && { headers }), ...(query && { query }) };
+  return {
+    match: match.map(normalizePattern),
+    ...(Object.keys(when).length > 0 && { when }),
+    options,
+  };
+}
+
+/** Whether a flag sets the condition of a route, and so only exists in the value of `--route`. */
+export function isOfRoute({ option }: Pick<Flag, "option">): boolean {
+  return option === "whenMethod" || option === "whenHeader" || option === "whenQuery";
 }
 
 /** Splits targets at commas, if each part is a target: a URL may have commas in its path. */

@@ -14,6 +14,8 @@ import type { ServerSettings } from "../flags/commandoptions.ts";
 import { nameAddress, nameUpstreams, type RouteOptions } from "../flags/severalupstreams.ts";
 import { diagnoseFailure } from "../log/causes.ts";
 import type { CertificateTexts } from "../serve/certificate.ts";
+import { describeRoute } from "../serve/routecondition.ts";
+import { SECRET_NAME } from "../record/redact.ts";
 import { addCors } from "../serve/cors.ts";
 import { listen } from "../serve/listen.ts";
 import { LOOPBACK, nearOrigin } from "../serve/loopback.ts";
@@ -194,7 +196,7 @@ export function renderInspection(inspected: InspectedRequest, outcome: Inspected
   const by = upstream.app === undefined ? "" : " (an app in this process)";
   const lines = [
     `${title}\n`,
-    `route ${route.match.join(", ")} → ${to}${by}${explainChoice(route.options)}\n`,
+    `route ${describeRoute(route)} → ${to}${by}${explainChoice(route.options)}\n`,
     renderRows(rows),
     ...(isFramed
       ? []
@@ -252,11 +254,8 @@ function explainChoice({ target, balance = {} }: RouteOptions): string {
 /** Matches dot segments, which servers resolve when they create a web `Request`. */
 const DOTS = /[/\\](?:\.|%2e){1,2}(?:[/\\?#]|$)/i;
 
-/** Matches the names of fields whose values may be secrets of the operator. */
-const SECRET = /authorization|cookie|token|secret|password|key/i;
-
 function toRow({ name, value, reason, option }: ExplainedField): [string, string] {
-  const shown = option === "headers" && SECRET.test(name) ? "(not shown)" : value;
+  const shown = option === "headers" && SECRET_NAME.test(name) ? "(not shown)" : value;
   return [`${name}: ${shown}`, option === undefined ? reason : `${option}: ${reason}`];
 }
 

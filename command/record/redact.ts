@@ -4,7 +4,7 @@
 export const REDACTED = "REDACTED";
 
 /** Matches the names of fields and of query parameters whose values are usually secrets. */
-const SECRET_NAME =
+export const SECRET_NAME: RegExp =
   /authorization|(?:^|[-_.])auth$|cookie|token|secret|passw|pwd|session|signature|credential|jwt|saml|assertion|dpop|key(?:-?id)?$|(?:^|[-_.])(?:code|otp|pin|sid|sig)$/i;
 
 /** Matches a parameter in the query or the fragment of a URL, also inside the value of a field such as `Referer`. */

@@ -4,6 +4,7 @@ import type { ServerSettings } from "../flags/commandoptions.ts";
 import { isTargetList, nameUpstreams } from "../flags/severalupstreams.ts";
 import { shareLimits } from "../limits/clientlimits.ts";
 import { hasTerminal } from "../log/ownmessages.ts";
+import { describeRoute } from "./routecondition.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
 import { nearOrigin } from "./loopback.ts";
@@ -48,7 +49,7 @@ export function renderHint(
 
 /** Whether there is only one route, and it takes all requests. */
 function takesOne(routes: readonly RouteSettings[]): boolean {
-  return routes.length === 1 && routes[0]?.match.join() === "/";
+  return routes.length === 1 && routes.map(describeRoute).join() === "/";
 }
 
 /** If the limit of open files is lower than this, the banner shows how many clients it allows. */
@@ -63,9 +64,9 @@ export function renderFewFiles(server: ServerSettings, workers = 1): string | un
 }
 
 function renderRoutes(routes: readonly RouteSettings[]): string[] {
-  const width = Math.max(...routes.map(({ match }) => match.join(", ").length));
+  const width = Math.max(...routes.map((route) => describeRoute(route).length));
   return routes.map(
-    ({ match, options }) => `  ${match.join(", ").padEnd(width)}  ${show(options.target)}`,
+    (route) => `  ${describeRoute(route).padEnd(width)}  ${show(route.options.target)}`,
   );
 }
 

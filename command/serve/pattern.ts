@@ -106,21 +106,26 @@ export class PatternMap<T> {
 
   /**
    * Returns the value of the pattern that a request matches. Patterns for the exact host are tried first, then wildcards,
-   * then patterns for any host; among these, the longest prefix takes precedence.
+   * then patterns for any host; among these, the longest prefix takes precedence, and of equal patterns the first one.
    * @param path the path, with or without a query
+   * @param accepts returns whether the request may have the value; patterns of other values are passed over
    */
-  find(host: string | undefined, path: string): T | undefined {
+  find(
+    host: string | undefined,
+    path: string,
+    accepts: (value: T) => boolean = () => true,
+  ): T | undefined {
     if (host !== undefined) {
-      const found = this.#exact.get(host)?.find(path);
+      const found = this.#exact.get(host)?.find(path, accepts);
       if (found !== undefined) return found;
       for (const [suffix, prefixes] of this.#wildcards) {
         // The wildcard matches at least one character.
         if (host.length <= suffix.length || !host.endsWith(suffix)) continue;
-        const match = prefixes.find(path);
+        const match = prefixes.find(path, accepts);
         if (match !== undefined) return match;
       }
     }
-    return this.#any.find(path);
+    return this.#any.find(path, accepts);
   }
 
   #listOf(host: string | undefined): PrefixList<T> {
@@ -147,8 +152,10 @@ class PrefixList<T> {
     this.#entries.sort((one, other) => other.prefix.length - one.prefix.length);
   }
 
-  find(path: string): T | undefined {
-    for (const { prefix, value } of this.#entries) if (hasPrefix(path, prefix)) return value;
+  find(path: string, accepts: (value: T) => boolean): T | undefined {
+    for (const { prefix, value } of this.#entries) {
+      if (hasPrefix(path, prefix) && accepts(value)) return value;
+    }
     return undefined;
   }
 }

@@ -11,6 +11,7 @@ import type { Server, ServerRequest } from "srvx";
 import { isSame, type RouteSettings } from "../config/settings.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
 import { sumOf } from "../status/recent.ts";
+import { compileCondition, describeRoute, type RoutableRequest } from "./routecondition.ts";
 import {
   decodePattern,
   hostOf,
@@ -24,6 +25,8 @@ import {
 interface LiveRoute {
   readonly settings: RouteSettings;
   readonly proxy: ReturnType<typeof createProxy>;
+  /** Whether the route takes a request for one of its patterns; undefined if it takes all. */
+  readonly accepts: ((request: RoutableRequest) => boolean) | undefined;
   /** The number of requests whose response has not begun. */
   running: number;
   /** Stops passing the server's upgrade requests to the route; undefined if none are passed to it. */
@@ -175,10 +178,11 @@ export class Router {
   }
 
   #open(settings: RouteSettings): LiveRoute {
-    const { match, options } = settings;
-    const named = match.length === 0 ? {} : { route: match.join(", ") };
+    const { match, when, options } = settings;
+    const named = match.length === 0 ? {} : { route: describeRoute(settings) };
     const prepared = toProxyOptions({ ...named, ...this.#prepare(options) });
-    return { settings, proxy: createProxy(prepared), running: 0 };
+    const accepts = when && compileCondition(when);
+    return { settings, proxy: createProxy(prepared), accepts, running: 0 };
   }
 
   /** Makes a route that answers by itself. The route has a proxy, so that its requests are reported like all others. */
@@ -199,19 +203,19 @@ export class Router {
   }
 
   /** Finds the route by `Host` and the URL of the web request. The proxy forwards the path of the same URL. */
-  #findFor({ url, headers }: Pick<ServerRequest, "url" | "headers">): LiveRoute {
-    return this.#find(headers.get("host") ?? authorityOf(url), url);
+  #findFor(request: RoutableRequest): LiveRoute {
+    return this.#find(request.headers.get("host") ?? authorityOf(request.url), request);
   }
 
-  /** @param url an absolute URL, or a path */
-  #find(authority: string | null, url: string): LiveRoute {
-    return this.#findPath(authority === null ? undefined : hostOf(authority), pathOf(url));
-  }
-
-  #findPath(host: string | undefined, path: string): LiveRoute {
+  #find(authority: string | null, request: RoutableRequest): LiveRoute {
     const { patterns } = this.#table;
-    const found = patterns.find(host, path);
-    const isClear = readingsOf(path)?.every((reading) => patterns.find(host, reading) === found);
+    const host = authority === null ? undefined : hostOf(authority);
+    const path = pathOf(request.url);
+    const accepts = (route: LiveRoute): boolean => route.accepts?.(request) !== false;
+    const found = patterns.find(host, path, accepts);
+    const isClear = readingsOf(path)?.every(
+      (reading) => patterns.find(host, reading, accepts) === found,
+    );
     return isClear === true ? (found ?? this.#none) : this.#ambiguous;
   }
 
@@ -225,7 +229,7 @@ export class Router {
       const { url = "/", headers } = message;
       const { host = headers[":authority"] as string | undefined } = headers;
       const authority = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? host ?? null;
-      return this.#find(authority, url) === route;
+      return this.#find(authority, toRoutable(message)) === route;
     };
     route.detach = route.proxy.attach(this.#server, { match });
   }
@@ -259,10 +263,25 @@ function contextOf({ runtime }: ServerRequest): unknown {
   return runtime?.deno?.info ?? runtime?.bun?.server;
 }
 
+/** Returns the parts of an upgrade request, of which Node's server makes no web request. */
+function toRoutable({ method = "GET", url = "/", headers }: IncomingMessage): RoutableRequest {
+  const get = (name: string): string | null => {
+    const value = headers[name.toLowerCase()] ?? null;
+    return Array.isArray(value) ? value.join(", ") : value;
+  };
+  // A WebSocket over HTTP/2 asks by CONNECT for what HTTP/1.1 asks by GET (RFC 8441 §5).
+  return { method: method === "CONNECT" ? "GET" : method, url, headers: { get } };
+}
+
 function createTable(routes: readonly LiveRoute[]): RouteTable {
   const patterns = new PatternMap<LiveRoute>();
   const parsed: Pattern[] = [];
-  for (const route of routes) {
+  // Of two equal patterns, the first one takes precedence: one with a condition comes before one without.
+  const ordered = [
+    ...routes.filter(({ accepts }) => accepts !== undefined),
+    ...routes.filter(({ accepts }) => accepts === undefined),
+  ];
+  for (const route of ordered) {
     for (const text of route.settings.match) {
       const pattern = parsePattern(text);
       patterns.add(pattern, route);
@@ -278,7 +297,8 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
   }
   const [first] = parsed;
   const takesAll = parsed.length === 1 && first?.host === undefined && first?.prefix === "";
-  return { routes, patterns, only: takesAll ? routes[0] : undefined };
+  const only = takesAll && routes[0]?.accepts === undefined ? routes[0] : undefined;
+  return { routes, patterns, only };
 }
 
 /** Whether a proxy has running or waiting requests or tunnels; false on a runtime that does not count them. */

@@ -148,6 +148,9 @@ describe("version and help", () => {
       ["log", "auto"],
       ...[
         "route",
+        "when-method",
+        "when-header",
+        "when-query",
         "policy",
         "sticky-secret",
         "check",

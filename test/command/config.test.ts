@@ -284,6 +284,32 @@ export default {
     ]);
   });
 
+  test("with a wrong condition of a route causes a message that names the member", () => {
+    const wrong: [when: unknown, text: string][] = [
+      [{}, 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],
+      ["POST", 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],
+      [{ methods: "POST" }, "methods: there is no such option; did you mean `method`?"],
+      [{ method: [] }, 'method: use a method such as "POST", or an array of several'],
+      [{ method: ["GET", "a b"] }, 'method: use a method such as "POST", or an array of several'],
+      [{ method: "get" }, 'method: write "GET"'],
+      [{ headers: { "a b": "1" } }, 'headers: "a b" is not a field name'],
+      [{ headers: { a: true } }, 'headers: "a": use a text in which * stands for any characters'],
+      [{ query: ["v"] }, 'query: use an object such as { version: "2" }'],
+    ];
+    const routes = wrong.map(([when], i) => ({ match: `/${i}`, when, target }));
+    const texts = checkConfig({ routes }).map(({ text }) => text);
+    expect(texts).toEqual(wrong.map(([, text], i) => `route "/${i}": when: ${text}`));
+    const same = { match: "/a", when: { method: "GET" }, target };
+    const others = [{ match: "/a", target }, { ...same, when: { method: "PUT" } }, same];
+    expect(checkConfig({ routes: others })).toEqual([]);
+    expect(checkConfig({ routes: [...others, same] })).toMatchObject([
+      { text: 'route "/a": match: "/a": the same pattern is listed twice', route: 3 },
+    ]);
+    expect(checkConfig({ routes: [{ match: "/a", target, method: "GET" }] })).toMatchObject([
+      { text: 'route "/a": method: write when: { method: … }' },
+    ]);
+  });
+
   test("with a wrong target in a list causes a message with this target", () => {
     const faults = checkConfig({ target: [target, "localhost:5000"] });
     expect(faults.map(({ text }) => text)).toEqual([

@@ -24,6 +24,14 @@ test.each([
       },
     },
   ],
+  [
+    "/api=http://a --when-method POST,PUT --when-header 'x-beta: *' --when-header c:d --when-query v=2",
+    {
+      match: ["/api"],
+      when: { method: ["POST", "PUT"], headers: { "x-beta": "*", c: "d" }, query: { v: "2" } },
+      options: { target: "http://a" },
+    },
+  ],
 ])("the value %s becomes a route", (text, route) => {
   expect(readRoute(text)).toEqual(route);
 });
@@ -42,6 +50,11 @@ test.each([
     "--route /api: --port is not an option of one route; write it outside",
   ],
   ["/api=http://a --demo", "--route /api: --demo is not an option of one route; write it outside"],
+  ["/api=http://a --when-method post", '--route /api: --when-method: write "POST"'],
+  [
+    "/api=http://a --when-header x-beta:",
+    '--route /api: --when-header: "x-beta": use a text in which * stands for any characters',
+  ],
   ["*/x=http://a", '--route */x: for any host, write "/x"'],
 ])("the value %j is refused with the fix", (text, message) => {
   const problems = readRoute(text);

@@ -1,6 +1,7 @@
 /** The router of the command, without a server. */
 import { describe, expect, test, vi } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
+import { describeRoute, type RouteCondition } from "../../command/serve/routecondition.ts";
 import { mergeStats, Router } from "../../command/serve/routes.ts";
 import type { RouteSettings } from "../../command/config/settings.ts";
 import { Counters, type PoolStats } from "../../src/transport/stats.ts";
@@ -112,6 +113,85 @@ test("CVE-2026-55602: a host that only contains the host of a route does not mat
     const request = new Request("http://evil.test/", { headers: { host } });
     expect([400, 404], host).toContain((await router.answer(request)).status);
   }
+});
+
+describe("routes with a condition", () => {
+  const when = (name: string, match: string, condition: RouteCondition): RouteSettings => ({
+    ...routeTo(name, match),
+    when: condition,
+  });
+  const router = new Router([
+    routeTo("rest", "/"),
+    routeTo("api", "/api"),
+    when("write", "/api", { method: ["POST", "PUT"] }),
+    when("beta", "/api", { headers: { "X-Beta": "1", cookie: "*beta=*" } }),
+    when("second", "/api", { method: "POST", query: { v: "2" } }),
+    when("deep", "/api/deep", { query: { "a b": "*.x", v: "*" } }),
+    when("host", "b.example/api", { headers: { accept: "text/*" } }),
+    when("dotted", "/api", { headers: { "x-dotted": "a.b" } }),
+  ]);
+  const nameOfTaker = async (
+    method: string,
+    url: string,
+    headers: Record<string, string> = {},
+  ): Promise<string> => {
+    const { host } = new URL(url, "http://a.example");
+    const request = new Request(new URL(url, "http://a.example"), {
+      method,
+      headers: { host, ...headers },
+    });
+    return (await (await router.answer(request)).text()).split(" ", 1)[0] as string;
+  };
+
+  test.each<[method: string, url: string, fields: Record<string, string>, name: string]>([
+    ["GET", "/api", {}, "api"],
+    ["POST", "/api", {}, "write"],
+    ["HEAD", "/api/x", {}, ""],
+    ["GET", "/api", { "x-beta": "1", cookie: "a=b; beta=1" }, "beta"],
+    ["GET", "/api", { "x-beta": "1" }, "api"],
+    ["GET", "/api", { "x-beta": "11", cookie: "beta=1" }, "api"],
+    // Of two routes with the same pattern, the first whose condition applies takes the request.
+    ["POST", "/api?v=2", { "x-beta": "1", cookie: "beta=" }, "write"],
+    ["GET", "/api/deep?v=1&a%20b=c.x", {}, "deep"],
+    ["GET", "/api/deep?v=&a+b=c&a+b=d.x", {}, "deep"],
+    // A longer prefix whose condition does not apply leaves the request to a shorter one.
+    ["GET", "/api/deep?a%20b=c.x", {}, "api"],
+    ["GET", "http://b.example/api", { accept: "text/html" }, "host"],
+    ["GET", "http://b.example/api", { accept: "a/b" }, "api"],
+    ["GET", "/api", { "x-dotted": "a.b" }, "dotted"],
+    ["GET", "/api", { "x-dotted": "axb" }, "api"],
+    ["POST", "/else", {}, "rest"],
+  ])("%s %s with %j", async (method, url, fields, name) => {
+    expect(await nameOfTaker(method, url, fields)).toBe(name);
+  });
+
+  test("an ambiguous path gets 400 only if the routes differ for the same request", async () => {
+    const two = new Router([routeTo("rest", "/"), when("write", "/api", { method: "POST" })]);
+    const status = async (method: string): Promise<number> =>
+      (await two.answer(new Request("http://a.example/%61pi", { method }))).status;
+    expect([await status("POST"), await status("GET")]).toEqual([400, 200]);
+  });
+
+  test("one route for all paths still has its condition", async () => {
+    const one = new Router([when("write", "/", { method: "POST" })]);
+    const status = async (method: string): Promise<number> =>
+      (await one.answer(new Request("http://a.example/", { method }))).status;
+    expect([await status("POST"), await status("GET")]).toEqual([200, 404]);
+  });
+
+  test("the name of the route shows the condition, without values that may be secrets", () => {
+    expect(
+      describeRoute({
+        match: ["/a", "b/"],
+        when: {
+          method: ["GET", "HEAD"],
+          headers: { "x-beta": "1", "X-API-Key": "s3cret" },
+          query: { v: "2" },
+        },
+      }),
+    ).toBe("/a, b/ [GET|HEAD, x-beta: 1, X-API-Key: …, ?v=2]");
+    expect(describeRoute({ match: ["/a"], when: { query: { v: "*" } } })).toBe("/a [?v=*]");
+  });
 });
 
 test("onRequestEnd reports the pattern of the route, or its option route", async () => {

@@ -75,6 +75,24 @@ describe("precedence", () => {
     ]);
   });
 
+  test("a route of the command line replaces only the file's route with the same condition", () => {
+    const get = { method: "GET" };
+    const given = { match: ["/b"], when: get, options: { target: "http://mine" } };
+    const { routes } = toSettings(
+      { ...none, routes: [given] },
+      {
+        routes: [
+          { match: "/b", target: "http://b" },
+          { match: "/b", when: { ...get }, target: "http://get" },
+        ],
+      },
+    );
+    expect(routes.map(({ match, when, options }) => [match, when, options.target])).toEqual([
+      [["/b"], get, "http://mine"],
+      [["/b"], undefined, "http://b"],
+    ]);
+  });
+
   test("flags take precedence over the file, and a route's own flags over the others", () => {
     const { server, routes } = toSettings(
       {

@@ -100,3 +100,24 @@ test("an upgrade without a route gets 404, and an upgrade gets 400 if its path c
   expect(await answer("/else")).toEqual([404, "Not Found: no route for this host and path\n"]);
   expect(await answer("/%61pi")).toEqual([400, "Bad Request: the path is ambiguous\n"]);
 });
+
+test("the condition of a route also chooses the upgrades that it takes", async () => {
+  const { origin } = await listening(
+    `http://127.0.0.1:1 --route "/=${target} --when-header 'origin: http://a*' --when-query v=2"`,
+  );
+  const open = async (path: string, field: string): Promise<number | undefined> => {
+    const headers = { origin: field };
+    const socket = new WebSocket(origin.replace("http:", "ws:") + path, { headers });
+    socket.on("error", () => {});
+    const answer = new Promise<IncomingMessage>((resolve) => {
+      socket.once("upgrade", resolve);
+      socket.once("unexpected-response", (_, response) => resolve(response));
+    });
+    const { statusCode } = await within(answer, "the response");
+    socket.terminate();
+    return statusCode;
+  };
+  expect(await open("/x?v=2", "http://a.example")).toBe(101);
+  expect(await open("/x?v=1", "http://a.example")).toBe(502);
+  expect(await open("/x?v=2", "http://b.example")).toBe(502);
+});

@@ -110,6 +110,16 @@ test("are announced, find their route, and are logged and counted as tunnels", a
   tunnel.close(constants.NGHTTP2_CANCEL);
 });
 
+test("are GETs for the condition of a route, as over HTTP/1.1", async () => {
+  const condition = "--when-method GET --when-header x-beta:1 --when-query v=2";
+  const { origin } = await start(`--route "/=${target} ${condition}" --log off`);
+  const session = await openSession(origin);
+  const [taken, head] = await ask(session, { ":path": "/?v=2", "x-beta": "1" });
+  const [, other] = await ask(session, { ":path": "/?v=2" });
+  expect([head[":status"], other[":status"]]).toEqual([200, 404]);
+  taken.close(constants.NGHTTP2_CANCEL);
+});
+
 test("pass on a port without TLS as well, with prior knowledge", async () => {
   const { proxy, origin } = await listening(`${target} --log off`);
   const session = await openSession(origin);

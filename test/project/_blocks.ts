@@ -170,6 +170,7 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/command.md: The command",
     "docs/command.md: Routes and config files",
     "docs/command.md: Routes and config files (2)",
+    "docs/command.md: Conditions of a route",
     "docs/command.md: Several upstreams",
     "docs/command.md: Several upstreams (2)",
     "docs/command.md: Streams",

@@ -324,6 +324,18 @@ test("command: the config file has the routes that the page describes", async ()
   });
 });
 
+test("command: the conditions of routes choose the upstreams that the page describes", async () => {
+  const [line = ""] = linesOf("docs/command.md: Conditions of a route");
+  const outputs = await Promise.all(
+    ['"POST /api/x"', "/api/x", "/x?v=2 -H 'cookie: a=b; beta=1'"].map((request) =>
+      runLine(`${line} --inspect ${request}`),
+    ),
+  );
+  expect(outputs[0]).toMatch(/route \/api \[POST\|PUT\] → http:\/\/localhost:4001/);
+  expect(outputs[1]).toMatch(/route \/ → http:\/\/localhost:4000/);
+  expect(outputs[2]).toMatch(/route \/ \[cookie: …, \?v=2\] → http:\/\/localhost:4002/);
+});
+
 test("command: the config file with several upstreams has the routes that the page describes", async () => {
   await withCopy("docs/command.md: Several upstreams (2)", {}, async (copy) => {
     const inspect = (url: string): Promise<string> =>
@@ -494,6 +506,17 @@ test("redirects: domain and path of cookies are rewritten", async () => {
     "a=1; Domain=shop.example; Path=/api",
     "b=2; Path=/v2/c",
   ]);
+});
+
+test("redirects: cookies of a remote upstream are rewritten as the comments say", async () => {
+  const place = "docs/redirects.md: Cookies on http://localhost";
+  const rows = [...readBlock(place).matchAll(/^\/\/ Set-Cookie: (.+?) +(?:→ (.+)|not changed)$/gm)];
+  expect(rows).toHaveLength(2);
+  await importBlock(place, { "https://shop.example": upstream.url });
+  for (const [, sent = "", changed = sent] of rows) {
+    upstream.script = (call) => call.reply(200, [["Set-Cookie", sent]]);
+    expect((await ask()).headers.getSetCookie()).toEqual([changed]);
+  }
 });
 
 test("security: a peer in the list is trusted", async () => {
