@@ -1,18 +1,24 @@
 /** The recipes of docs/recipes.md, each run unchanged except for addresses. */
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
+import { connect } from "../helpers/client.ts";
+import { echoMessages, handshake, sayHello } from "../helpers/handshake.ts";
 import { startProgram } from "../helpers/program.ts";
 import type { Call } from "../helpers/link.ts";
 import { type Fetch, listen, serve } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
-import { chunk, lastChunk } from "../helpers/wire.ts";
+import { chunk, lastChunk, request as writeRequest } from "../helpers/wire.ts";
+import type { NodeProxy } from "../../runtimes/node.ts";
 
 const upstream = new Upstream();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -148,6 +154,111 @@ test("a restart: a request waits until the upstream is back", async () => {
   ending.push(() => void back.stop());
   await back.listen(port);
   expect(await (await response).text()).toBe("x");
+});
+
+describe("an auth service in front", () => {
+  const auth = new Upstream();
+  const AUTH = { "http://127.0.0.1:9091": "" };
+  beforeEach(async () => {
+    await auth.listen();
+    AUTH["http://127.0.0.1:9091"] = auth.url;
+  });
+  afterEach(() => auth.stop());
+  const begin = (): Promise<string> => start("Forward auth", AUTH);
+
+  test("a request passes with the fields that the service has set, and never with the client's", async () => {
+    auth.script = (call) => call.reply(204, [["Remote-User", "alice"]]);
+    const response = await fetch(`${await begin()}/a?b`, {
+      method: "POST",
+      body: "upload",
+      headers: {
+        cookie: "session=1",
+        "remote-user": "root",
+        remote_user: "root",
+        "remote-groups": "admins",
+        "x-forwarded-uri": "/public",
+        "x-forwarded-method": "GET",
+      },
+    });
+    expect(response.status).toBe(200);
+    const asked = await auth.call();
+    expect([asked.method, asked.target, asked.text]).toEqual(["GET", "/api/verify", ""]);
+    expect(asked.get("host")).toBe(auth.url.replace("http://", ""));
+    expect(asked.get("cookie")).toBe("session=1");
+    expect(asked.all("x-forwarded-method")).toEqual(["POST"]);
+    expect(asked.all("x-forwarded-uri")).toEqual(["/a?b"]);
+    expect(asked.get("x-forwarded-for")).toBe("127.0.0.1");
+    for (const name of ["content-length", "remote-user", "remote_user", "remote-groups"]) {
+      expect(asked.get(name), name).toBeUndefined();
+    }
+    const call = await upstream.call();
+    expect([call.method, call.target, call.text]).toEqual(["POST", "/a?b", "upload"]);
+    expect(call.all("remote-user")).toEqual(["alice"]);
+    expect([call.get("remote_user"), call.get("remote-groups")]).toEqual([undefined, undefined]);
+  });
+
+  test("another answer of the service goes to the client, and nothing to the target", async () => {
+    const fields: [string, string][] = [
+      ["Location", "http://login.example/?rd=1"],
+      ["Set-Cookie", "state=1"],
+    ];
+    auth.script = (call) => call.reply(302, fields, "log in");
+    const body = "x".repeat(1_000_000);
+    const response = await fetch(await begin(), { method: "PUT", body, redirect: "manual" });
+    expect([response.status, await response.text()]).toEqual([302, "log in"]);
+    expect(response.headers.get("location")).toBe("http://login.example/?rd=1");
+    expect(response.headers.getSetCookie()).toEqual(["state=1"]);
+    expect(upstream.calls).toEqual([]);
+  });
+
+  test("a WebSocket passes only if the service agrees", async () => {
+    const proxy = await load<NodeProxy>("Forward auth", AUTH);
+    const server = createServer(proxy.nodeHandler);
+    proxy.attach(server);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    ending.push(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const sockets = echoMessages(upstream);
+    ending.push(() => sockets.forEach((socket) => socket.terminate()));
+    auth.script = (call) => call.reply(204);
+    expect(await sayHello(`ws://127.0.0.1:${port}/socket`)).toBe("hello");
+    auth.script = (call) => call.reply(403);
+    const client = await connect(port);
+    ending.push(() => client.socket.destroy());
+    client.send(writeRequest("GET", "/socket", handshake));
+    expect((await within(client.read(), "the response")).status).toBe(403);
+    expect(auth.calls.map((call) => [call.method, call.get("upgrade")])).toEqual([
+      ["GET", undefined],
+      ["GET", undefined],
+    ]);
+    expect(upstream.calls).toHaveLength(1);
+  });
+
+  test("if the service is down, the client gets 502, and if it is late, 504", async () => {
+    const origin = await begin();
+    auth.script = () => {};
+    const late = await start("Forward auth", {
+      ...AUTH,
+      "filterHeaders:": "timeout: 100, filterHeaders:",
+    });
+    expect((await fetch(late)).status).toBe(504);
+    await auth.stop();
+    expect((await fetch(origin)).status).toBe(502);
+    expect(upstream.calls).toEqual([]);
+  });
+
+  test("a client that disconnects ends the request to the service", async () => {
+    auth.script = () => {};
+    const leaving = new AbortController();
+    const response = fetch(await begin(), { signal: leaving.signal });
+    response.catch(() => {});
+    const { link } = await auth.call();
+    leaving.abort();
+    await within(link.closed, "the connection to the service to close");
+    await expect(response).rejects.toThrow();
+    expect(upstream.calls).toEqual([]);
+  });
 });
 
 test("a part of an API: no spelling of its path passes without the token", async () => {
