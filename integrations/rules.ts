@@ -13,7 +13,10 @@ export interface ProxyRule extends ProxyOptions {
   /**
    * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are
    * appended to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
-   * @example "http://127.0.0.1:4000/v1/**"
+   *
+   * `{{NAME}}` stands for a variable of the environment. It is read with the rule's first request, because Nitro writes rules
+   * into the app when it is built.
+   * @example "http://127.0.0.1:4000/v1/**", "{{API_URL}}/v1/**"
    */
   to: string;
   /** The part of the path in front of the rule's `/**`; h3 sets it. */
@@ -80,8 +83,9 @@ export const proxy: RuleHandler = createRuleHandler();
 
 /** Returns the function that forwards the requests of a rule. */
 function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
-  const { to, base, ...own } = rule;
+  const { to: given, base, ...own } = rule;
   const options = { ...shared, ...own };
+  const to = fillVariables(given);
   if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
     const fix = 'use a URL such as "http://127.0.0.1:4000/v1/**", with `/**` only at its end';
     throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: ${fix}`);
@@ -98,6 +102,16 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
     if (prefix !== "" && last.stripPrefix !== prefix) last = { ...options, stripPrefix: prefix };
     return proxyFetch(req, target, last);
   };
+}
+
+/** Replaces the variables of the environment in a URL. A slash between a value and the rest is not doubled. */
+function fillVariables(to: string): string {
+  const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
+  return to.replace(/\{\{\s*(\w+)\s*\}\}(\/?)/g, (_, name: string, slash: string) => {
+    const value = process?.env[name];
+    if (value) return value.replace(/\/?$/, slash);
+    throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: the environment has no ${name}`);
+  });
 }
 
 /** Returns the function that forwards all requests of a rule to the same URL. */

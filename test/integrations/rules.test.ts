@@ -6,7 +6,7 @@ import { createProxy } from "#fetchway";
 import { H3, type Middleware, serve } from "h3";
 import { createMatcherFromFind, routeRules } from "h3/rules";
 import { compileRouteRules } from "h3/rules/compiler";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { createRuleHandler, proxy, type RuleHandler } from "../../integrations/rules.ts";
 import { Upstream } from "../helpers/upstream.ts";
@@ -194,8 +194,32 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s of a rule is
   );
 });
 
+test("a variable of the environment may be missing at first, and end with a slash", async () => {
+  const rules = {
+    "/api/**": { proxy: "{{ FETCHWAY_TEST_API }}/**" },
+    "/one": { proxy: "{{FETCHWAY_TEST_API}}" },
+  };
+  const missing = { options: { to: "{{FETCHWAY_TEST_API}}/**" } };
+  expect(() => proxy.handler(missing)).toThrow(
+    'fetchway: bad rule "{{FETCHWAY_TEST_API}}/**": the environment has no FETCHWAY_TEST_API',
+  );
+  await withApp(rulesOf(rules), async (origin) => {
+    expect((await fetch(`${origin}/api/a`)).status).toBe(500);
+    vi.stubEnv("FETCHWAY_TEST_API", `${upstream.url}/`);
+    try {
+      expect(await targetOf(`${origin}/api/a`)).toBe("/a");
+      expect(await targetOf(`${origin}/one?x`)).toBe("/?x");
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+});
+
 test("rules that are compiled to a module, as in Nitro, import the handler by name", async () => {
-  const rules = { "/api/**": { proxy: `${upstream.url}/v1/**` } };
+  const rules = {
+    "/api/**": { proxy: `${upstream.url}/v1/**` },
+    "/env/**": { proxy: "{{FETCHWAY_TEST_API}}/v1/**" },
+  };
   const source = new URL("../../integrations/rules.ts", import.meta.url).href;
   const { code } = compileRouteRules(rules, { runtimeRules: { proxy: { source } } });
   // The module is in a folder of the project, so that it finds the packages of the project.
@@ -213,8 +237,11 @@ test("rules that are compiled to a module, as in Nitro, import the handler by na
     await withApp(middleware, async (origin) => {
       expect(await targetOf(`${origin}/api/a?b`)).toBe("/v1/a?b");
       expect(await (await fetch(`${origin}/other`)).text()).toBe("the app itself");
+      vi.stubEnv("FETCHWAY_TEST_API", upstream.url);
+      expect(await targetOf(`${origin}/env/a?b`)).toBe("/v1/a?b");
     });
   } finally {
+    vi.unstubAllEnvs();
     await rm(folder, { recursive: true });
   }
 });
