@@ -32,6 +32,8 @@ const VITE = ["vite", "--host", "127.0.0.1", "--strictPort", "--port", "PORT"];
 /** The tag `latest` is 3.0.0, whose route rules do not accept another handler. */
 const NITRO = "nitro@3.0.260903-beta";
 const REACT = ["react", "react-dom", "@types/react"];
+const LAYOUT =
+  "export default ({ children }: { children: React.ReactNode }) => <html><body>{children}</body></html>;\n";
 
 export const apps: Readonly<Record<string, App>> = {
   Express: {
@@ -128,12 +130,25 @@ Module({})(AppModule);
     packages: ["next", ...REACT, "typescript"],
     files: {
       "app/api/[...path]/route.ts": page("Next"),
-      "app/layout.tsx":
-        "export default ({ children }: { children: React.ReactNode }) => <html><body>{children}</body></html>;\n",
+      "app/layout.tsx": LAYOUT,
       "app/page.tsx": "export default () => <p>page</p>;\n",
     },
     build: [["next", "build"]],
     start: ["next", "start"],
+    types: "tsconfig.json",
+  },
+  "Next, own server": {
+    packages: ["next", ...REACT, "typescript"],
+    files: {
+      "server.ts": page("Next (2)"),
+      // Next ends upgrades for a path that has a page, so this page has all of them.
+      "app/[[...path]]/page.tsx": "export default () => <p>page</p>;\n",
+      "app/layout.tsx": LAYOUT,
+      // With this file, Next cuts the bodies that it gets.
+      "proxy.ts": "export const proxy = (): void => {};\n",
+    },
+    build: [["next", "build"]],
+    start: ["node", "server.ts"],
     types: "tsconfig.json",
   },
   SvelteKit: {

@@ -11,6 +11,16 @@ declare module "@nestjs/core" {
   export const NestFactory: { create(module: new () => object): Promise<Application> };
 }
 
+declare module "next" {
+  import type { IncomingMessage, Server, ServerResponse } from "node:http";
+
+  interface App {
+    prepare(): Promise<void>;
+    getRequestHandler(): (req: IncomingMessage, res: ServerResponse) => Promise<void>;
+  }
+  export default function next(options: { dev: boolean; httpServer: Server }): App;
+}
+
 declare module "nitro" {
   interface Config {
     alias?: Record<string, string>;

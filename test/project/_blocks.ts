@@ -223,6 +223,7 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/frameworks.md: Hapi": IN_MATRIX,
   "docs/frameworks.md: Elysia, and Hono on Bun": IN_MATRIX,
   "docs/frameworks.md: Elysia, and Hono on Bun (2)": IN_MATRIX,
+  "docs/frameworks.md: Next (2)": IN_MATRIX,
   "docs/frameworks.md: Nuxt": IN_MATRIX,
   "docs/frameworks.md: Nuxt (2)": IN_MATRIX,
   "docs/frameworks.md: Nitro": IN_MATRIX,
