@@ -3,9 +3,9 @@
  * file for each source would take twice as long to load.
  */
 import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { build, type Plugin } from "esbuild";
+import { build, type Plugin } from "rolldown";
 
 const root = import.meta.dirname;
 const dist = join(root, "dist");
@@ -31,9 +31,9 @@ if (status !== 0) process.exit(1);
 /** Inserts the part of package.json that the command uses, so that the command need not read that file at run time. */
 const ownPackage: Plugin = {
   name: "own-package",
-  setup(bundler) {
-    const contents = JSON.stringify({ version, engines });
-    bundler.onLoad({ filter: /package\.json$/ }, () => ({ contents, loader: "json" }));
+  load: {
+    filter: { id: /package\.json$/ },
+    handler: () => ({ code: JSON.stringify({ version, engines }), moduleType: "json" }),
   },
 };
 
@@ -41,26 +41,32 @@ const toSource = (path: string): string => path.replace("./dist/", "./").replace
 const subpaths = Object.values(exports).flatMap(({ default: path }) =>
   typeof path === "string" ? path : [],
 );
-const entries = [...subpaths, ...Object.values(bin)].map(toSource);
+const sources = [
+  ...Object.values(imports["#fetchway"]),
+  ...[...subpaths, ...Object.values(bin)].map(toSource),
+];
 await build({
-  absWorkingDir: root,
-  entryPoints: [...new Set([...Object.values(imports["#fetchway"]), ...entries])],
-  outbase: root,
-  outdir: dist,
-  bundle: true,
-  splitting: true,
-  chunkNames: "shared/[name]-[hash]",
-  format: "esm",
+  cwd: root,
+  input: Object.fromEntries(sources.map((path) => [path.replace(/^\.\/|\.ts$/g, ""), path])),
   platform: "neutral",
-  target: "es2024",
-  packages: "external",
-  external: ["node:*"],
-  // In the sources, `#fetchway` resolves to the source of an entry. The installed package imports itself by its own name,
-  // whose `exports` select the compiled entry by the same conditions.
-  alias: { "#fetchway": name },
+  external: /^[#@a-z]/,
+  transform: { target: "es2024" },
+  // The bundler of an app removes unused code. Here, it would also move expressions to where they are used.
+  treeshake: false,
   plugins: [ownPackage],
-  logLevel: "warning",
+  output: {
+    dir: dist,
+    // In the sources, `#fetchway` resolves to the source of an entry. The installed package imports itself by its own name,
+    // whose `exports` select the compiled entry by the same conditions.
+    paths: (path) => path.replace("#fetchway", name),
+    chunkFileNames: "shared/[name]-[hash].js",
+    // The declarations have the doc strings.
+    comments: { jsdoc: false },
+    minify: false,
+    minifyInternalExports: false,
+  },
 });
+for (const path of Object.values(bin)) chmodSync(join(root, path), 0o755);
 for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" })) {
   if (!file.endsWith(".d.ts")) continue;
   const path = join(dist, file);

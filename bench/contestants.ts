@@ -47,7 +47,7 @@ export interface Contestant {
 
 const fileOf = (name: string): string =>
   fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
-const binOf = (name: string): string =>
+export const binOf = (name: string): string =>
   fileURLToPath(new URL(`../node_modules/.bin/${name}`, import.meta.url));
 
 function onNode(

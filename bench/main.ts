@@ -7,6 +7,7 @@ import { type Bench, describeBench, readFlags } from "./flags.ts";
 import { options } from "./options/options.ts";
 import { protocols } from "./protocols/protocols.ts";
 import { render } from "./render.ts";
+import { start } from "./start/start.ts";
 import { tail } from "./tail/tail.ts";
 import { upstreams } from "./upstreams/upstreams.ts";
 
@@ -18,6 +19,7 @@ export const benches: readonly Bench[] = [
   fairness,
   options,
   protocols,
+  start,
   check,
   render,
 ];

@@ -39,6 +39,18 @@ export function usageOf(pid: number): Usage {
   return { cpu, rss };
 }
 
+/**
+ * Returns the CPU time of all threads of a process in ms. On Linux, it is exact: the ticks of `usageOf` take 10 ms.
+ */
+export function preciseCpuOf(pid: number): number {
+  if (!linux) return usageOf(pid).cpu * 1000;
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map((id) =>
+    Number.parseInt(readFileSync(`/proc/${pid}/task/${id}/schedstat`, "latin1"), 10),
+  );
+  return nanoseconds.reduce((sum, each) => sum + each, 0) / 1e6;
+}
+
 function readProc(): Process[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

@@ -2,7 +2,7 @@
  * The status page: one document without further files, which draws the state that `/events` sends each second. It inserts
  * texts of clients by `textContent` only, and its policy allows no script except this one (`statusserver.ts`).
  */
-export const statusPage: string = String.raw`<!doctype html>
+export const statusPage: string = `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -156,7 +156,7 @@ function toSpan(ms) {
   return Math.floor(s / 86400) + " days";
 }
 const toClock = (time) => new Date(time).toLocaleTimeString("en-GB");
-const toName = (upstream) => upstream.replace(/^http:\/\//, "");
+const toName = (upstream) => upstream.replace(/^http:[/][/]/, "");
 const sum = (numbers) => numbers.reduce((all, each) => all + each, 0);
 const toShare = (part, all) => all === 0 ? "0 %" : (part / all * 100).toFixed(part > 0 && part / all < .0995 ? 1 : 0) + " %";
 

@@ -16,7 +16,7 @@ import { sendFromSrvx, sendHeadWithBody, toFields, writeForServer } from "./inte
 import { responseOn } from "./internals/pipelining.ts";
 import {
   acceptsOwnResponses,
-  NativeResponse,
+  findNatives,
   type SrvxBody,
   type SrvxParts,
   SrvxResponse,
@@ -189,7 +189,7 @@ class LazyResponse extends SrvxResponse {
   }
   clone(): Response {
     const { body } = this.#response.clone();
-    return new NativeResponse(body, this);
+    return new (findNatives().Response)(body, this);
   }
 
   protected toSrvxParts(): SrvxParts {
@@ -217,7 +217,7 @@ class LazyResponse extends SrvxResponse {
 
   get #response(): Response {
     // The real response gets a copy of the fields, which is not sent: the fields in `this.headers` are sent.
-    return (this.#real ??= new NativeResponse(
+    return (this.#real ??= new (findNatives().Response)(
       toBodyInit(this.#received.body, this.#message),
       this,
     ));

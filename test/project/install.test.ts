@@ -26,6 +26,7 @@ const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as
   exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
+  peerDependencies: Record<string, string>;
 };
 
 const execute = promisify(execFile);
@@ -85,13 +86,37 @@ describe("the installed package", () => {
     }
   });
 
-  test("consists of few files, so that it loads quickly", () => {
-    const code = globSync("dist/**/*.js", { cwd: installed() });
-    // The files are the entries, their subpaths, the command, the guard, the parts that are loaded when they are needed,
-    // and the chunks that all of these share. Without a bundler, each source would be a file.
-    const entries = Object.keys(manifest.exports["."]).length + 2;
-    expect(code.length).toBeGreaterThan(entries);
-    expect(code.length).toBeLessThan(70);
+  test("loads few files, and none of Node's large modules before they are used", async () => {
+    const code = `import { registerHooks } from "node:module";
+      const files = [];
+      registerHooks({ load: (url, context, next) => (files.push(url), next(url, context)) });
+      const before = new Set(process.moduleLoadList);
+      await import("fetchway");
+      const builtin = process.moduleLoadList.filter((name) => !before.has(name));
+      console.log(JSON.stringify({ files, builtin }));`;
+    const loaded = JSON.parse(await run("node", "--input-type=module", "--eval", code)) as {
+      files: string[];
+      builtin: string[];
+    };
+    // These are the entry and the files that it shares with other entries. Without a bundler, each source would be a file.
+    expect(loaded.files.length).toBeGreaterThan(1);
+    expect(loaded.files.length).toBeLessThan(30);
+    expect(loaded.builtin.filter((name) => /\b(?:http|net|tls|undici)$/.test(name))).toEqual([]);
+  });
+
+  test("imports no package but its dependencies, and no helper of the bundler", () => {
+    const packages = globSync("dist/**/*.js", { cwd: installed() }).flatMap((file) =>
+      Array.from(
+        readFileSync(join(installed(), file), "utf8").matchAll(
+          /^(?:import|export)\b[^"]*\bfrom "((?!node:)[^".][^"]*)"|\bimport\("([^".]+)"\)/gm,
+        ),
+        ([, from, lazy = from]) => lazy as string,
+      ),
+    );
+    const own = new RegExp(`^${manifest.name}(?:/|$)`);
+    expect(new Set(packages.filter((path) => !own.test(path)))).toEqual(
+      new Set([...Object.keys(manifest.dependencies), ...Object.keys(manifest.peerDependencies)]),
+    );
   });
 
   test("can be imported by Node", async () => {

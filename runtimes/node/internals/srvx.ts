@@ -65,13 +65,11 @@ export function srvxSideOf(request: Request): NodeSide | undefined {
 }
 
 function isRebuilt(request: Request): boolean {
-  const native: object = NativeRequest.prototype;
+  const own: object = findNatives().Request.prototype;
   const prototype: object = Object.getPrototypeOf(request) as object;
-  if (prototype === native) return true;
+  if (prototype === own) return true;
   // srvx may replace the global `Request` by a subclass without its own members.
-  return (
-    !Object.hasOwn(prototype, "body") && Object.prototype.isPrototypeOf.call(native, prototype)
-  );
+  return !Object.hasOwn(prototype, "body") && Object.prototype.isPrototypeOf.call(own, prototype);
 }
 
 /** The parts that srvx's server takes from a response. */
@@ -90,10 +88,24 @@ export interface SrvxBody {
   destroy(): void;
 }
 
-/** The runtime's own `Request`, even if a server has replaced the global before this module was loaded. */
-const NativeRequest = findNative(globalThis.Request);
-/** The runtime's own `Response`, even if a server has replaced the global before this module was loaded. */
-export const NativeResponse: typeof Response = findNative(globalThis.Response);
+interface Native {
+  readonly Request: typeof Request;
+  readonly Response: typeof Response;
+}
+
+let native: Native | undefined;
+
+/**
+ * Returns the runtime's own classes, even if a server has replaced the globals. They are read at the first request, because
+ * Node then loads its whole `fetch`, which takes longer than to load Fetchway. By then, the server has read them.
+ */
+export function findNatives(): Native {
+  if (native === undefined) {
+    native = { Request: findNative(globalThis.Request), Response: findNative(globalThis.Response) };
+    Object.setPrototypeOf(SrvxResponse.prototype, native.Response.prototype);
+  }
+  return native;
+}
 
 function findNative<Class extends object>(current: Class): Class {
   const parent = Object.getPrototypeOf(current) as Class & { prototype?: object };
@@ -103,11 +115,16 @@ function findNative<Class extends object>(current: Class): Class {
 /** Whether the server accepts `SrvxResponse`: a server that replaced the global `Response` may not. */
 export function acceptsOwnResponses(): boolean {
   const { Response: Current } = globalThis;
-  return Current === NativeResponse || SrvxResponse.prototype instanceof Current;
+  return Current === findNatives().Response || SrvxResponse.prototype instanceof Current;
 }
 
 /** A response whose parts srvx's server takes and sends. For `instanceof`, it is a `Response` of the runtime. */
 export abstract class SrvxResponse {
+  constructor() {
+    // Sets the prototype of this class, if this is its first instance.
+    findNatives();
+  }
+
   /** Returns the parts to send. */
   protected abstract toSrvxParts(): SrvxParts;
 
@@ -116,5 +133,3 @@ export abstract class SrvxResponse {
     return this.toSrvxParts();
   }
 }
-
-Object.setPrototypeOf(SrvxResponse.prototype, NativeResponse.prototype);

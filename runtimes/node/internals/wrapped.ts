@@ -5,8 +5,8 @@
  * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a
  *   socket, and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks
  *   to `socket._handle`. `socket.parser.incoming` is the message whose body Node's parser reads.
- * - Check: at every use, each of these methods must exist, and be the same function as when this module was loaded, which
- *   was Node's own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
+ * - Check: at every use, each of these methods must exist, and be the same function as at the first use, which was Node's
+ *   own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
  *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
  *   whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
@@ -19,67 +19,68 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { isOwnMethod } from "./ownmethod.ts";
 
-/** Methods by name, as they were when this module was loaded: a method that differs now has been wrapped. */
-export type Methods = readonly (readonly [name: string, method: unknown])[];
-
 // Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them.
 const builtin: typeof process.getBuiltinModule | undefined =
   globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
-/** Returns methods of a prototype by name, as they are now. */
-export function captureMethods(prototype: object | undefined, names: readonly string[]): Methods {
-  return prototype === undefined ? [] : names.map((name) => [name, Reflect.get(prototype, name)]);
-}
+/** The methods of a class of Node that get chunks. */
+export class ChunkMethods {
+  readonly #names: readonly string[];
+  readonly #findPrototype: () => object | undefined;
+  /** The methods by name, as they were at the first use; none if one of them was not Node's own. */
+  #own: readonly (readonly [name: string, method: unknown])[] | undefined;
 
-/** For each list of captured methods, whether all of them are Node's own. */
-const areOwn: WeakMap<Methods, boolean> = new WeakMap();
+  /**
+   * @param findPrototype is called at the first use: Node needs longer to load `node:http` than Fetchway, and the server
+   *   has loaded it by then.
+   */
+  constructor(names: readonly string[], findPrototype: () => object | undefined) {
+    this.#names = names;
+    this.#findPrototype = findPrototype;
+  }
 
-/** Finds out at the first use whether captured methods are Node's own, because this takes some 0.1 ms for each of them. */
-function checkOwn(methods: Methods): boolean {
-  const isOwn = methods.length > 0 && methods.every(([, method]) => isOwnMethod(method));
-  areOwn.set(methods, isOwn);
-  return isOwn;
+  /**
+   * Whether an object still has Node's own methods, so that no code has wrapped one. If a method does not exist, the answer
+   * is no: this version of Node may have given it another name.
+   */
+  areUnwrapped(object: object): boolean {
+    const own = (this.#own ??= this.#captureOwn());
+    for (const [name, method] of own) if (Reflect.get(object, name) !== method) return false;
+    return own.length > 0;
+  }
+
+  #captureOwn(): readonly (readonly [string, unknown])[] {
+    const prototype = this.#findPrototype();
+    if (prototype === undefined) return [];
+    const methods = this.#names.map((name) => [name, Reflect.get(prototype, name)] as const);
+    return methods.every(([, method]) => isOwnMethod(method)) ? methods : [];
+  }
 }
 
 /** The methods that Node calls with a chunk, from `response.write` down to the system's socket. */
-const RESPONSE = captureMethods(builtin?.("node:http").OutgoingMessage.prototype, [
-  "write",
-  "end",
-  "_send",
-  "_writeRaw",
-]);
-const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
-  "write",
-  "_write",
-  "_writev",
-  "_writeGeneric",
-]);
+const RESPONSE = new ChunkMethods(
+  ["write", "end", "_send", "_writeRaw"],
+  () => builtin?.("node:http").OutgoingMessage.prototype,
+);
+const SOCKET = new ChunkMethods(
+  ["write", "_write", "_writev", "_writeGeneric"],
+  () => builtin?.("node:net").Socket.prototype,
+);
 /**
  * The methods through which a stream passes a chunk to its `data` listeners, and `on`: code that has wrapped `on` may have
  * wrapped the listener itself, and so gets the chunks of the proxy's listener.
  */
 const LISTENED = ["push", "read", "emit", "on"];
 /** The methods of a socket whose names are in `LISTENED`. */
-const SOCKET_LISTENED = captureMethods(builtin?.("node:net").Socket.prototype, LISTENED);
+const SOCKET_LISTENED = new ChunkMethods(LISTENED, () => builtin?.("node:net").Socket.prototype);
 /** The methods of a request whose names are in `LISTENED`. Node's parser passes the body to the request. */
-const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, LISTENED);
+const MESSAGE = new ChunkMethods(LISTENED, () => builtin?.("node:stream").Readable.prototype);
 /** The methods of a socket's handle that Node calls with chunks. */
 const HANDLE = ["writeBuffer", "writev"] as const;
 
-/**
- * Whether an object still has the captured methods, so that no code has wrapped one. If a method did not exist, the answer
- * is no: this version of Node may have given it another name.
- */
-export function areUnwrapped(object: object, methods: Methods): boolean {
-  for (const [name, method] of methods) {
-    if (method === undefined || Reflect.get(object, name) !== method) return false;
-  }
-  return areOwn.get(methods) ?? checkOwn(methods);
-}
-
 /** Whether only Node's own code sees the chunks that are written to a socket. */
 export function isUnwrappedSocket(socket: Socket): boolean {
-  return areUnwrapped(socket, SOCKET) && hasNativeHandle(socket);
+  return SOCKET.areUnwrapped(socket) && hasNativeHandle(socket);
 }
 
 /** For each method of a handle that was checked, whether it is native. */
@@ -113,7 +114,7 @@ export function isUnwrappedResponse(res: ServerResponse | Http2ServerResponse): 
   // HTTP/2 is excluded: after a reset of its stream, Node calls the callback of `write` while it may still hold frames
   // with the chunk. A pipelined response has no socket until it is the first, so there is nothing to check yet.
   if ("stream" in res || res.socket === null) return false;
-  return areUnwrapped(res, RESPONSE) && isUnwrappedSocket(res.socket);
+  return RESPONSE.areUnwrapped(res) && isUnwrappedSocket(res.socket);
 }
 
 /** Records whether code other than the proxy listens for the chunks of a stream. */
@@ -151,7 +152,7 @@ export class Audience {
     const message = this.#message;
     // A chunk that does not come from the parser was pushed by other code, such as a test tool, which may still use it.
     const { parser } = message.socket as { parser?: { incoming?: unknown } };
-    return !this.#others.exist && parser?.incoming === message && areUnwrapped(message, MESSAGE);
+    return !this.#others.exist && parser?.incoming === message && MESSAGE.areUnwrapped(message);
   }
 }
 
@@ -161,5 +162,5 @@ export class Audience {
  */
 export function watchReads(socket: Socket): () => boolean {
   const others = new OtherListeners(socket);
-  return () => others.exist || !areUnwrapped(socket, SOCKET_LISTENED);
+  return () => others.exist || !SOCKET_LISTENED.areUnwrapped(socket);
 }

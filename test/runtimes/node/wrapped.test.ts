@@ -1,11 +1,11 @@
-/** Monitoring agents that wrap Node's methods before or after Fetchway is loaded, and keep the chunks that they see. */
+/** Monitoring agents that wrap Node's methods before or after Fetchway first uses them, and keep the chunks that they see. */
 import { EventEmitter, once } from "node:events";
 import { get, IncomingMessage, OutgoingMessage, request, ServerResponse } from "node:http";
 import { Agent, createServer } from "node:https";
 import { Socket } from "node:net";
 import { Duplex, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createProxy } from "../../../runtimes/node.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import { bodyOf, Keeper, sendSeeded, startHttp, startSeeded } from "./_kept.ts";
@@ -86,12 +86,19 @@ async function exchange(url: string): Promise<void> {
   }
 }
 
+/** Sends the first request, at which Fetchway captures Node's own methods. */
+beforeAll(async () => {
+  const { server, url } = await startHttp(proxy.nodeHandler);
+  await exchange(url);
+  server.close();
+});
+
 describe.each(prototypes)(
   "chunks that a monitoring agent keeps by wrapping %s never change",
   (...place) => {
     const [, prototype, method] = place;
 
-    test("after Fetchway was loaded", async () => {
+    test("after the first request", async () => {
       keeper = new Keeper();
       wrap(prototype, method);
       const { server, url } = await startHttp(proxy.nodeHandler);
@@ -101,7 +108,7 @@ describe.each(prototypes)(
       server.close();
     });
 
-    test("before Fetchway was loaded", async () => {
+    test("before the first request", async () => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);

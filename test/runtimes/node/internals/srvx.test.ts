@@ -1,7 +1,8 @@
 /** Requests and responses are correct even if srvx renames its undocumented properties. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../../../../runtimes/node.ts";
+import type { SrvxParts } from "../../../../runtimes/node/internals/srvx.ts";
 import { useApps } from "../../../helpers/apps.ts";
 import { until, within } from "../../../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../../../helpers/wire.ts";
@@ -151,6 +152,17 @@ describe("a response of the proxy", () => {
       expect(answer.all("set-cookie")).toEqual(["a=1", "b=2"]);
     },
   );
+
+  test("the first one is an instance of Response", async () => {
+    vi.resetModules();
+    const { SrvxResponse } = await import("../../../../runtimes/node/internals/srvx.ts");
+    class Own extends SrvxResponse {
+      protected toSrvxParts(): SrvxParts {
+        return { status: 204, statusText: "", headers: [], body: null };
+      }
+    }
+    expect(new Own()).toBeInstanceOf(Response);
+  });
 
   test("is an instance of a class that has replaced the global Response", async () => {
     const { Response: Original } = globalThis;

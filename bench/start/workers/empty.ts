@@ -1,0 +1,2 @@
+/** A Worker without a proxy. */
+export default { fetch: (): Response => new Response("ready") };
