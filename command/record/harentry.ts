@@ -189,8 +189,10 @@ function cookiesOf(fields: readonly HarPair[], name: "cookie" | "set-cookie"): H
   return values.flatMap(({ value }) => {
     const pairs = name === "cookie" ? value.split(";") : value.split(";", 1);
     return pairs.map((pair) => {
-      const [, key = "", rest = ""] = /^\s*([^=]*)=?(.*?)\s*$/s.exec(pair) ?? [];
-      return { name: key, value: rest };
+      const at = pair.indexOf("=");
+      return at < 0
+        ? { name: pair.trimStart(), value: "" }
+        : { name: pair.slice(0, at).trimStart(), value: pair.slice(at + 1).trimEnd() };
     });
   });
 }

@@ -123,7 +123,9 @@ function readTarget(against: string | undefined, isInsecure: boolean): Upstream 
 }
 
 function readField(text: string): [string, [name: string, value: string | null]] {
-  const [, name = "", value = ""] = /^([^:]*):\s*(.*?)\s*$/s.exec(text) ?? [];
+  const at = text.indexOf(":");
+  const name = text.slice(0, Math.max(0, at));
+  const value = text.slice(at + 1).trim();
   if (!TOKEN.test(name) || !isFieldValue(value)) {
     throw new UsageError('--header: write it as "name: value", or as "name:" to delete it');
   }

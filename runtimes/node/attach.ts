@@ -179,6 +179,7 @@ const servers: WeakMap<Server, AttachedServer> = new WeakMap();
 
 /** The part of an srvx server, also under h3, that `attach` and `plugin` use. */
 export interface SrvxServer {
+  /** The name of the runtime. */
   readonly runtime: string;
   /** On Node: the underlying server of `node:http`. */
   readonly node?: { readonly server?: unknown } | undefined;

@@ -16,6 +16,7 @@ export class BytesBody implements BodySource {
     this.trailers = trailers;
   }
 
+  /** The number of bytes. */
   get length(): number {
     return this.replay.byteLength;
   }

@@ -44,6 +44,7 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
  * paused whenever the client takes none.
  */
 export class ResponseBody implements BodySource {
+  /** The length in bytes, where it is known. */
   readonly length: number | undefined;
   /** The number of bytes that have arrived, but were not taken yet. */
   buffered = 0;
@@ -133,6 +134,7 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
+  /** Returns the names in a value of `Trailer` that may be forwarded; undefined if there are none. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }
@@ -168,6 +170,7 @@ export class ResponseBody implements BodySource {
     else this.#wait(sink);
   }
 
+  /** Returns the chunks as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }

@@ -10,6 +10,7 @@ const FLUSH_AFTER = 1;
 
 /** A body that reads a web stream. */
 export class StreamBody implements BodySource {
+  /** The length in bytes, where it is known. */
   readonly length: number | undefined;
   /** The bytes of the whole body, if the first read returned all of them; otherwise undefined. */
   replay: Uint8Array | undefined;
@@ -89,6 +90,7 @@ export class StreamBody implements BodySource {
     });
   }
 
+  /** Cancels the stream. */
   cancel(reason?: unknown): void {
     if (this.#isOver) return;
     this.isUntouched = false;

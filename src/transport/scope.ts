@@ -36,6 +36,7 @@ export interface Client {
   readonly listenAfter?: number | undefined;
   /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
+  /** Removes the listener. */
   unlisten(listener: Listener): void;
   /**
    * Passes an interim response (1xx, except 101) on to the client. Undefined where the server cannot send one.

@@ -99,8 +99,11 @@ const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
+  /** The number of requests that were sent to all upstreams and are not over. */
   active = 0;
+  /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
+  /** The highest weight that is set for one of the upstreams. */
   heaviest = 1;
   /** Keeps clients at their upstream, if the policy asks for it. */
   readonly keeper: ClientKeeper | undefined;
@@ -206,11 +209,13 @@ export class Balancer implements Upstreams, Group {
     return (this.#members[0] ?? this.#names?.all[0])?.target;
   }
 
+  /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
   }
 
+  /** Returns the state of each upstream. */
   states(): UpstreamState[] {
     this.#refresh();
     return this.#members.map((member) => ({
@@ -398,6 +403,7 @@ export class Balancer implements Upstreams, Group {
     return this.#budget.withdraw();
   }
 
+  /** Returns the seconds after which a client that got 503 may try again. */
   retryAfter(): number {
     return 1;
   }

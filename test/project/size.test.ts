@@ -61,6 +61,24 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  *   was sent, another attempt sends it.
  * - 85 for both: one list of steps in place of two pipelines, which shared repeated text.
  * - 40 for both: a target of several upstreams may keep clients at one of them, by a cookie.
+ * - 215 for both: paths that `pathRewrite` leaves without a slash, or does not return; a signal that ends a tunnel; a length of 0
+ *   beside `Upgrade`, and upgrades by other methods than GET.
+ * - 175 for both: the body of a GET or HEAD is refused with 501 where it is hidden, and a body that the upstream might leave unread is sent once.
+ * - 30 for both: `tunnelCloseTimeout`.
+ * - 60 for both: the queue of waiting requests distinguishes clients.
+ * - 85 for both: the error of a request body that the framework has cut says how; on workerd, an upload that
+ *   breaks off prints nothing.
+ * - 75 for both: a connection that a permission or a firewall forbids has its own error type.
+ * - 10 for both: a response with 408 has its reason phrase.
+ * - 165 for both: a failed exchange notes the upstream in its error, for `explainError`; the option `log`.
+ * - 100 for both: the error of a bad target has the URL that was probably meant, such as `http://localhost:4000` for
+ *   `localhost:4000` or `4000`; the socket of an nginx configuration is refused.
+ * - 225 for both: the refusal of `wait`, its row in the rule for repeating, the calls with which plans and proxies of other
+ *   runtimes use it, and the time that a request has waited, in the event of `onRequestEnd`.
+ * - 95 for both: the option `onWait`; the pipeline notes whether an exchange can be run again in another proxy (`moveWaiting`).
+ * - 150 for both: an `onResponse` that has read the body, a target that is undefined, and a path that `onRequest` leaves without a
+ *   slash.
+ * - 30 for both: a runtime has its own check of whether `onResponse` has used the body.
  * - 215 for both: a target that is an object is compared with those parsed before, and so parsed once.
  * - 10 for both: a tunnel through the routes of an app on Node is reported with the status 101.
  * - 30 for both: a sink around another one says whether anything was read from that one, so that a dropped response ends; attempts
