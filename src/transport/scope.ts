@@ -461,11 +461,9 @@ export class Scope implements Listener {
    * chunk.
    */
   expire(): void {
-    if (!this.#isListening) {
-      this.#listen();
-      if (this.#limit === 0) this.#timer = undefined;
-      if (this.#limit === 0 || this.#isEnded) return;
-    }
+    if (!this.#isListening) this.#listen();
+    if (this.#limit === 0) this.#timer = undefined;
+    if (this.#limit === 0 || this.#isEnded) return;
     const now = performance.now();
     const hasProgressed = this.#target?.hasProgressed;
     if (hasProgressed?.()) this.#lastChunkAt = now;
