@@ -1,6 +1,6 @@
 /**
  * Finds out whether a method is the function that Node itself has defined. A wrapper that other code has installed is another
- * function, even if it was installed before Fetchway was loaded.
+ * function, even if it was installed before the first request.
  *
  * - Rests on: the stack of an error names the file of each function that was running, and the files of Node's own
  *   functions begin with `node:`. Node's methods use a member of `this` before they do anything else.
