@@ -128,7 +128,8 @@ export class UpgradeSocket implements TunnelHandler {
   onData(bytes: Uint8Array, mayFree = false): void {
     const release = mayFree ? this.#freeing(bytes) : undefined;
     if (this.#socket.write(bytes, release)) return;
-    this.#tunnel?.pause();
+    // A closed connection never drains.
+    if (!this.#socket.destroyed) this.#tunnel?.pause();
     this.#client.isFull = true;
     this.#limitEnd();
   }
@@ -245,7 +246,9 @@ export class UpgradeSocket implements TunnelHandler {
     this.#leave();
     if (this.#isTunnelClosed) return clearTimeout(this.#closing);
     // After a graceful close in both directions, bytes may still be on their way to the upstream.
-    if (!this.hasClosed()) this.#tunnel?.destroy();
+    // The upstream's remaining bytes are read and dropped (`onData`), because the end of the upstream follows them.
+    if (this.hasClosed()) this.#tunnel?.resume();
+    else this.#tunnel?.destroy();
   }
 
   /**

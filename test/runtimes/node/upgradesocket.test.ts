@@ -1,6 +1,9 @@
 /** The client's side of an upgrade on Node: early bytes, backpressure, ends, limits, and responses other than 101. */
+import { once } from "node:events";
 import { createServer, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { describe, expect, test, vi } from "vitest";
 import {
   createProxy,
@@ -10,6 +13,7 @@ import {
 } from "../../../runtimes/node.ts";
 import { explainError } from "../../../src/explain/errors.ts";
 import { useApps } from "../../helpers/apps.ts";
+import { makeCertificate } from "../../helpers/certificate.ts";
 import { type Interceptor, type Tunnel } from "../../../src/transport.ts";
 import type { Client } from "../../helpers/client.ts";
 import { rfc } from "../../conformance/rfc.ts";
@@ -102,6 +106,35 @@ describe("the ends of a tunnel", () => {
     expect(await receive(sockets[0] as Socket)).toBe("late");
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
+
+  test.each([
+    ["arrives", 1],
+    ["is waiting", 8_000_000],
+  ])(
+    "a TLS connection that closes while a message for it %s leaves no tunnel",
+    async (_, length) => {
+      const sockets = switching("", true);
+      const proxy = createProxy({ target: upstream.url, upgrades: ["tcp"], tunnelCloseTimeout: 0 });
+      const server = createTlsServer(await makeCertificate());
+      let client: Socket | undefined;
+      server.on("secureConnection", (socket: Socket) => (client = socket));
+      proxy.attach(server);
+      const port = await apps.listen(server);
+      const socket = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
+      socket.write(request("GET", "/", offer("tcp")));
+      await within(once(socket, "data"), "the 101");
+      socket.pause();
+      // Node's TLS connections have no half-open state: the end of the client's side closes the connection.
+      if (length > 1) {
+        sockets[0]?.write(Buffer.alloc(length));
+        await until(() => client?.writableNeedDrain === true, "the bytes that wait");
+      }
+      sockets[0]?.on("end", () => sockets[0]?.end("late"));
+      socket.end();
+      socket.resume();
+      await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+    },
+  );
 
   test("a client that keeps its direction open is closed with the upstream's connection", async () => {
     const sockets = switching("", true);
