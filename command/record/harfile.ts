@@ -44,9 +44,7 @@ export class HarFile {
    */
   open(): number {
     if (this.#file !== undefined) return this.#file;
-    const file = createFile(this.#path);
-    writeSync(file, BEGIN + END, 0);
-    return (this.#file = file);
+    return (this.#file = createFile(this.#path));
   }
 
   /** Adds an entry, and returns whether the file takes another one. */
@@ -91,7 +89,9 @@ function createFile(path: string): number {
     // A new file has these permissions from the beginning, whatever those of the old file are. A link is not followed, because
     // another user may have made it.
     if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === true) unlinkSync(path);
-    return openSync(path, "wx", 0o600);
+    const file = openSync(path, "wx", 0o600);
+    writeAll(file, Buffer.from(BEGIN + END), 0);
+    return file;
   } catch (error) {
     const reason = explainRefused(error) ?? `it cannot be created: ${codeOf(error)}`;
     throw new UsageError(`--record ${quoteInput(path)}: ${reason}`);

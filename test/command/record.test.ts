@@ -423,6 +423,16 @@ test.each(["", "--workers 2"])(
   },
 );
 
+test.each(["", "--workers 2"])(
+  "a file to which nothing can be written is refused (%s)",
+  async (flags) => {
+    const full = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", process.execPath];
+    const proxy = new Command(`${upstream.url} --port 0 --record ${file} ${flags}`, [], full);
+    expect(await within(proxy.exit, "the exit")).toBe(2);
+    expect(proxy.stderr).toBe(`fetchway: --record "${file}": it cannot be created: EFBIG\n`);
+  },
+);
+
 test("with --workers, a file that cannot be created is refused", async () => {
   const proxy = command(`${upstream.url} --port 0 --workers 2 --record ${folder}`);
   expect(await within(proxy.exit, "the exit")).toBe(2);
