@@ -159,10 +159,13 @@ const STATUSES: Readonly<Record<string, number>> = {
 /** The beginning of a header of the PROXY protocol, version 1 or 2. */
 const PROXY_HEADER = /^(?:PROXY (?:TCP|UNKNOWN)|\r\n\r\n\0\r\nQUIT\n)/;
 
-/** Explains a header of the PROXY protocol from a peer that may not send one; returns undefined for any other request. */
+/**
+ * Explains a header of the PROXY protocol from a peer that may not send one, or behind the one of the connection; returns
+ * undefined for any other request.
+ */
 function explainHeader({ rawPacket }: ParserError): string | undefined {
   return PROXY_HEADER.test(rawPacket?.toString("latin1", 0, 16) ?? "")
-    ? "PROXY protocol: a header from a peer that --proxy-protocol does not name"
+    ? "PROXY protocol: a header from a peer that --proxy-protocol does not name, or a second header"
     : undefined;
 }
 

@@ -272,6 +272,16 @@ describe("the command", () => {
     expect(proxy.stderr).toMatch(/a peer that --proxy-protocol does not name/);
   });
 
+  test("refuses a second header, which two proxies in front may send", async () => {
+    const { origin, proxy } = await listening(
+      `${upstream.url} --log common --proxy-protocol 127.0.0.2`,
+    );
+    const twice = Buffer.concat([CLIENT, after(CLIENT)]);
+    expect(await exchange(origin, twice, "127.0.0.2")).toMatch(/^HTTP\/1\.1 400 /);
+    await proxy.says(/^192\.0\.2\.7 .* "- - [^"]*" 400 /m);
+    expect(proxy.stderr).toMatch(/or a second header/);
+  });
+
   /** Begins TLS after a header. */
   function secure(
     origin: string,
