@@ -252,9 +252,9 @@ export class ClientConnections {
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;
-      // This first GOAWAY refuses no request. The second one, which `session.close` sends later, refuses the requests after
-      // the last received one (RFC 9113 §6.8). `goaway` throws if the session has been destroyed, and the socket of a
-      // destroyed session may still be open.
+      // This first GOAWAY refuses no request, but nghttp2 ignores those that arrive after it. The second one, which
+      // `session.close` sends later, refuses these, so that clients repeat them (RFC 9113 §6.8). `goaway` throws if the
+      // session has been destroyed, and the socket of a destroyed session may still be open.
       if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
     }
   }

@@ -1,6 +1,6 @@
 /**
  * The files for deployments agree with the command. `npm run check:manifests` checks them against the schema of
- * Kubernetes.
+ * Kubernetes, and `npm run test:deploy` runs them.
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -220,8 +220,9 @@ describe("the container file", () => {
     expect(Number(user)).toBe(
       readManifests()["Deployment"]?.spec.template.spec.securityContext.runAsUser,
     );
+    expect(file).toContain(`\nARG NODE_IMAGE=node:${manifest.devDependencies.node}-slim\n`);
     const images = Array.from(file.matchAll(/^FROM (\S+)/gm), ([, image]) => image);
-    expect(new Set(images)).toEqual(new Set([`node:${manifest.devDependencies.node}-slim`]));
+    expect(new Set(images)).toEqual(new Set(["${NODE_IMAGE}"]));
   });
 
   test("has a health check that succeeds only while the command is ready", async () => {
@@ -230,6 +231,13 @@ describe("the container file", () => {
     ) as string[];
     const page = `127.0.0.1:${String(config.server?.admin)}`;
     expect(check[0]).toBe("node");
+    // Docker before 25 and podman 4 refuse other flags.
+    expect(instruction("HEALTHCHECK").match(/--[a-z-]+(?==)/g)).toEqual([
+      "--interval",
+      "--timeout",
+      "--start-period",
+      "--retries",
+    ]);
     expect(check.at(-1)).toContain(`http://${page}/readyz`);
     let isReady = true;
     const server = createServer((req, res) => {
