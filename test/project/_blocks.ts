@@ -204,13 +204,14 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
     "it is output; test/command/replay.test.ts has such lines",
   "docs/deploy.md: One machine":
     "it needs the user's config file; test/command/workers.test.ts starts such lines",
-  "docs/deploy.md: One machine (2)": "it needs systemd",
+  "docs/deploy.md: One machine (2)":
+    "it needs systemd; tried by hand with `systemd-analyze verify`",
   "docs/performance.md: Garbage collection":
     "it takes a minute, and shows figures; test/project/bench.tail.test.ts has its flags",
   "docs/deploy.md: One file":
     "test/project/install.test.ts runs these lines with the packed package, and test/command/bundle.test.ts such bundles",
   "docs/deploy.md: Kubernetes":
-    "it needs a cluster; test/project/examples.deploy.test.ts checks the manifests",
+    "it needs a cluster; test/project/examples.deploy.test.ts checks the manifests, and `npm run test:deploy` runs the pods",
   "docs/deploy.md: Workers":
     "it is part of examples/workers, which test/project/examples.deploy.test.ts bundles and runs",
   "docs/deploy.md: Workers (2)":
