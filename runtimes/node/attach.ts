@@ -26,7 +26,7 @@ export interface AttachOptions {
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
    * Over HTTP/2, it is asked about each WebSocket as well. The clients of an HTTP/2 server open WebSockets over HTTP/2 only if
-   * the server announces it. `attach` does so without `match` and `routes`; with `match`, set `settings: { enableConnectProtocol: true }` of
+   * the server announces it. `attach` does so without `match`; with `match`, set `settings: { enableConnectProtocol: true }` of
    * the server if no other code handles WebSockets, because others would get none.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
@@ -41,7 +41,7 @@ export interface AttachOptions {
    * With this option, the tunnel begins where the app passes the request to `proxyFetch`, `proxy.fetch` or `proxy.nodeHandler`, of
    * any proxy, and returns the response; the 101 has the header fields that middleware sets. With any other response, the
    * connection ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
-   * body gets 400 before the app sees it, and a WebSocket over HTTP/2 gets 501.
+   * body gets 400 before the app sees it, as does a malformed WebSocket handshake over HTTP/2.
    * @default false
    */
   routes?: boolean;
@@ -142,22 +142,20 @@ class AttachedServer {
     head: Buffer = Buffer.alloc(0),
   ): void {
     const taking = isHttp2(req) ? this.#find(req) : undefined;
-    if (taking?.routes === false) return taking.upgrade(req, socket, head);
-    if (taking === undefined && this.#server.listenerCount("connect") > 1) return;
+    if (taking !== undefined) return taking.upgrade(req, socket, head);
+    if (this.#server.listenerCount("connect") > 1) return;
     if (isHttp2(req)) refuseConnect(req, socket as Http2ServerResponse);
     else refuseUpgrade(req, socket as Duplex, head, methodNotAllowed("CONNECT"));
   }
 
   /**
    * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all of them. A browser then opens
-   * every WebSocket in this way, so that another listener for `upgrade` would get none, nor would the routes of the app.
+   * every WebSocket in this way, so that another listener for `upgrade` would get none.
    */
   #announce(): void {
-    const takesAll =
-      this.#attachments.every(({ routes }) => !routes) &&
-      this.#attachments.some(
-        ({ match, plan }) => match === takeAll && plan.upgrades.includes("websocket"),
-      );
+    const takesAll = this.#attachments.some(
+      ({ match, plan }) => match === takeAll && plan.upgrades.includes("websocket"),
+    );
     if (takesAll === this.#announces) return;
     this.#announces = takesAll;
     const { updateSettings } = this.#server as Partial<Http2Server>;
@@ -215,8 +213,13 @@ function passToApp(server: Server, plan: Plan): UpgradeListener {
   // One listener for all proxies of the server, before those of the app.
   server.off("request", dropToken).prependListener("request", dropToken);
   return (request, stream, head = new Uint8Array()) => {
-    // Requests of HTTP/2 do not get here.
-    const [req, socket] = [request as IncomingMessage, stream as Duplex];
+    if (isHttp2(request)) {
+      const res = stream as Http2ServerResponse;
+      return void import("./routeconnect.ts").then(({ routeConnect }) =>
+        process.nextTick(() => routeConnect(server, request, res, plan)),
+      );
+    }
+    const [req, socket] = [request, stream as Duplex];
     // The server has stopped parsing, so no middleware could read the body.
     if (hasBody(req)) return refuseUpgrade(req, socket, head, badRequest("body with Upgrade"));
     const client = new UpgradeSocket(socket, head);

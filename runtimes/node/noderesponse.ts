@@ -25,6 +25,7 @@ import { countUntaken } from "./internals/untaken.ts";
 import { isUnwrappedResponse } from "./internals/wrapped.ts";
 import { toLazyStream } from "./lazystream.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
+import { unanswered } from "./routed.ts";
 import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailerframing.ts";
 
 /** The head of a response that is sent. */
@@ -254,6 +255,9 @@ async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
     const own = trailer === undefined ? headers : [...headers, "trailer", trailer];
     // `stream.respond` does not send the fields that other code has set on the response object, so add them.
     const fields = addEarlier(response, response.getHeaderNames(), own);
+    // An upgrade that the app answers waits for a head, which `stream.respond` would send past it.
+    const upgrade = unanswered.size > 0 ? unanswered.get(response.req.rawHeaders) : undefined;
+    if (upgrade?.answer(status, fields) === true) return;
     sendOnStream(response, status, fields, body);
   };
 }

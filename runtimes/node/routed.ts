@@ -36,7 +36,18 @@ export interface RoutedUpgrade {
    * @returns the response for the app to return; when the server writes its head, the client gets the 101
    * @throws ProxyError if the upgrade has a tunnel already, or an answer
    */
-  take(incoming: Incoming, response: Response, tunnel: Tunnel, options: TunnelOptions): Response;
+  take(
+    incoming: Incoming,
+    response: Response,
+    tunnel: Tunnel,
+    options: TunnelOptions,
+  ): Response | Promise<Response>;
+  /**
+   * Decides with the first head that the app writes.
+   * @returns whether the client has got a 101; if not, it gets the app's response
+   * @throws TypeError for a field that middleware has made invalid
+   */
+  answer(status: unknown, fields: HeaderList): boolean;
 }
 
 /**

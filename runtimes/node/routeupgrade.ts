@@ -77,12 +77,17 @@ export class UnansweredUpgrade implements RoutedUpgrade {
       const method = res[name].bind(res) as (...args: unknown[]) => unknown;
       const isHead = name === "writeHead";
       const own = (...args: unknown[]): unknown =>
-        this.#switch(res, isHead ? args : [res.statusCode]) && isHead ? res : method(...args);
+        this.#answerWith(res, isHead ? args : [res.statusCode]) && isHead ? res : method(...args);
       Object.assign(res, { [name]: own });
     }
   }
 
-  take(incoming: Incoming, response: Response, tunnel: Tunnel, options: TunnelOptions): Response {
+  take(
+    incoming: Incoming,
+    response: Response,
+    tunnel: Tunnel,
+    options: TunnelOptions,
+  ): Response | Promise<Response> {
     if (this.#opened !== undefined || !this.#isUnanswered) {
       throw new ProxyError("proxy_internal_error", {
         message:
@@ -93,7 +98,7 @@ export class UnansweredUpgrade implements RoutedUpgrade {
     this.#opened = { tunnel, options, statusText };
     this.#startTimer();
     const answer = { status: 204, statusText: "", headers: [...headers, TOKEN_FIELD, this.#token] };
-    return respond({ ...answer, body: null }, incoming) as Response;
+    return respond({ ...answer, body: null }, incoming);
   }
 
   /** Ends the upgrade without an answer, because the client has disconnected. */
@@ -105,19 +110,11 @@ export class UnansweredUpgrade implements RoutedUpgrade {
     return unanswered.has(this.#token);
   }
 
-  /**
-   * Decides with the first head that the app writes.
-   * @param args the arguments of `writeHead`
-   * @returns whether the client has got a 101
-   * @throws TypeError for a field that middleware has made invalid
-   */
-  #switch(res: ServerResponse, args: unknown[]): boolean {
-    if (!this.#isUnanswered) return false;
+  answer(status: unknown, fields: HeaderList): boolean {
     const opened = this.#finish();
     let isSwitched = false;
     try {
-      if (opened === undefined || args[0] !== 204) return false;
-      const fields = fieldsOf(res, args.at(-1));
+      if (opened === undefined || status !== 204) return false;
       if (removeHeader(fields, TOKEN_FIELD)[0] !== this.#token) return false;
       this.#client.switchTo(opened, cleanInterimHeaders(fields));
       return (isSwitched = true);
@@ -127,6 +124,11 @@ export class UnansweredUpgrade implements RoutedUpgrade {
         this.#client.refuse();
       }
     }
+  }
+
+  /** @param args the arguments of `writeHead` */
+  #answerWith(res: ServerResponse, args: unknown[]): boolean {
+    return this.#isUnanswered && this.answer(args[0], fieldsOf(res, args.at(-1)));
   }
 
   #finish(): Opened | undefined {

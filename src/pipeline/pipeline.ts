@@ -535,7 +535,7 @@ function takeHooked(exchange: Exchange, returned: unknown): Response | undefined
   return ownResponse;
 }
 
-function completeUpgrade(exchange: Exchange): Response {
+function completeUpgrade(exchange: Exchange): ReturnType<Step> {
   const { incoming, plan, cleaned, response } = exchange as Answered;
   const { tunnel } = cleaned;
   if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;

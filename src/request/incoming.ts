@@ -63,7 +63,11 @@ export interface Incoming extends Client {
    * @returns what the handler returns to the server
    * @throws ProxyError if the server does not switch the connection; the caller closes the tunnel
    */
-  completeUpgrade?(response: Response, tunnel: Tunnel, options: TunnelOptions): Response;
+  completeUpgrade?(
+    response: Response,
+    tunnel: Tunnel,
+    options: TunnelOptions,
+  ): Response | Promise<Response>;
   /**
    * Wraps a tunnel so that it reports when it is closed, and how many bytes go through it. Left out by servers that connect
    * no client with a tunnel, so that their bundles leave out the code.

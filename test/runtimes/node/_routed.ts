@@ -1,6 +1,7 @@
 /** Apps of seven frameworks with the same routes, some of which pass requests to a proxy. */
 import { once } from "node:events";
-import { createServer, type Server } from "node:http";
+import { createServer as createHttp1Server, type RequestListener, type Server } from "node:http";
+import { createSecureServer } from "node:http2";
 import express, { type NextFunction, type Request as Req, type Response as Res } from "express";
 import fastify from "fastify";
 import { H3, HTTPError, serve as serveH3 } from "h3";
@@ -48,9 +49,18 @@ function choose(path: string | undefined, others: () => void, ...own: Pair[]): v
   run();
 }
 
+/** A certificate, with which the server speaks HTTP/2. */
+type Tls = { readonly cert: string; readonly key: string } | undefined;
+
+/** Makes a server of HTTP/1.1, or of HTTP/2 with a certificate. */
+function createServer(listener: RequestListener, tls: Tls): Server {
+  if (tls === undefined) return createHttp1Server(listener);
+  return createSecureServer(tls, listener as never) as unknown as Server;
+}
+
 /** Makes a server of each framework, with middleware that sets cookies and `X-By`. Those of web frameworks listen already. */
-export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> = {
-  async h3(proxy) {
+export const frameworks: Record<string, (proxy: NodeProxy, tls?: Tls) => Promise<Server>> = {
+  async h3(proxy, tls) {
     const app = new H3()
       .use((event) => {
         event.res.headers.set("x-by", "app");
@@ -61,14 +71,15 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
       })
       .mount("/mounted", proxy.fetch)
       .all("/**", (event) => answer(event.req, proxy));
-    const server = serveH3(app, options);
+    const server = serveH3(app, { ...options, ...(tls && { tls }) });
     await server.ready();
     return server.node?.server as Server;
   },
 
-  async srvx(proxy) {
+  async srvx(proxy, tls) {
     const server = serveSrvx({
       ...options,
+      ...(tls && { tls }),
       middleware: [
         async (_request, next) => {
           const response = await next();
@@ -105,10 +116,10 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
       .use((_error: unknown, _req: Req, res: Res, _next: NextFunction) => {
         res.status(500).send("error");
       });
-    return createServer(app);
+    return createHttp1Server(app);
   },
 
-  async connect(proxy) {
+  async connect(proxy, tls) {
     const vite = await createVite({
       configFile: false,
       logLevel: "silent",
@@ -130,10 +141,10 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
       );
     });
     middlewares.use(proxy.nodeHandler);
-    return createServer(middlewares).on("close", () => void vite.close());
+    return createServer(middlewares, tls).on("close", () => void vite.close());
   },
 
-  async koa(proxy) {
+  async koa(proxy, tls) {
     const app = new Koa();
     app.silent = true;
     app.use((ctx, next) => {
@@ -156,11 +167,11 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
         proxy.nodeHandler(ctx.req, ctx.res);
       }
     });
-    return createServer(app.callback());
+    return createServer(app.callback(), tls);
   },
 
-  async fastify(proxy) {
-    const app = fastify();
+  async fastify(proxy, tls) {
+    const app = fastify({ serverFactory: (handler) => createServer(handler, tls) });
     app.addHook("onRequest", async (_, reply) => {
       reply.raw.setHeader("X-By", "app");
       reply.raw.setHeader("Set-Cookie", cookies);
@@ -182,7 +193,7 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
   },
 
   // The last one, because @hono/node-server replaces the global `Response`.
-  async hono(proxy) {
+  async hono(proxy, tls) {
     const [{ serve }, { Hono }, { cors }, { mount }, { secureHeaders }] = await Promise.all([
       import("@hono/node-server"),
       import("hono"),
@@ -199,7 +210,8 @@ export const frameworks: Record<string, (proxy: NodeProxy) => Promise<Server>> =
       .all("/mounted/*", mount(proxy.fetch))
       .all("*", (c) => answer(c.req.raw, proxy))
       .onError((_, c) => c.text("error", 500));
-    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }) as Server;
+    const own = tls && { createServer: createSecureServer, serverOptions: tls };
+    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1", ...own }) as Server;
     if (!server.listening) await once(server, "listening");
     return server;
   },

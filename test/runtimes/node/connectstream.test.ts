@@ -589,19 +589,23 @@ describe("attach", () => {
     expect((await headOf(ask(front.session)))[":status"]).toBe(418);
   });
 
-  test("with `routes` announces nothing, and lets none past the app", async () => {
+  test("with `routes` announces WebSockets as well, and lets none past the app", async () => {
     switching();
-    const front = await serveProxy({}, createServer(announcing), (proxy, server) => {
-      proxy.attach(server, { routes: true, match: ({ url }) => url === "/login" });
-      proxy.attach(server);
-    });
-    expect((await headOf(ask(front.session, { ":path": "/login" })))[":status"]).toBe(501);
-    expect((await headOf(ask(front.session)))[":status"]).toBe(200);
-    const server = createServer();
-    createProxy({ target: upstream.url }).attach(server, { routes: true });
-    createProxy({ target: upstream.url }).attach(server);
-    const session = await openSession(`http://127.0.0.1:${await apps.listen(server)}`);
-    expect(isAnnounced(session)).toBe(false);
+    const server = createServer((_, res) => void res.writeHead(401).end());
+    const proxy = createProxy({ target: upstream.url });
+    proxy.attach(server, { routes: true, match: ({ url }) => url === "/login" });
+    const detach = proxy.attach(server);
+    const origin = `http://127.0.0.1:${await apps.listen(server)}`;
+    const session = await openSession(origin);
+    expect(isAnnounced(session)).toBe(true);
+    expect((await headOf(ask(session, { ":path": "/login" })))[":status"]).toBe(401);
+    expect((await headOf(ask(session)))[":status"]).toBe(200);
+    detach();
+    expect(isAnnounced(await openSession(origin))).toBe(false);
+    proxy.attach(server, { routes: true });
+    const routed = await openSession(origin);
+    expect(isAnnounced(routed)).toBe(true);
+    expect((await headOf(ask(routed)))[":status"]).toBe(401);
   });
 
   test("is not needed by a server that calls `upgrade` of the proxy for `connect`", async () => {
