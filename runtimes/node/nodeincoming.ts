@@ -472,7 +472,7 @@ function hiddenBodyOf({ method }: Request, { req, isRebuilt }: NodeSide): BodySo
  */
 function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource | null | undefined {
   if (side === undefined || !isHttp2(side.req)) return undefined;
-  if (!messageHasBody(side.req)) return null;
+  if (side.req.stream.endAfterHeaders) return null;
   return bodyOf(request, side);
 }
 

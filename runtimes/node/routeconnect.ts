@@ -78,8 +78,8 @@ function becomeHandshake(req: Http2ServerRequest): void {
   for (const name of ["connection", "upgrade", "sec-websocket-key"]) {
     headers[name] = getHeader(rawHeaders, name);
   }
-  Object.assign(req, { method: "GET", _read() {} });
-  req.removeAllListeners("pause").removeAllListeners("resume").push(null);
+  Object.assign(req, { method: "GET" });
+  req.removeAllListeners("pause").push(null);
 }
 
 /**

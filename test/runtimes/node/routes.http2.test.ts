@@ -160,6 +160,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     const stream = ask(session);
     stream.write("GET /smuggled HTTP/1.1\r\n\r\n");
     expect(await headOf(stream)).toMatchObject({ ":status": 403, "x-up": "1" });
+    stream.end();
     expect((await within(text(stream), "the body")) === body).toBe(true);
     await until(() => stream.closed, "the end of the stream");
     expect([stream.rstCode, early, upstream.calls.length]).toEqual([0, "", 1]);
@@ -236,6 +237,8 @@ describe("the stream", () => {
       req.on("data", () => events.push("data"));
       await once(req, "end");
       events.push(req.method);
+      // The default of Koa.
+      res.statusCode = 404;
       nodeHandler(req, res);
       await until(() => res.headersSent, "the head");
       req.pause();
@@ -248,6 +251,21 @@ describe("the stream", () => {
     await until(() => events.length === 2, "the app's end");
     expect(events).toEqual(["GET", "end, 200"]);
     await echo(stream, "bytes", "early bytes");
+  });
+
+  test("whose client ends its direction still receives", async () => {
+    const sockets = switching();
+    const { session } = await serveNode(({ nodeHandler }) => nodeHandler);
+    const stream = ask(session);
+    expect((await headOf(stream))[":status"]).toBe(200);
+    const [socket] = [...sockets] as [Socket];
+    socket.removeAllListeners("end");
+    stream.end("question");
+    await within(once(socket, "end"), "the end at the upstream");
+    socket.end(", answer");
+    expect(await within(text(stream), "the answer")).toBe("question, answer");
+    await until(() => stream.closed, "the end of the stream");
+    expect(stream.rstCode).toBe(0);
   });
 
   test.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_NO_ERROR])(
@@ -397,11 +415,11 @@ test("an answer after the time limit has no effect", async () => {
   const events: string[] = [];
   const { session } = await serveNode(
     () => (_, res) => {
-      setTimeout(() => {
+      res.stream.on("finish", () => {
         res.writeHead(200, { "x-late": "1" });
         res.write("late");
         res.end(() => events.push("end"));
-      }, 150);
+      });
       res.setHeader("x-app", "1");
     },
     { timeout: 100 },
