@@ -40,7 +40,7 @@ export interface AttachOptions {
    *
    * With this option, the tunnel begins where the app passes the request to `proxyFetch`, `proxy.fetch` or `proxy.nodeHandler`, of
    * any proxy, and returns the response; the 101 has the header fields that middleware sets. With any other response, the
-   * connection ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
+   * connection, or the HTTP/2 stream, ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
    * body gets 400 before the app sees it, as does a malformed WebSocket handshake over HTTP/2.
    * @default false
    */

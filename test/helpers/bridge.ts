@@ -1,5 +1,6 @@
 /** Bridges between WebSockets over HTTP/1.1 and over HTTP/2 (RFC 8441), because the libraries speak only HTTP/1.1. */
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type Server } from "node:http";
 import {
   type ClientHttp2Session,
@@ -9,6 +10,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Duplex } from "node:stream";
+import { within } from "./wait.ts";
 
 /** The fields with which a client asks for a WebSocket over HTTP/2. */
 export const extended = {
@@ -17,6 +19,21 @@ export const extended = {
   ":path": "/",
   "sec-websocket-version": "13",
 } as const;
+
+/** Asks for a WebSocket over HTTP/2. */
+export function ask(
+  session: ClientHttp2Session,
+  fields: IncomingHttpHeaders = {},
+): ClientHttp2Stream {
+  const stream = session.request({ ...extended, ...fields }, { endStream: false });
+  return stream.on("error", () => {});
+}
+
+/** Resolves to the head of the answer. */
+export async function headOf(stream: ClientHttp2Stream): Promise<IncomingHttpHeaders> {
+  const [head] = (await within(once(stream, "response"), "the response")) as [IncomingHttpHeaders];
+  return head;
+}
 
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const OF_HTTP1 = /^(?::.*|host|connection|upgrade|sec-websocket-(?:key|accept))$/;

@@ -24,7 +24,7 @@ import {
 import { acceptOf, isKey } from "../../../src/websocket/handshake.ts";
 import { rfc } from "../../conformance/rfc.ts";
 import { useApps } from "../../helpers/apps.ts";
-import { bridgeTo, extended } from "../../helpers/bridge.ts";
+import { ask, bridgeTo, extended, headOf } from "../../helpers/bridge.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import {
   DATA,
@@ -84,18 +84,6 @@ async function serveProxy(
   attach(proxy, server);
   const port = await apps.listen(server);
   return { proxy, server, port, ends, session: await openSession(`http://127.0.0.1:${port}`) };
-}
-
-/** Asks for a WebSocket. */
-function ask(session: ClientHttp2Session, fields: IncomingHttpHeaders = {}): ClientHttp2Stream {
-  const stream = session.request({ ...extended, ...fields }, { endStream: false });
-  stream.on("error", () => {});
-  return stream;
-}
-
-async function headOf(stream: ClientHttp2Stream): Promise<IncomingHttpHeaders> {
-  const [head] = (await within(once(stream, "response"), "the response")) as [IncomingHttpHeaders];
-  return head;
 }
 
 /** Opens a tunnel. */
