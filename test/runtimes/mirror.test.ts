@@ -197,7 +197,7 @@ test("a copy continues when the client has disconnected, and its connection is r
 
 test("a copy is aborted after `timeout`", async () => {
   mirror.script = () => {};
-  const origin = await serve({ mirror: mirror.url, timeout: 150 });
+  const origin = await serve({ mirror: mirror.url, timeout: 1_000 });
   expect((await fetch(origin)).status).toBe(200);
   await mirror.call();
   await until(() => mirror.openLinks === 0, "the end of the copy");

@@ -157,7 +157,8 @@ describe.each([
   test.each(passedOn)("%s: a slow client stops the upstream", async (way) => {
     const [client, call] = await open(way);
     const { socket, closed } = call.link;
-    const size = 64 * mebibyte;
+    // Bun and the system buffer some of the body: on a busy machine, 40 MiB were seen.
+    const size = (way === "asIs" ? 64 : 256) * mebibyte;
     void call.pour(size, { chunked: true });
     const sent = await settled(() => flushed(socket));
     expect(sent).toBeLessThan(size / 2);

@@ -128,7 +128,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
   });
 
   test("after a pipelined request has failed, the following ones are sent", async () => {
-    const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 300 })));
+    const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 1_000 })));
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], call.target);
       else if (call.target === "/reset") call.reset();

@@ -126,7 +126,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
       if (call.target === "/half") call.write("HTTP/1.1 2");
       if (call.target !== "/silent") call.close();
     };
-    await using served = new Served(runtime, upstream.url, {}, { timeout: 300 });
+    await using served = new Served(runtime, upstream.url, {}, { timeout: 3_000 });
     for (const path of ["/early", "/half", "/silent"]) {
       expect(await served.ask("/first")).toBe("200 ");
       expect(await served.ask(path)).toMatch(path === "/silent" ? /^504 / : /^502 /);
