@@ -44,8 +44,8 @@ export interface RoutedUpgrade {
     options: TunnelOptions,
   ): Response | Promise<Response>;
   /**
-   * Decides with the first head that the app writes.
-   * @returns whether the client has got a 101; if not, it gets the app's response
+   * Answers the upgrade. Called with the status and the fields of the first response head that the app writes.
+   * @returns whether the client has got a 101 (over HTTP/2, a 200); if not, it gets the app's response
    * @throws TypeError for a field that middleware has made invalid
    */
   answer(status: unknown, fields: HeaderList): boolean;

@@ -58,6 +58,6 @@ export function resetLater(stream: ClientHttp2Stream): void {
 export function resetStream(stream: ClientHttp2Stream): void {
   if (stream.destroyed) return;
   stream.close(CANCEL);
-  // A paused stream would wait for its reader before it closes.
+  // Resume the stream, because a paused stream closes only after its data is read.
   stream.resume();
 }

@@ -49,10 +49,10 @@ function choose(path: string | undefined, others: () => void, ...own: Pair[]): v
   run();
 }
 
-/** A certificate, with which the server speaks HTTP/2. */
+/** The certificate of an HTTP/2 server; undefined for an HTTP/1.1 server. */
 type Tls = { readonly cert: string; readonly key: string } | undefined;
 
-/** Makes a server of HTTP/1.1, or of HTTP/2 with a certificate. */
+/** Creates an HTTP/2 server if there is a certificate, otherwise an HTTP/1.1 server. */
 function createServer(listener: RequestListener, tls: Tls): Server {
   if (tls === undefined) return createHttp1Server(listener);
   return createSecureServer(tls, listener as never) as unknown as Server;

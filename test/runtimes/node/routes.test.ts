@@ -414,7 +414,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("belongs to the first of two calls of a proxy; the second call is refused", async () => {
+  test("is opened by only one of two concurrent calls of a proxy; the other call gets 500", async () => {
     const sockets = switchToTcp();
     const statuses: number[][] = [];
     const { port } = await serveFetch({ log: false }, async (given, proxy) => {
