@@ -44,7 +44,7 @@ export interface ReplayLine {
   readonly asJson: boolean;
 }
 
-/** @throws UsageError */
+/** @throws UsageError for a wrong argument or option */
 export function readReplayLine(args: readonly string[]): ReplayLine | "help" {
   const { values, positionals } = parseReplayArgs(args);
   if (values.help) return "help";

@@ -19,7 +19,7 @@ const MAX_BODY = 16 * 1_048_576;
 
 /**
  * Runs `fetchway replay`, prints the report, and ends the process.
- * @throws UsageError
+ * @throws UsageError for a wrong command line, or a file that cannot be used
  */
 export async function runReplay(args: readonly string[]): Promise<void> {
   const line = readReplayLine(args);
