@@ -40,7 +40,7 @@ export function usageOf(pid: number): Usage {
 }
 
 /**
- * Returns the CPU time of all threads of a process in ms. On Linux, it is exact: the ticks of `usageOf` take 10 ms.
+ * Returns the CPU time of all threads of a process in ms. On Linux, it is more exact than `usageOf`, whose ticks take 10 ms.
  */
 export function preciseCpuOf(pid: number): number {
   if (!linux) return usageOf(pid).cpu * 1000;

@@ -88,10 +88,10 @@ export interface ConfigRoute extends WithDurations<ProxyDefaults> {
    */
   match: string | readonly string[];
   /**
-   * What a request must have besides: a method, header fields, parameters of the query. A request that does not have it goes
+   * A further condition: the method, header fields, or query parameters of the request. A request that does not satisfy it goes
    * to another route. Of routes with the same pattern, those with a condition come first, in the order of the file.
    *
-   * A condition chooses between upstreams. It protects nothing: another route may lead to the same upstream.
+   * A condition chooses between upstreams. It does not protect them, because another route may lead to the same upstream.
    * @example { method: ["PUT", "POST"], headers: { "x-beta": "1" }, query: { version: "2" } }
    */
   when?: RouteCondition;

@@ -164,10 +164,10 @@ export interface ExplainingProxy {
 export interface WaitingProxy {
   /**
    * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
-   * because the target has changed. Their bodies are unread, and the other proxy treats them like new requests; this proxy
-   * reports their ends. Requests of which an upstream may have processed a part are not moved, and none with
-   * `followRedirects`: they wait until their time ends. Without `wait`, the call has no effect.
-   * @param choose returns the proxy that takes a request over
+   * because the target has changed. The other proxy treats them like new requests, but this proxy reports their ends.
+   * Requests that an upstream may have processed in part are not moved, nor are requests with `followRedirects`: they wait until
+   * their time ends. Without `wait`, the call has no effect.
+   * @param choose returns the proxy that takes a request
    * @example before.moveWaiting(() => after);
    */
   readonly moveWaiting: (choose: (request: Request) => WaitingProxy) => void;

@@ -1,7 +1,7 @@
 /**
- * Interceptors for streams, above all for event streams: `fetchway/streams`. One holds the head of a response until its body
- * begins, so that another upstream can take the request as long as the client has got nothing. The other one sends comments to
- * the clients of silent event streams.
+ * The entry `fetchway/streams`: interceptors for streams, above all for event streams. `awaitFirstByte` holds the response
+ * headers until the body begins, so that another upstream can still take the request. `sendHeartbeats` sends comments to the
+ * clients of silent event streams.
  * @module
  */
 import { EventReader, type StreamEvent } from "./body/events.ts";
@@ -25,14 +25,13 @@ export type { Interceptor } from "./transport/port.ts";
 export interface FirstByteOptions {
   /**
    * Milliseconds from the response headers to the first byte of the body, or to the first event of an event stream. `0` for no
-   * limit. An upstream that needs longer counts as failed, so do not set it for streams that may begin with a silence.
+   * limit. The attempt fails if the upstream takes longer, so do not use it for streams that may be silent at first.
    */
   firstByteTimeout: number;
   /**
-   * Returns the status that an event at the beginning of an event stream stands for: 200 to begin the response with it, or an
-   * error such as 503, with which the response then counts for `retry.statusCodes` and for the health of the upstream. With
-   * undefined, the stream has not begun, and waits for the next event. By default, each event stands for the status of the
-   * response.
+   * Called with the first events of an event stream, until it returns a status. That status becomes the status of the response:
+   * 200 for success, or an error such as 503, which counts for `retry.statusCodes` and for the health of the upstream. Return
+   * undefined to wait for the next event. By default, the first event begins the response with its own status.
    * @example ({ type }) => (type === "error" ? 529 : type === "ping" ? undefined : 200)
    */
   statusOf?: (event: StreamEvent) => number | undefined;
@@ -44,15 +43,15 @@ const firstByteSchema: Schema<FirstByteOptions> = {
 };
 
 /**
- * Returns an interceptor for `interceptors.attempt` that holds the head of a response until its body begins: an event stream
- * with its first event, which is not a comment, and any other body with its first byte. At most 64 KiB are held.
+ * Returns an interceptor for `interceptors.attempt` that holds the response headers until the body begins. An event stream
+ * begins with its first event (a comment is not an event), any other body with its first byte. At most 64 KiB are held.
  *
- * An attempt has failed if its body does not begin within `firstByteTimeout`, or breaks before, or if its event stream ends
- * without an event. The request is then sent again as after an `attemptTimeout`: its method must be in `retry.methods`, and the
- * upstream may have carried it out already. Error responses are not held: `retry.statusCodes` has those to send again.
+ * The attempt fails if the body does not begin within `firstByteTimeout`, if it breaks off before it begins, or if an event
+ * stream ends without an event. The request is then sent again as after an `attemptTimeout`: its method must be in
+ * `retry.methods`, and the upstream may already have processed it. Error responses are not held; see `retry.statusCodes`.
  *
  * An event stream with a content coding begins with its first byte. On Workers, a response with a content coding or a
- * `Content-Length` is not held, because the proxy cannot read its body without a change.
+ * `Content-Length` is not held, because reading the body there would change it.
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts
@@ -88,10 +87,10 @@ const heartbeatSchema: Schema<HeartbeatOptions> = {
 
 /**
  * Returns an interceptor for `interceptors.request` that sends a comment (`:` and an empty line) to the client of an event stream
- * that is silent for an interval, so that nothing on the way takes the stream for dead. Clients ignore comments.
+ * after each `interval` of silence, so that intermediaries do not close the connection. Clients ignore comments.
  *
- * A comment is only put between two events, or before the first one. An event stream with a content coding or a
- * `Content-Length` gets none.
+ * A comment is sent only between two events, or before the first one. An event stream with a content coding, a
+ * `Content-Length` or a digest gets none.
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts
@@ -116,7 +115,7 @@ export function sendHeartbeats(options: HeartbeatOptions): Interceptor {
   };
 }
 
-/** The fields of a body that does not remain valid if bytes are added. */
+/** Fields of a response that would be wrong if bytes were added to the body. */
 const FIXED = ["content-encoding", "content-length", "content-digest", "repr-digest"];
 
 /** @throws TypeError that names the option and the fix */
@@ -136,8 +135,8 @@ function check<Options>(
 }
 
 /**
- * Whether the head of a response has to be held, because its body may not begin. On Workers, whose responses have hints, the proxy
- * must not read a body that has a content coding, which the runtime would undo, or a length, which would be lost.
+ * Whether the head of a response is held until its body begins. On Workers, whose responses have `hints`, the proxy must not
+ * read an encoded body, because the runtime would decode it, nor a body with a length, because the length would be lost.
  */
 function isHeld({ status, headers, hints }: UpstreamResponse, body: BodySource): boolean {
   if (status < 200 || status > 299 || status === 205) return false;
@@ -149,17 +148,17 @@ function hasAny(headers: HeaderList, names: readonly string[]): boolean {
   return names.some((name) => getHeader(headers, name) !== undefined);
 }
 
-/** A response that waits for the beginning of its body. */
+/** A response whose head is held until its body begins. */
 class HeldHead {
   readonly #response: UpstreamResponse;
   readonly #options: FirstByteOptions;
   readonly #body: HeldBody;
-  /** Reads an event stream; undefined for any other body, and for an event stream with a content coding. */
+  /** Reads the events; undefined for a body that is not an event stream, or that has a content coding. */
   readonly #reader: EventReader | undefined;
   #status: number;
   /** Whether the body has begun, so that the response may be passed on. */
   #hasBegun = false;
-  /** What `statusOf` has thrown. It must not reach the transport, which calls `#read` with each chunk. */
+  /** The exception of `statusOf`. It is kept, because it must not reach the transport, which calls `#read` with each chunk. */
   #exception: { readonly thrown: unknown } | undefined;
 
   constructor(response: UpstreamResponse, body: BodySource, options: FirstByteOptions) {
@@ -172,7 +171,7 @@ class HeldHead {
     this.#reader = isReadable ? new EventReader() : undefined;
   }
 
-  /** Waits until the body begins. Returns the response with the whole body. */
+  /** Waits until the body begins. Returns the response; its body includes the chunks that were held. */
   async wait(scope: Scope): Promise<UpstreamResponse> {
     const isOver = (await this.#collect(scope)) !== undefined;
     const response = this.#response;
@@ -191,7 +190,7 @@ class HeldHead {
       : { ...response, status, statusText: "", body };
   }
 
-  /** Returns all bytes of a body that has ended before it began, and undefined for one that has begun. */
+  /** Waits until the body begins, and returns undefined. If the body ends before that, returns all its bytes. */
   async #collect(scope: Scope): Promise<Uint8Array | undefined> {
     const { firstByteTimeout } = this.#options;
     let deadline: Deadline | undefined;
@@ -216,7 +215,7 @@ class HeldHead {
     }
   }
 
-  /** Reads a chunk. Returns whether the body has begun. */
+  /** Reads a chunk. Returns whether the body has begun, or `statusOf` has thrown. */
   #read(chunk: Uint8Array): boolean {
     if (this.#hasBegun) return true;
     try {

@@ -1,4 +1,4 @@
-/** `npm run bench -- start`: measures the CPU time that an import takes on Node, and a Worker until it answers. */
+/** `npm run bench -- start`: measures the CPU time of an import on Node, and of a Worker until it answers. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { hashOfCode, toStamp } from "../code.ts";
@@ -74,7 +74,7 @@ function serving(name: string, directory: string): Case {
   });
 }
 
-/** Returns what a start takes longer than another in each round. */
+/** Returns by how many ms a start takes longer than another start, in each round. */
 function beyond({ samples }: Case, base: Case): number[] {
   return samples.map((each, round) => each - (base.samples[round] ?? Number.NaN));
 }

@@ -28,7 +28,7 @@ export interface ConfigFault {
 
 const TARGET = "http://localhost";
 
-/** The options of a route that apply to its proxy. */
+/** The options of a route for its proxy, including those for streams. */
 const routeSchema = { ...proxySchema, ...streamSchema };
 
 /** The names that other tools use for `target` and `match`. */

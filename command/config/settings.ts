@@ -15,7 +15,7 @@ import { normalizePattern } from "../serve/pattern.ts";
 export interface RouteSettings {
   /** Hosts and path prefixes, such as `"shop.example/api"`. */
   readonly match: readonly string[];
-  /** What requests for these must have besides; undefined if the route takes all of them. */
+  /** A further condition for the requests; undefined if the route takes all requests that match. */
   readonly when?: RouteCondition;
   readonly options: RouteOptions;
 }

@@ -39,13 +39,13 @@ export interface ListenOptions {
    */
   host?: string;
   /**
-   * The proxies in front that begin each connection with a header of the PROXY protocol, as addresses and CIDR ranges. The
-   * address that the header names is the client's for the log, the limits, the turns in queues, `trustProxy` and the
-   * forwarding fields. Versions 1 and 2 are read, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
+   * The addresses and CIDR ranges of the trusted proxies that begin each connection with a header of the PROXY protocol. The
+   * address in the header is the client's address for the log, the limits, the turns in queues, `trustProxy` and the forwarding
+   * fields. Versions 1 and 2 are supported, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
    *
-   * A connection of these proxies without a header gets 400, and one whose header is late (`headersTimeout`) 408; with TLS, it is
-   * closed. Any other peer is a client itself: its header gets 400. If clients can connect through a program at one of these
-   * addresses that does not write the header itself, they can forge their address.
+   * A connection of these proxies without a header gets 400, and a connection with a late header (`headersTimeout`) gets 408; with
+   * TLS, it is closed. A header from any other peer gets 400. If a program at one of these addresses passes the bytes of clients
+   * on without its own header, clients can forge their address.
    * @example ["10.0.0.0/8"]
    */
   proxyProtocol?: readonly string[];
@@ -373,33 +373,33 @@ export const reportFlags: Flags<ReportOptions> = {
 /** The options about the recording of requests and their responses. */
 export interface RecordOptions {
   /**
-   * The file to which the requests to upstreams and their responses are written, in the format HAR 1.2, which browsers open and
-   * `fetchway replay` sends again. It replaces a file of the same name, and only its own user may read it. In a config file,
-   * the path counts from the folder of that file.
+   * The file to which requests to upstreams and their responses are written, in the format HAR 1.2. Browsers can open it, and
+   * `fetchway replay` sends its requests again. It replaces a file of the same name, and only its owner may read it. In a config
+   * file, the path is relative to the folder of that file.
    *
-   * Bodies are recorded as they are, with the secrets in them.
+   * Bodies are recorded unchanged, including any secrets in them.
    * @example "traffic.har"
    */
   record?: string;
   /**
-   * Whether the recording has secrets: the values of cookies, of fields such as `Authorization`, and of parameters in queries
-   * such as `key` and `token`. By default, `REDACTED` stands in their place.
+   * Whether the recording includes secrets: the values of cookies, of fields such as `Authorization`, and of query parameters such
+   * as `key` and `token`. By default, they are replaced with `REDACTED`.
    * @default false
    */
   recordSecrets?: boolean;
   /**
-   * The maximum number of bytes of a body that are recorded. Of a longer body, the recording has the beginning and the digest.
-   * Each running request takes up to twice this memory.
+   * The maximum number of bytes of a body that are recorded. For a longer body, the beginning and the digest are recorded. Each
+   * running request uses up to twice this memory.
    * @default 65536
    */
   recordMaxBody?: number;
   /**
-   * The maximum number of recorded requests. A line on stderr says when it is reached; nothing is recorded after that.
+   * The maximum number of recorded requests. When it is reached, recording ends, and a line on stderr says so.
    * @default 10000
    */
   recordMaxEntries?: number;
   /**
-   * The maximum size of the recording in bytes. A line on stderr says when it is reached; nothing is recorded after that.
+   * The maximum size of the recording in bytes. When it is reached, recording ends, and a line on stderr says so.
    * @default 104857600
    */
   recordMaxBytes?: number;

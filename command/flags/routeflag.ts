@@ -68,7 +68,7 @@ export function readRoute(text: string): GivenRoute | string[] {
   };
 }
 
-/** Whether a flag sets the condition of a route, and so only exists in the value of `--route`. */
+/** Whether a flag sets the condition of a route. These flags are allowed only in the value of `--route`. */
 export function isOfRoute({ option }: Pick<Flag, "option">): boolean {
   return option === "whenMethod" || option === "whenHeader" || option === "whenQuery";
 }

@@ -1,4 +1,4 @@
-/** The options of a route for streams, which the library has as interceptors. */
+/** The options of a route that add the interceptors of `fetchway/streams`. */
 import type { CreateProxyOptions } from "#fetchway";
 import { milliseconds, type Schema } from "#fetchway/options";
 import { awaitFirstByte, sendHeartbeats } from "#fetchway/streams";
@@ -8,13 +8,13 @@ import type { Flags } from "./flagtable.ts";
 export interface StreamSettings {
   /**
    * Milliseconds from the response headers to the first event of an event stream, or to the first byte of another body. Until
-   * then, the client gets nothing, and another upstream may take the request: `awaitFirstByte` of `fetchway/streams`. `0` for no
-   * limit.
+   * then, the client gets nothing, and another upstream may take the request; see `awaitFirstByte` of `fetchway/streams`. `0`
+   * for no limit.
    */
   firstByteTimeout?: number;
   /**
-   * Milliseconds of silence after which the client of an event stream gets a comment: `sendHeartbeats` of `fetchway/streams`. `0`
-   * for none.
+   * Milliseconds of silence after which the client of an event stream gets a comment; see `sendHeartbeats` of
+   * `fetchway/streams`. `0` for no comments.
    */
   heartbeat?: number;
 }
@@ -34,7 +34,7 @@ export const streamFlags: Flags<StreamSettings> = {
 
 type Interceptors = NonNullable<CreateProxyOptions["interceptors"]>;
 
-/** Returns the interceptors of a route: its own, and those of its options for streams. */
+/** Adds the interceptors of the two options for streams to the other interceptors of a route. */
 export function addStreamInterceptors(
   { request = [], attempt = [] }: Interceptors = {},
   firstByteTimeout: number | undefined,

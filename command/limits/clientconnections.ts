@@ -22,7 +22,7 @@ export interface ClientConnection {
    * exempt one.
    */
   group: string | undefined;
-  /** The address of the client that a trusted peer has named, in place of the peer's own; see `nameClient`. */
+  /** The address of the client, if a trusted peer has named one; see `nameClient`. */
   clientAddress: string | undefined;
   /** When the connection was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
@@ -186,7 +186,7 @@ export class ClientConnections {
   #noteStream(stream: ServerHttp2Stream): boolean {
     const connection = stream.session && this.#bySocket.get(stream.session);
     if (connection === undefined || this.streams.has(stream)) return true;
-    // The connection must not be closed as an idle one to make room for its own tunnel.
+    // Begin the request first: otherwise this connection could be closed as idle to make room for its own tunnel.
     this.#beginRequest(connection);
     const { group, socket } = connection;
     const address = connection.clientAddress ?? unmapAddress(socket.remoteAddress ?? "");
@@ -274,7 +274,7 @@ export class ClientConnections {
     for (const { session, idleSince } of this.all) if (idleSince <= latest) session?.close();
   }
 
-  /** Gives a connection the address of the client that a trusted peer has named. The connection counts for it from now on. */
+  /** Sets the client address of a connection, which a trusted peer has named. The connection now counts for that address. */
   nameClient(socket: Socket, address: string): void {
     const connection = this.#bySocket.get(socket);
     if (connection === undefined) return;
@@ -475,7 +475,7 @@ function closeAfter(res: RunningResponse): void {
   if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
 }
 
-/** Makes a socket show another address of its peer. */
+/** Replaces `remoteAddress` of a socket. */
 function setAddress(socket: Socket, address: string): void {
   Object.defineProperty(socket, "remoteAddress", { value: address, configurable: true });
 }

@@ -105,7 +105,7 @@ function answerExpectations(server: Server, report: Report): void {
 
 /**
  * Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them.
- * @param takes returns whether another protocol has taken the connection of an error, which then needs no answer
+ * @param takes called with each error; returns whether another protocol has taken the connection, so that no answer is needed
  */
 export function answerRefusals(
   server: Server,
@@ -156,13 +156,10 @@ const STATUSES: Readonly<Record<string, number>> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
 };
 
-/** The beginning of a header of the PROXY protocol, version 1 or 2. */
+/** Matches the beginning of a header of the PROXY protocol, version 1 or 2. */
 const PROXY_HEADER = /^(?:PROXY (?:TCP|UNKNOWN)|\r\n\r\n\0\r\nQUIT\n)/;
 
-/**
- * Explains a header of the PROXY protocol from a peer that may not send one, or behind the one of the connection; returns
- * undefined for any other request.
- */
+/** Returns the message for a request that begins with a header of the PROXY protocol; undefined for any other request. */
 function explainHeader({ rawPacket }: ParserError): string | undefined {
   return PROXY_HEADER.test(rawPacket?.toString("latin1", 0, 16) ?? "")
     ? "PROXY protocol: a header from a peer that --proxy-protocol does not name, or a second header"

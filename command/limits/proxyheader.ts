@@ -1,6 +1,6 @@
 /**
- * The header of the PROXY protocol, versions 1 and 2, with which a trusted proxy in front begins each connection. From then on,
- * the connection has the address of the client that the header names.
+ * Reads the header of the PROXY protocol (versions 1 and 2), with which a trusted proxy begins each connection to this server.
+ * The header names the client, whose address then counts as the address of the connection.
  * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
  */
 import { STATUS_CODES } from "node:http";
@@ -11,20 +11,20 @@ import { type Report, toEnd } from "./ownanswers.ts";
 
 /** The maximum length of a header of version 1 in bytes, including CRLF (§2.1). */
 const MAX_LINE = 107;
-/** The first bytes of a header of version 2. The shortest header of version 1 is longer as well. */
+/** The first bytes of a header of version 2. Every header of version 1 is longer than these bytes. */
 const SIGNATURE = Buffer.from("\r\n\r\n\0\r\nQUIT\n", "latin1");
 const V1 = "PROXY ";
-/** A line of version 1. What follows `UNKNOWN` has no meaning. */
+/** A header of version 1, which is one line. Any text after `UNKNOWN` is ignored. */
 const LINE = /^PROXY (?:UNKNOWN(?: .*)?|TCP([46]) (\S+) (\S+) (\S+) (\S+))\r\n$/;
 const PORT = /^(?:0|[1-9]\d{0,4})$/;
 
 /**
- * Yields the number of bytes that it needs next, and returns the address of the client; undefined if the header names none, so
- * that the connection keeps its own.
+ * A parser that yields the number of bytes that it needs next. It returns the address of the client, or undefined if the header
+ * names no client; the connection then keeps its own address.
  */
 type Parser = Generator<number, string | undefined, Buffer>;
 
-/** @throws Error that says what is wrong with the header */
+/** @throws Error whose message names the fault of the header */
 export function* parseHeader(): Parser {
   const start = yield SIGNATURE.length;
   if (start.equals(SIGNATURE)) return yield* parseV2();
@@ -32,7 +32,7 @@ export function* parseHeader(): Parser {
   throw new Error("the connection does not begin with a header");
 }
 
-/** Parses a line. It reads single bytes, because the length of the line is not known, and what follows is not the header's. */
+/** Parses a header of version 1. It reads single bytes, because bytes after the end of the line belong to the request. */
 function* parseV1(start: string): Parser {
   let line = start;
   while (!line.endsWith("\n") && line.length < MAX_LINE) {
@@ -53,7 +53,7 @@ function isPlainIPv6(text: string): boolean {
   return isIPv6(text) && !text.includes("%");
 }
 
-/** Parses what follows the signature (§2.2). */
+/** Parses the rest of a header of version 2, after the signature (§2.2). */
 function* parseV2(): Parser {
   const [command = 0, kind = 0, high = 0, low = 0] = yield 4;
   const length = high * 256 + low;
@@ -61,7 +61,7 @@ function* parseV2(): Parser {
   if (command !== 0x20 && command !== 0x21) throw new Error("its version or command is unknown");
   if (family > 3 || protocol > 2) throw new Error("its address family is unknown");
   const block = length === 0 ? Buffer.alloc(0) : yield length;
-  // A connection of the proxy itself, or one whose client has no IP address. What follows the addresses is not needed.
+  // The connection is the proxy's own (`LOCAL`), or its client has no IP address.
   if (command === 0x20 || protocol === 0 || family === 0 || family === 3) return undefined;
   const size = family === 1 ? 4 : 16;
   if (length < 2 * size + 4) throw new Error("it is shorter than its addresses");
@@ -69,27 +69,27 @@ function* parseV2(): Parser {
   return canonical((block.toString("hex", 0, 16).match(/.{4}/g) as string[]).join(":"));
 }
 
-/** Returns the usual spelling of an address; that of an IPv4 address for one in IPv6 form. */
+/** Returns the canonical form of an IP address. An IPv4-mapped IPv6 address becomes an IPv4 address. */
 function canonical(address: string): string {
   if (isIPv4(address)) return address;
   return unmapAddress(new SocketAddress({ address, family: "ipv6" }).address);
 }
 
-/** How a server receives headers. */
+/** How a server reads headers of the PROXY protocol. */
 export interface HeaderSettings {
-  /** Returns whether the connections of a peer begin with a header. Those of others do not. */
+  /** Returns whether a peer is trusted: its connections must begin with a header. Other connections have none. */
   readonly trusts: Trust;
-  /** The milliseconds for a header to arrive; 0 for no limit. */
+  /** The time limit for the whole header in milliseconds; 0 for no limit. */
   readonly headersTimeout: number;
-  /** Receives connections whose header is missing or malformed. */
+  /** Called for each connection that is refused because its header is missing, late or malformed. */
   readonly report: Report;
-  /** Takes the address of the client that the header of a connection names. */
+  /** Called with a connection and the address of the client that its header names. */
   readonly nameClient: (socket: Socket, address: string) => void;
 }
 
 /**
- * Makes a server read a header at the beginning of each connection of a trusted peer. The listeners for connections that the
- * server has so far get a connection after its header; listeners that are added later get it before.
+ * Makes a server read a header at the beginning of each connection of a trusted peer. The present listeners for `connection`
+ * are called after the header was read. Listeners that are added later are called before.
  */
 export function expectHeaders(server: Server, settings: HeaderSettings): void {
   const listeners = server.listeners("connection");
@@ -106,7 +106,7 @@ export function expectHeaders(server: Server, settings: HeaderSettings): void {
 
 /**
  * Reads the header of a connection, and no byte after it.
- * @param accept is called after a header, unless the connection is over the limits for the client's address
+ * @param accept called after the header, unless `nameClient` has destroyed the socket
  */
 function readHeader(
   socket: Socket,
@@ -120,7 +120,7 @@ function readHeader(
   const read = (): void => {
     try {
       for (let bytes; (bytes = socket.read(needed) as Buffer | null) !== null;) {
-        // At the end of the connection, `read` returns the bytes that are left, and `end` follows.
+        // `read` returns fewer bytes only at the end of the connection. The listener for `end` then closes it.
         if (bytes.length < needed) return;
         length += bytes.length;
         const { done, value } = parser.next(bytes);
@@ -156,7 +156,7 @@ function readHeader(
   socket.on("readable", read).on("end", destroy).on("error", destroy).on("close", stop);
 }
 
-/** Makes a socket count the bytes that it has read from the end of its header on. */
+/** Makes `bytesRead` of a socket count only the bytes after its header. */
 function beginCount(socket: Socket, length: number): void {
   const get = (): number =>
     (Reflect.get(Object.getPrototypeOf(socket) as object, "bytesRead", socket) as number) - length;

@@ -1,4 +1,4 @@
-/** Keeps what goes to an upstream and what comes back, while both pass. */
+/** Keeps a copy of each attempt: the request that is sent to the upstream, and the response. */
 import { createHash, type Hash } from "node:crypto";
 import {
   type BodySource,
@@ -15,11 +15,11 @@ import {
   type WholeOptions,
 } from "#fetchway/transport";
 
-/** The beginning of a body that passes, and the digest of a body that is longer. */
+/** Keeps the beginning of a body that is passed on. For a body longer than the limit, it also computes the digest. */
 export class Tap {
   /** The number of bytes that have passed. */
   size = 0;
-  /** Whether the body has ended after its last byte. */
+  /** Whether the whole body has passed. */
   isComplete = false;
   readonly #limit: number;
   readonly #kept: Uint8Array[] = [];
@@ -46,7 +46,7 @@ export class Tap {
     this.#keptSize += kept.byteLength;
   }
 
-  /** Whether `bytes` has the whole body. */
+  /** Whether `bytes` is the whole body. */
   get isWhole(): boolean {
     return this.isComplete && this.size === this.#keptSize;
   }
@@ -106,16 +106,16 @@ class TappedSink extends PassSink {
   }
 
   override end(trailers?: HeaderList): void {
-    // The end of the sink may end the exchange, for which this body must be complete.
+    // Set this first: the exchange may end within `end`, and its entry needs to know that this body is complete.
     this.#tap.isComplete = true;
     super.end(trailers);
   }
 }
 
-/** One attempt to send a request to an upstream, with what has passed so far. */
+/** One attempt to send a request to an upstream, with the messages as they have passed so far. */
 export class CapturedAttempt {
   readonly request: UpstreamRequest;
-  /** The version of HTTP, or `unknown`. */
+  /** The version of HTTP; `unknown` if the transport may have chosen HTTP/2. */
   readonly httpVersion: string;
   /** When the attempt began, in milliseconds since 1970. */
   readonly startedAt: number = Date.now();
@@ -138,7 +138,7 @@ export class CapturedAttempt {
     this.sent = request.body === null ? undefined : new Tap(maxBody);
   }
 
-  /** Sends the request, and returns the response with a body that is observed. */
+  /** Sends the request. The bodies of the request and of the returned response are copied as they pass. */
   async send(next: Send, scope: Scope): Promise<UpstreamResponse> {
     const { request, sent } = this;
     const body = sent && request.body && new TappedBody(request.body, sent);

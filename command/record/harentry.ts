@@ -1,5 +1,5 @@
 /**
- * Entries of the format HAR 1.2, in which browsers save and open requests.
+ * Makes entries of HAR 1.2, the file format in which browsers save and open requests.
  * @see http://www.softwareishard.com/blog/har-12-spec/
  */
 import * as zlib from "node:zlib";
@@ -16,21 +16,21 @@ export interface HarPair {
   readonly value: string;
 }
 
-/** A body. Members that begin with `_` are not in the standard. */
+/** A body. HAR does not define the members that begin with `_`. */
 export interface HarBody {
   readonly mimeType: string;
-  /** The body without content codings, as text or in base64; left out if it is not known. */
+  /** The body without its content codings, as text or in base64; undefined if it is not known. */
   readonly text?: string;
-  /** `base64` if the text is in base64. */
+  /** `base64` if `text` is in base64. */
   readonly encoding?: string;
-  /** Whether the text is only the beginning of the body. */
+  /** Whether `text` is only the beginning of the body. */
   readonly _truncated?: boolean;
-  /** The digest of a complete body that is truncated here, as it was transferred. */
+  /** The SHA-256 digest of the whole body with its content codings, if `text` is truncated. */
   readonly _sha256?: string;
   readonly comment?: string;
 }
 
-/** The body of a request. The standard has only text here, and no `encoding`. */
+/** The body of a request. HAR allows only text here, so `_encoding` takes the place of `encoding`. */
 export interface HarPostData extends Omit<HarBody, "encoding"> {
   readonly params: readonly HarPair[];
   readonly _encoding?: string;
@@ -74,16 +74,16 @@ export interface HarEntry {
   readonly comment?: string;
 }
 
-/** How entries are made. */
+/** Which parts of messages the entries have. */
 export interface EntrySettings {
-  /** The number of bytes of each body that are kept, also after its content codings are undone. */
+  /** The maximum size of each body in bytes, both with its content codings and after they are removed. */
   readonly maxBody: number;
   /** Whether secrets are kept. */
   readonly secrets: boolean;
 }
 
 /**
- * Makes an entry of an attempt.
+ * Makes the entry of an attempt.
  * @param end the report on the exchange, for its last attempt; undefined for an attempt that was followed by another one
  * @param isOnly whether the exchange has no other attempt, so that all times of the report are those of the attempt
  */
@@ -155,8 +155,8 @@ function describeError(error: unknown): string {
 }
 
 /**
- * Returns the times of an attempt in milliseconds; -1 for those that are not known. The time to send the request is a part of
- * `wait`, because the upstream may respond before it has read the whole request.
+ * Returns the times of an attempt in milliseconds; -1 for unknown ones. The time to send the request is a part of `wait`,
+ * because the upstream may respond before it has read the whole request.
  */
 function toTimings(
   { duration, response }: CapturedAttempt,
@@ -164,7 +164,7 @@ function toTimings(
   isOnly: boolean,
 ): HarEntry["timings"] {
   const { held = 0, queue = 0, connect = -1, firstByte = 0, total = 0 } = end?.timings ?? {};
-  // The other times of the report also cover the attempts before the last one.
+  // Of several attempts, the report has `connect` of the last one, but its other times cover all of them.
   const headersAt = !isOnly ? duration : response === undefined ? total : firstByte;
   const blocked = isOnly ? Math.min(held + queue, headersAt) : -1;
   const connecting = Math.min(connect, headersAt - Math.max(0, blocked));
@@ -221,7 +221,7 @@ async function toContent(
   return { size, ...(size !== tap.size && { compression: size - tap.size }), ...body };
 }
 
-/** Makes the members that the bodies of requests and responses have in common. */
+/** Makes the members that `postData` and `content` have in common. */
 async function toBody(tap: Tap, headers: HeaderList, maxBody: number): Promise<HarBody> {
   const codings = getHeader(headers, "content-encoding") ?? "";
   const decoded = await decodeContent(tap.bytes, codings, maxBody, tap.isWhole);
@@ -242,15 +242,15 @@ async function toBody(tap: Tap, headers: HeaderList, maxBody: number): Promise<H
   };
 }
 
-/** Matches the control characters that no text has. */
+/** Matches control characters that do not occur in text. */
 // oxlint-disable-next-line no-control-regex
 const BINARY = /[\u0000-\u0008\u000e-\u001a\u001c-\u001f]/;
 
-/** Returns bytes as text; undefined if they are not UTF-8, or no text. */
+/** Returns bytes as text; undefined for binary data, and for text that is not UTF-8. */
 function toText(bytes: Uint8Array, isWhole: boolean): string | undefined {
   try {
     const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-    // With `stream`, a character that was cut at the end is left out.
+    // With `stream`, the decoder leaves out a character that is cut at the end.
     const text = decoder.decode(bytes, { stream: !isWhole });
     return BINARY.test(text) ? undefined : text;
   } catch {
@@ -258,12 +258,12 @@ function toText(bytes: Uint8Array, isWhole: boolean): string | undefined {
   }
 }
 
-/** The maximum number of content codings that are undone; senders apply one. */
+/** The maximum number of content codings that are removed. Senders rarely apply more than one. */
 const MOST_CODINGS = 5;
 
 /** Returns the decoder of a content coding; undefined if the runtime has none. */
 function createDecoder(coding: string): NodeJS.ReadWriteStream | undefined {
-  // Not every version of each runtime has zstd.
+  // Older versions of the runtimes have no zstd.
   const { createZstdDecompress } = zlib as Partial<typeof zlib>;
   switch (coding) {
     case "gzip":
@@ -281,11 +281,11 @@ function createDecoder(coding: string): NodeJS.ReadWriteStream | undefined {
 }
 
 /**
- * Undoes the content codings of a body, or of its beginning.
+ * Removes the content codings of a body, or of its beginning.
  * @param codings a value of `Content-Encoding`
  * @param limit the maximum number of bytes of the result
  * @param isWhole whether the bytes are the whole body
- * @returns undefined if the runtime has no decoder, or if the bytes are not in these codings
+ * @returns undefined if the runtime has no decoder, if the bytes are not in these codings, or if there are too many codings
  */
 async function decodeContent(
   bytes: Uint8Array,
@@ -301,7 +301,7 @@ async function decodeContent(
     const decoder = createDecoder(coding);
     if (decoder === undefined) return undefined;
     const result = await readUpTo(decoder, decoded.bytes, limit);
-    // A decoder also fails where the beginning of a body ends.
+    // If `bytes` is only the beginning of a body, the decoder fails at its end in any case.
     if (decoded.isWhole && result.hasFailed) return undefined;
     decoded = { bytes: result.bytes, isWhole: decoded.isWhole && result.isWhole };
   }
@@ -317,7 +317,7 @@ async function readUpTo(decoder: NodeJS.ReadWriteStream, bytes: Uint8Array, limi
     for await (const chunk of decoder) {
       chunks.push(chunk as Buffer);
       size += (chunk as Buffer).byteLength;
-      // Leaving the loop destroys the decoder, so that a few bytes cannot expand to gigabytes.
+      // Otherwise, a few bytes could expand to gigabytes. Leaving the loop destroys the decoder.
       if (size > limit) break;
     }
   } catch {

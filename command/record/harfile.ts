@@ -14,23 +14,23 @@ const END = "\n]}}\n";
 type RecordLimits = Pick<ServerSettings, "recordMaxEntries" | "recordMaxBytes">;
 
 /**
- * A HAR file to which entries are added, one on each line. Each write ends with the end of the file, which the next write
- * replaces, so that a killed process leaves a file that can be opened.
+ * A HAR file to which entries are added, one on each line. Each write includes the closing brackets of the file, and the next
+ * write overwrites them. So the file is valid even if the process is killed.
  *
- * The writes are synchronous: they go to the memory of the system, which takes less time than making the entry.
+ * The writes are synchronous, because they only fill the page cache, which takes less time than making the entry.
  */
 export class HarFile {
   readonly #path: string;
   readonly #limits: RecordLimits;
   readonly #report: (text: string) => void;
-  /** The descriptor; undefined until the file was created. */
+  /** The file descriptor; undefined until the file is created. */
   #file: number | undefined;
-  /** Where the next entry begins. */
+  /** The position of the next entry in the file. */
   #end: number = Buffer.byteLength(BEGIN);
   #entries = 0;
   #isOver = false;
 
-  /** @param report receives one message if the file takes no more entries */
+  /** @param report called once, when no more entries can be added, with a message that says why */
   constructor(path: string, limits: RecordLimits, report: (text: string) => void) {
     this.#path = path;
     this.#limits = limits;
@@ -38,8 +38,8 @@ export class HarFile {
   }
 
   /**
-   * Creates the file, in place of a file of the same name. Only its own user may read it. A command that cannot listen, because
-   * another one does, must not replace the file of the other one, so the first entry creates the file if nothing else does.
+   * Creates the file, which replaces a file of the same name. Only its owner may read it. `add` creates the file if needed, so
+   * that a command that cannot listen, because another one has the port, does not replace the file of that other command.
    * @throws UsageError if the file cannot be created
    */
   open(): number {
@@ -47,7 +47,7 @@ export class HarFile {
     return (this.#file = createFile(this.#path));
   }
 
-  /** Adds an entry, and returns whether the file takes another one. */
+  /** Adds an entry. Returns whether another one can be added. */
   add(entry: string): boolean {
     if (this.#isOver) return false;
     const { recordMaxEntries: maxEntries, recordMaxBytes: maxBytes } = this.#limits;
@@ -79,15 +79,15 @@ export class HarFile {
       ftruncateSync(this.#file, this.#end);
       writeAll(this.#file, Buffer.from(END), this.#end);
     } catch {
-      // `readHar` reads a file without its end as well.
+      // `readHar` also reads a file without its closing brackets.
     }
   }
 }
 
 function createFile(path: string): number {
   try {
-    // A new file has these permissions from the beginning, whatever those of the old file are. A link is not followed, because
-    // another user may have made it.
+    // Make a new file, so that the permissions of the old file do not remain. Do not follow a link, because another user may
+    // have made it.
     if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === true) unlinkSync(path);
     const file = openSync(path, "wx", 0o600);
     writeAll(file, Buffer.from(BEGIN + END), 0);
@@ -110,7 +110,7 @@ function codeOf(error: unknown): string {
 }
 
 /**
- * Reads a HAR file. Of a file that a killed process has left behind, it reads the entries that are complete.
+ * Reads a HAR file. If the file breaks off, the complete entries are read.
  * @returns the entries in the order in which their requests began, and whether the file breaks off
  * @throws UsageError if it is not a HAR file
  */
@@ -129,7 +129,7 @@ export function readHar(path: string): { entries: HarEntry[]; isCut: boolean } {
         .slice(1)
         .map((line) => parseJson(line.replace(/,$/, "")))
     : (whole as { log?: { entries?: unknown } } | undefined)?.log?.entries;
-  if (!Array.isArray(found)) throw new UsageError(`${quoteInput(path)} is no HAR file`);
+  if (!Array.isArray(found)) throw new UsageError(`${quoteInput(path)} is not a HAR file`);
   const entries = found.filter(isEntry);
   if (!isCut && entries.length < found.length) {
     throw new UsageError(`${quoteInput(path)}: an entry has no request, or no response`);
@@ -149,7 +149,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** Whether an object has the members of an entry that are read without a check. */
+/** Whether a value has all members of an entry that other code reads without a check. */
 function isEntry(value: unknown): value is HarEntry {
   if (!isRecord(value) || !isRecord(value["request"]) || !isRecord(value["response"])) return false;
   const { request, response } = value as unknown as HarEntry;

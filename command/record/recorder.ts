@@ -1,8 +1,8 @@
 /**
  * `--record`: writes the requests that are sent to upstreams, and their responses, to a HAR file.
  *
- * An interceptor keeps each attempt of an exchange. The channel on which the library publishes exchanges says which attempts
- * belong to an exchange, and when it is over.
+ * An interceptor keeps each attempt. The diagnostics channel `fetchway.request` groups the attempts by exchange, and reports
+ * the end of each exchange.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { tracingChannel } from "node:diagnostics_channel";
@@ -11,13 +11,13 @@ import type { RouteOptions } from "../flags/severalupstreams.ts";
 import { type CapturedAttempt, captureAttempts } from "./capture.ts";
 import { type EntrySettings, toEntry } from "./harentry.ts";
 
-/** Takes an entry as JSON, and returns whether it takes another one. */
+/** Adds an entry, which is JSON. Returns whether another one can be added. */
 export type AddEntry = (entry: string) => boolean;
 
 export class Recorder {
   readonly #settings: EntrySettings;
   readonly #add: AddEntry;
-  /** The attempts of the exchange in whose context code runs. */
+  /** The attempts of the exchange for which the current code runs. */
   readonly #current = new AsyncLocalStorage<CapturedAttempt[]>();
   readonly #running = new WeakMap<RequestTrace, CapturedAttempt[]>();
   /** The entries that are being made. */
@@ -35,7 +35,7 @@ export class Recorder {
     this.#channel.asyncEnd.subscribe(this.#onEnd);
   }
 
-  /** Adds the interceptor to the options of a proxy. It is the innermost one, so that it sees what is sent. */
+  /** Adds the recording interceptor as the innermost one, so that it gets the request as it is sent. */
   prepare(options: RouteOptions): RouteOptions {
     const { request = [], attempt = [] } = options.interceptors ?? {};
     const isHttp2 = options.pool?.http2 ?? false;
@@ -44,7 +44,7 @@ export class Recorder {
     return { ...options, interceptors: { request, attempt: [...attempt, capture] } };
   }
 
-  /** Keeps nothing of further requests. */
+  /** Stops recording. Requests that are still running are not recorded either. */
   stop(): void {
     this.#channel.start.unbindStore(this.#current);
     this.#channel.asyncEnd.unsubscribe(this.#onEnd);

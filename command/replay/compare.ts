@@ -1,18 +1,18 @@
-/** Compares two responses of HAR entries. */
+/** Compares the responses of two HAR entries. */
 import { createHash } from "node:crypto";
 import type { HarEntry } from "../record/harentry.ts";
 import { redactField } from "../record/redact.ts";
 
-/** A part of a response that differs. The values are short descriptions; null where there is none. */
+/** A part of a response that differs. `recorded` and `replayed` describe it; null if the response has no such field. */
 export interface Difference {
   readonly part: "status" | "field" | "body";
-  /** The name of the field. */
+  /** The name of the header field; undefined for other parts. */
   readonly name?: string;
   readonly recorded: string | null;
   readonly replayed: string | null;
 }
 
-/** The fields that differ between two responses to the same request, or that are about the connection. */
+/** Fields that are not compared: they describe the connection, or differ between any two responses to the same request. */
 export const IGNORED: readonly string[] = [
   "age",
   "alt-svc",
@@ -40,7 +40,7 @@ export const IGNORED: readonly string[] = [
 ];
 
 /**
- * Returns what differs between a recorded response and another one to the same request.
+ * Returns the differences between a recorded response and another response to the same request.
  * @param ignored the names of the fields that may differ, in lower case
  */
 export function compareResponses(
@@ -56,9 +56,9 @@ export function compareResponses(
   note({ part: "status", recorded: `${recorded.status}`, replayed: `${replayed.status}` });
   const [before, after] = [collectFields(one), collectFields(other)];
   for (const name of new Set([...before.keys(), ...after.keys()])) {
-    // Browsers list pseudo-fields of HTTP/2 as well.
+    // HAR files of browsers also list the pseudo-header fields of HTTP/2.
     if (ignored.has(name) || name.startsWith(":")) continue;
-    // Where there is a body, its length follows from it, and from its content coding.
+    // The bodies are compared themselves, and another content coding may change the length.
     if (name === "content-length" && one.request.method !== "HEAD") continue;
     const values = { recorded: before.get(name) ?? null, replayed: after.get(name) ?? null };
     note({ part: "field", name, ...values });
@@ -71,8 +71,8 @@ export function compareResponses(
 }
 
 /**
- * Collects the values of each field of a response. Secrets are not compared, because most recordings have none, and neither is
- * the origin of the server itself, for example in `Location`.
+ * Collects the values of each field of a response. Secrets are replaced, because they are replaced in most recordings. The
+ * origin of the server itself, for example in `Location`, is removed, because the target has another one.
  */
 function collectFields({ request, response }: HarEntry): Map<string, string> {
   const origin = originOf(request.url);
@@ -85,16 +85,16 @@ function collectFields({ request, response }: HarEntry): Map<string, string> {
   );
 }
 
-/** Returns the scheme and the authority of a URL as they are written. */
+/** Returns the scheme and the authority of a URL, unchanged. */
 export function originOf(url: string): string {
   return /^\w+:\/\/[^/?#]*/.exec(url)?.[0] ?? url;
 }
 
 type Content = HarEntry["response"]["content"];
 
-/** Whether the body of a recorded response is known well enough to be compared. */
+/** Whether the recording has the whole body of a response, or at least its digest. */
 export function isComparable({ text, _truncated, _sha256, size }: Content): boolean {
-  // Browsers leave the text out of some entries.
+  // HAR files of browsers have no text in some entries.
   if (text === undefined) return size === 0;
   return _truncated !== true || _sha256 !== undefined;
 }
@@ -105,7 +105,7 @@ function isSameBody(recorded: Content, replayed: Content): boolean {
   const [one, other] = [bytesOf(recorded), bytesOf(replayed)];
   if (replayed._truncated === true) return false;
   if (one.equals(other)) return true;
-  // Browsers have decoded texts of other charsets.
+  // In HAR files of browsers, text of other charsets than UTF-8 is already decoded.
   const isText = recorded.encoding === undefined && replayed.encoding !== undefined;
   return isText && recorded.text === decode(other, replayed.mimeType);
 }
@@ -123,7 +123,7 @@ function decode(bytes: Uint8Array, mimeType: string): string | undefined {
   }
 }
 
-/** Names the digest and the size of a body. */
+/** Describes a body by the beginning of its digest, and its size. */
 function describeBody(content: Content): string {
   const digest = content._sha256 ?? createHash("sha256").update(bytesOf(content)).digest("hex");
   return `sha256 ${digest.slice(0, 12)}, ${content.size} bytes`;

@@ -26,17 +26,17 @@ export const REPLAY_HELP = `fetchway replay <file.har> --against <target> [flags
 
 Exit code: 0 all responses are equal, 1 some differ, 2 nothing was compared`;
 
-/** What `fetchway replay` is asked to do. */
+/** The parsed command line of `fetchway replay`. */
 export interface ReplayLine {
   readonly file: string;
   readonly target: Upstream;
-  /** The origins whose requests are sent; undefined for the only one in the file. */
+  /** The recorded origins whose requests are sent; undefined if the file must have only one. */
   readonly from: readonly string[] | undefined;
   readonly methods: readonly string[];
-  /** Fields to set, by lower-case name; null deletes one. */
+  /** Request fields to set, by lower-case name. The value null removes the field. */
   readonly fields: ReadonlyMap<string, readonly [name: string, value: string | null]>;
   readonly query: ReadonlyMap<string, string>;
-  /** The names of further response fields that may differ, in lower case. */
+  /** The names of response fields that are not compared either (beside `IGNORED`), in lower case. */
   readonly ignored: readonly string[];
   readonly concurrency: number;
   readonly isPaced: boolean;
@@ -44,7 +44,7 @@ export interface ReplayLine {
   readonly asJson: boolean;
 }
 
-/** @throws UsageError */
+/** @throws UsageError for a wrong argument or option */
 export function readReplayLine(args: readonly string[]): ReplayLine | "help" {
   const { values, positionals } = parseReplayArgs(args);
   if (values.help) return "help";

@@ -1,4 +1,4 @@
-/** The report of `fetchway replay`, and its form for people. */
+/** The report of `fetchway replay`, and how it is printed on a terminal. */
 import { escapeControls } from "#fetchway/errors";
 import { renderDuration } from "../log/lineforms.ts";
 import type { Difference } from "./compare.ts";
@@ -9,30 +9,30 @@ export interface ReplayResult {
   /** The path and query. */
   readonly path: string;
   readonly result: "equal" | "different" | "failed" | "not sent";
-  /** Why the request was not sent, or has failed. */
+  /** Why the request was not sent, or why it failed. */
   readonly reason?: string;
   readonly differences?: readonly Difference[];
-  /** Whether the recording has too little of the body to compare it. */
+  /** Whether the recorded body is not complete, so that the bodies were not compared. */
   readonly isBodyUnknown?: boolean;
-  /** Milliseconds until the end of the response. */
+  /** Milliseconds from the start of the request to the end of the response. */
   readonly recordedMs?: number;
   readonly replayedMs?: number;
 }
 
-/** The outcome of all. */
+/** The outcome of all requests. */
 export interface ReplayOutcome {
   readonly file: string;
   readonly against: string;
-  /** The fields that were not compared. */
+  /** The names of the response fields that were not compared. */
   readonly ignored: readonly string[];
-  /** The request fields that were left out because their values are redacted, each with the number of its requests. */
+  /** The number of requests by each field that was not sent, because its recorded value is redacted. */
   readonly leftOut: Readonly<Record<string, number>>;
   /** The number of requests with each result. */
   readonly counts: Readonly<Record<ReplayResult["result"], number>>;
   readonly results: readonly ReplayResult[];
 }
 
-/** The number of characters of a value that are shown. */
+/** The maximum number of characters of a value that are printed. */
 const WIDTH = 100;
 
 export function renderReplay(outcome: ReplayOutcome): string {
@@ -46,12 +46,10 @@ export function renderReplay(outcome: ReplayOutcome): string {
     `${escapeControls(file)} → ${against}: ${sums.join(", ")}`,
     ...renderReasons(results),
     ...(unknown > 0
-      ? [`  body not compared, because the recording has too little of it: ${unknown}`]
+      ? [`  bodies not compared, because the recording does not have all of them: ${unknown}`]
       : []),
     ...(names.length > 0
-      ? [
-          `  sent without redacted fields, which --header gives: ${escapeControls(names.join(", "))}`,
-        ]
+      ? [`  redacted fields not sent (--header sets them): ${escapeControls(names.join(", "))}`]
       : []),
     ...renderLatencies(results),
     `  not compared: ${ignored.join(", ")}`,
@@ -71,7 +69,7 @@ function show(value: string | null): string {
   return value.length > WIDTH ? `${value.slice(0, WIDTH)}…` : value;
 }
 
-/** Renders why requests were not sent. */
+/** Renders the reasons why requests were not sent. */
 function renderReasons(results: readonly ReplayResult[]): string[] {
   const unsent = results.filter(({ result }) => result === "not sent");
   const groups = Map.groupBy(unsent, ({ method, reason = "" }) => `${method}: ${reason}`);
@@ -80,7 +78,7 @@ function renderReasons(results: readonly ReplayResult[]): string[] {
   );
 }
 
-/** Renders the median and the 95th percentile of both latencies. */
+/** Renders the median and the 95th percentile of the recorded and the replayed durations. */
 function renderLatencies(results: readonly ReplayResult[]): string[] {
   const timed = results.filter(({ result }) => result === "equal" || result === "different");
   if (timed.length === 0) return [];

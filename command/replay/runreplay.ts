@@ -14,12 +14,12 @@ import { compareResponses, IGNORED, isComparable, originOf } from "./compare.ts"
 import { isFieldValue, readReplayLine, REPLAY_HELP, type ReplayLine } from "./replayline.ts";
 import { renderReplay, type ReplayOutcome, type ReplayResult } from "./replayreport.ts";
 
-/** The number of bytes of a response that are kept to compare it with a recorded body. */
+/** The maximum number of bytes of a response body that are kept for the comparison. */
 const MAX_BODY = 16 * 1_048_576;
 
 /**
  * Runs `fetchway replay`, prints the report, and ends the process.
- * @throws UsageError
+ * @throws UsageError for a wrong command line, or a file that cannot be used
  */
 export async function runReplay(args: readonly string[]): Promise<void> {
   const line = readReplayLine(args);
@@ -63,7 +63,7 @@ async function replay(line: ReplayLine): Promise<ReplayOutcome> {
 
 /**
  * Returns the entries whose requests were sent to the origins of `--from`.
- * @throws UsageError if the file has requests to several origins, and none is named
+ * @throws UsageError if the file has no requests to an origin of `--from`, or without `--from`, if it has several origins
  */
 function chooseEntries(entries: readonly HarEntry[], { from, file }: ReplayLine): HarEntry[] {
   const groups = Map.groupBy(entries, ({ request }) => originOf(request.url));
@@ -71,15 +71,15 @@ function chooseEntries(entries: readonly HarEntry[], { from, file }: ReplayLine)
   const wrong = from?.find((origin) => !groups.has(origin));
   if (wrong !== undefined || (from === undefined && groups.size > 1)) {
     const what =
-      wrong === undefined ? "several origins" : `others than --from ${quoteInput(wrong)}`;
+      wrong === undefined ? "requests to several origins" : `no requests to ${quoteInput(wrong)}`;
     throw new UsageError(
-      `${quoteInput(file)} has requests to ${what}: name those to send by --from, of ${origins.join(", ")}`,
+      `${quoteInput(file)} has ${what}; choose with --from: ${origins.join(", ")}`,
     );
   }
   return entries.filter(({ request }) => from?.includes(originOf(request.url)) ?? true);
 }
 
-/** A request as it is sent. */
+/** The parts of a recorded request that are sent again. */
 interface Replayed {
   readonly method: string;
   readonly path: string;
@@ -126,7 +126,7 @@ async function replayEntry(
   };
 }
 
-/** Puts the given values in place of redacted ones. */
+/** Replaces redacted parameters with the values of `--query`. */
 function fillQuery(path: string, query: ReplayLine["query"]): string {
   return path.replace(/([?&;])([^?&;=]+)=REDACTED(?=[&;]|$)/g, (all, separator, name: string) => {
     const value = query.get(name);
@@ -134,7 +134,7 @@ function fillQuery(path: string, query: ReplayLine["query"]): string {
   });
 }
 
-/** Returns why a request cannot be sent, or must not; undefined if it is sent. */
+/** Returns the reason why a request must not be sent; undefined if it may be sent. */
 function findObstacle(
   { request, response, _resourceType: type }: HarEntry,
   path: string,
@@ -150,21 +150,21 @@ function findObstacle(
     return `its method may change the state of the target; --methods ${method} allows it`;
   }
   if (headers.some(({ name, value }) => !isSendable(name, value))) return "a field is malformed";
-  if (path.includes(`=${REDACTED}`)) return "its query is redacted; --query gives the values";
+  if (path.includes(`=${REDACTED}`)) return "its query is redacted; --query sets the values";
   if (postData?._truncated === true) return "the recording has only the beginning of its body";
   const isMissing = postData?.text === undefined && bodySize > 0;
-  return isMissing ? "the recording has no body of it" : undefined;
+  return isMissing ? "its body is not recorded" : undefined;
 }
 
 function isSendable(name: string, value: string): boolean {
   return name.startsWith(":") || (TOKEN.test(name) && isFieldValue(value));
 }
 
-/** The fields that belong to the connection or to the framing, which the transport writes. */
+/** Fields of the connection and of the message framing. The transport writes them itself. */
 const OF_TRANSPORT =
   /^(?::.*|connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
 
-/** Returns the fields to send, and the `Host`. */
+/** Returns the fields to send; `host` only if `--header` gives one. Counts in `leftOut` the fields with redacted values. */
 function readFields(
   recorded: HarEntry["request"]["headers"],
   given: ReplayLine["fields"],
@@ -184,7 +184,7 @@ function readFields(
 }
 
 /**
- * Sends a request as it is: the proxy that sends it takes everything but its options from `sent`.
+ * Sends a request unchanged: an interceptor replaces the request of the proxy with `sent`.
  * @param isRead whether the body of the response is read
  * @returns the last attempt, and the report on the exchange
  */

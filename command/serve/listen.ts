@@ -51,7 +51,7 @@ export interface ListenSettings {
   /** The port of a second listener, which redirects to HTTPS. */
   readonly redirectHttp?: number | undefined;
   readonly limits?: ClientLimitSettings;
-  /** The addresses of the peers whose connections begin with a header of the PROXY protocol. */
+  /** The addresses and ranges of the peers whose connections begin with a header of the PROXY protocol. */
   readonly proxyProtocol?: readonly string[] | undefined;
   /** Returns whether `maxPerAddress` does not apply to an address. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
@@ -91,8 +91,8 @@ export interface Front {
   /** Stops accepting connections, and asks clients to send no further requests on open ones. */
   stopAccepting(): Promise<void>;
   /**
-   * Notes that a request asks for an upgrade. It may be called more than once for a request.
-   * @returns false if the request must not be upgraded. An HTTP/2 request has then been answered
+   * Counts a request that asks for an upgrade, unless it exceeds a limit. May be called more than once for a request.
+   * @returns false if the request must not be upgraded; a request over HTTP/2 was then answered
    */
   readonly admitUpgrade: (message: IncomingMessage | Http2ServerRequest) => boolean;
   /**
@@ -140,7 +140,7 @@ async function openFront(
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
-  /** Returns the refusal of what exceeds the limits; undefined for a request within them. */
+  /** Returns the response that refuses a request beyond the limits; undefined for a request within them. */
   const refuse = (message: IncomingMessage | Http2ServerRequest): Response | undefined => {
     if (isTooLarge(message, limits)) {
       return refuseEarly(message, 431, "the header section is too large", report);
@@ -170,7 +170,7 @@ async function openFront(
     return isStopping ? answerLast(request) : answer(request);
   };
   const trusts = settings.proxyProtocol && createTrust(settings.proxyProtocol);
-  // A peer that names its clients is not the client itself.
+  // A trusted peer of the PROXY protocol is not a client itself, so its own address has no limit.
   const isExempt = (address: string): boolean =>
     trusts?.(address) === true || settings.isExempt?.(address) === true;
   const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {

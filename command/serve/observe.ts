@@ -104,9 +104,9 @@ export class Observers {
   }
 
   /**
-   * Starts the recording, if there is one. It has the requests of the proxies whose options are prepared afterwards.
-   * @param add takes the entries; by default, they are written to the file
-   * @returns a function that creates the file. It throws a UsageError if that is not possible
+   * Starts the recording, if `record` is set. Call it before `prepare`: only proxies that are prepared afterwards are recorded.
+   * @param add called with each entry; by default, entries are written to the file
+   * @returns a function that creates the file; it throws a UsageError if that is not possible
    */
   async record(server: ServerSettings, add?: AddEntry): Promise<() => void> {
     if (server.record === undefined) return () => {};
@@ -117,7 +117,7 @@ export class Observers {
     return () => void file?.open();
   }
 
-  /** Stops the recording, because its file takes no more entries. */
+  /** Stops the recording. Called when its file is full. */
   stopRecording(): void {
     this.#recorder?.stop();
   }

@@ -108,7 +108,7 @@ export class PatternMap<T> {
    * Returns the value of the pattern that a request matches. Patterns for the exact host are tried first, then wildcards,
    * then patterns for any host; among these, the longest prefix takes precedence, and of equal patterns the first one.
    * @param path the path, with or without a query
-   * @param accepts returns whether the request may have the value; patterns of other values are passed over
+   * @param accepts returns whether a value may be used for the request; patterns of other values are skipped
    */
   find(
     host: string | undefined,

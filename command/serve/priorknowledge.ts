@@ -20,10 +20,10 @@ import type { ParserError } from "../limits/ownanswers.ts";
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
 /**
- * Prepares HTTP/2 for the connections of an HTTP/1.1 server. The server then emits the events of both protocols, as a server
- * of `node:http2` with `allowHTTP1` does. Its event `session` has the connection as a second argument.
- * @returns a function that takes an error of the parser and its connection. It returns whether HTTP/2 has the connection, so
- *   that the error needs no answer.
+ * Prepares an HTTP/1.1 server for HTTP/2. The server then emits the events of both protocols, as a server of `node:http2` with
+ * `allowHTTP1` does. Its event `session` has the socket as a second argument.
+ * @returns a function to call with each error of the parser and the socket. It returns whether the connection is one of HTTP/2;
+ *   then the error needs no answer.
  */
 export function acceptHttp2(
   server: Server,
@@ -48,7 +48,7 @@ export function acceptHttp2(
     socket.once("readable", () => {});
     // The session reads these bytes in the next tick.
     socket.unshift(Buffer.concat([PREFACE, rest]));
-    // As on a TLS connection: the end of the client's side ends the connection.
+    // As on a TLS connection, end the connection when the client ends its direction.
     socket.allowHalfOpen = false;
     http2.once("session", (session: ServerHttp2Session) => {
       server.emit("session", session, socket);
@@ -60,8 +60,8 @@ export function acceptHttp2(
 
 /**
  * Returns the bytes that have arrived after the preface; undefined if the connection did not begin with the preface. If the
- * preface came in several packets, only the last one is still known: the parser has checked the others, except that it accepts
- * any path of one character for `*`.
+ * preface came in several packets, only the last one is still available. The parser has checked the others, except that it
+ * accepts any path of one character for `*`.
  */
 function readAfterPreface(
   { code, rawPacket, bytesParsed = 0 }: ParserError,

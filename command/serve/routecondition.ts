@@ -1,32 +1,32 @@
-/** The conditions of a route: which requests for its hosts and paths it takes, by method, header fields and query. */
+/** The conditions of a route. They restrict the requests that it takes by method, header fields and query. */
 import { findWrong, isRecord, type Kind, quoteInput, type Schema } from "#fetchway/options";
 import { TOKEN } from "#fetchway/requests";
 import { SECRET_NAME } from "../record/redact.ts";
 
-/** A text for each name, in which `*` stands for any characters. */
+/** A pattern for each name, in which `*` stands for any characters. */
 type Values = Readonly<Record<string, string>>;
 
-/** What a request must have for a route, beside its host and path. All members must apply. */
+/** The condition of a route, in addition to the host and the path. A request must satisfy all members. */
 export interface RouteCondition {
   /**
-   * The method, or several of which one suffices. `"GET"` does not include HEAD.
+   * One method, or several allowed methods. `"GET"` does not include HEAD.
    * @example ["GET", "HEAD"]
    */
   method?: string | readonly string[];
   /**
-   * Header fields with their values, in which `*` stands for any characters; the lines of a repeated field are joined.
+   * A pattern for the value of each header field, in which `*` stands for any characters. The lines of a repeated field are joined.
    * @example { "x-beta": "1", cookie: "*beta=1*", "content-type": "application/grpc*" }
    */
   headers?: Values;
   /**
-   * Parameters of the query with their decoded values, in which `*` stands for any characters. Of a repeated parameter, one
-   * value suffices.
+   * A pattern for the decoded value of each query parameter, in which `*` stands for any characters. If a parameter is
+   * repeated, one of its values must match.
    * @example { version: "2", preview: "*" }
    */
   query?: Values;
 }
 
-/** The parts of a request by which its route is found. */
+/** The parts of a request that decide which route takes it. */
 export interface RoutableRequest {
   readonly method: string;
   /** An absolute URL, or a path. */
@@ -42,7 +42,7 @@ export const methods: Kind<string | readonly string[]> = {
     if (list.length === 0 || wrong !== undefined) {
       return 'use a method such as "POST", or an array of several';
     }
-    // Methods are case-sensitive (RFC 9110 §9.1), and clients send the usual ones in capital letters.
+    // Methods are case-sensitive (RFC 9110 §9.1), and all standard methods are in capital letters.
     const lower = list.find((each) => /^[a-z]+$/.test(each as string)) as string | undefined;
     return lower && `write ${quoteInput(lower.toUpperCase())}`;
   },
@@ -72,7 +72,7 @@ const conditionSchema: Schema<RouteCondition> = {
   query: { kind: queryValues },
 };
 
-/** Returns what is wrong with a condition; undefined for a valid one. */
+/** Returns the fault of a condition, as a part of a message; undefined if the condition is valid. */
 export function checkCondition(when: unknown): string | undefined {
   if (!isRecord(when) || Object.keys(when).length === 0) {
     return 'use an object such as { method: "POST", headers: { "x-beta": "1" } }';
@@ -81,7 +81,7 @@ export function checkCondition(when: unknown): string | undefined {
   return wrong && `${name}: ${wrong}`;
 }
 
-/** Compiles a condition that `checkCondition` has accepted to a test of requests. */
+/** Returns a function that tests whether a request satisfies a condition. The condition must be valid (`checkCondition`). */
 export function compileCondition({
   method,
   headers = {},
@@ -112,7 +112,7 @@ function toPattern(value: string): RegExp {
   return new RegExp(`^${parts.join(".*")}$`, "s");
 }
 
-/** Names a route by its patterns and its condition, without values that may be secrets. */
+/** Returns the name of a route for messages: its patterns and its condition, without values that may be secrets. */
 export function describeRoute({
   match,
   when,

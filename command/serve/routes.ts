@@ -25,7 +25,7 @@ import {
 interface LiveRoute {
   readonly settings: RouteSettings;
   readonly proxy: ReturnType<typeof createProxy>;
-  /** Whether the route takes a request for one of its patterns; undefined if it takes all. */
+  /** Returns whether a request satisfies the condition of the route; undefined if the route has no condition. */
   readonly accepts: ((request: RoutableRequest) => boolean) | undefined;
   /** The number of requests whose response has not begun. */
   running: number;
@@ -263,13 +263,13 @@ function contextOf({ runtime }: ServerRequest): unknown {
   return runtime?.deno?.info ?? runtime?.bun?.server;
 }
 
-/** Returns the parts of an upgrade request, of which Node's server makes no web request. */
+/** Reads an upgrade request from Node's request, because Node's server creates no web `Request` for an upgrade. */
 function toRoutable({ method = "GET", url = "/", headers }: IncomingMessage): RoutableRequest {
   const get = (name: string): string | null => {
     const value = headers[name.toLowerCase()] ?? null;
     return Array.isArray(value) ? value.join(", ") : value;
   };
-  // A WebSocket over HTTP/2 asks by CONNECT for what HTTP/1.1 asks by GET (RFC 8441 §5).
+  // The handshake of a WebSocket is CONNECT over HTTP/2, and GET over HTTP/1.1 (RFC 8441 §5).
   return { method: method === "CONNECT" ? "GET" : method, url, headers: { get } };
 }
 

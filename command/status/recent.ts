@@ -74,7 +74,7 @@ export class Latencies {
     this.addLongest(second, milliseconds);
   }
 
-  /** Adds `count` latencies to a bucket; another process has read both with `counts`. */
+  /** Adds `count` latencies to a bucket. Both numbers come from `counts` of another process. */
   addTo(second: number, bucket: number, count: number): void {
     this.#recent.add(second, bucket, count);
   }

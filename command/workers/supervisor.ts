@@ -123,7 +123,7 @@ export class Supervisor {
   );
   /** Adds up the requests of the workers; undefined without a status page. */
   metrics: Metrics | undefined;
-  /** Takes the entries of the workers' recordings; undefined without a recording. */
+  /** The file to which the entries of all workers are written; undefined without a recording. */
   recording: HarFile | undefined;
 
   /**

@@ -25,9 +25,9 @@ export interface AttachOptions {
    *
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
-   * Over HTTP/2, it is asked about each WebSocket as well. The clients of an HTTP/2 server open WebSockets over HTTP/2 only if
-   * the server announces it. `attach` does so without `match`; with `match`, set `settings: { enableConnectProtocol: true }` of
-   * the server if no other code handles WebSockets, because others would get none.
+   * Over HTTP/2, the function is also called for each WebSocket. The clients of an HTTP/2 server open WebSockets over HTTP/2 only
+   * if the server announces them. `attach` does so without `match`. With `match`, set `settings: { enableConnectProtocol: true }`
+   * of the server, but only if no other code of the server handles WebSockets, because the other code would get none.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -38,10 +38,11 @@ export interface AttachOptions {
    * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the proxy
    * directly, and the app does not see them.
    *
-   * With this option, the tunnel begins where the app passes the request to `proxyFetch`, `proxy.fetch` or `proxy.nodeHandler`, of
-   * any proxy, and returns the response; the 101 has the header fields that middleware sets. With any other response, the
-   * connection, or the HTTP/2 stream, ends after it. The app must answer, or call a proxy, within the `timeout` of this proxy, then 504. An upgrade with a
-   * body gets 400 before the app sees it, as does a malformed WebSocket handshake over HTTP/2.
+   * With this option, the tunnel begins when the app passes the request to `proxyFetch`, or to `proxy.fetch` or
+   * `proxy.nodeHandler` of any proxy, and returns the response. The 101 has the header fields that middleware sets. After any
+   * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the `timeout`
+   * of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed WebSocket
+   * handshake over HTTP/2.
    * @default false
    */
   routes?: boolean;
@@ -63,7 +64,7 @@ interface Attachment extends ServerSide {
 class AttachedServer {
   readonly #server: Server;
   readonly #attachments: Attachment[] = [];
-  /** Whether the server announces WebSockets over HTTP/2, because of an attachment. */
+  /** Whether this class has made the server announce WebSockets over HTTP/2. */
   #announces = false;
 
   constructor(server: Server) {
@@ -149,8 +150,8 @@ class AttachedServer {
   }
 
   /**
-   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all of them. A browser then opens
-   * every WebSocket in this way, so that another listener for `upgrade` would get none.
+   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all WebSockets. Browsers then open all
+   * WebSockets over HTTP/2, and another listener for `upgrade` would get none.
    */
   #announce(): void {
     const takesAll = this.#attachments.some(
@@ -210,7 +211,7 @@ export function attachTo(
 /** Returns a listener for `upgrade` that passes each request to the app. */
 function passToApp(server: Server, plan: Plan): UpgradeListener {
   const loading = import("./routeupgrade.ts");
-  // One listener for all proxies of the server, before those of the app.
+  // Add one listener for all proxies of the server. It must run before the app's listeners.
   server.off("request", dropToken).prependListener("request", dropToken);
   return (request, stream, head = new Uint8Array()) => {
     if (isHttp2(request)) {
@@ -220,25 +221,25 @@ function passToApp(server: Server, plan: Plan): UpgradeListener {
       );
     }
     const [req, socket] = [request, stream as Duplex];
-    // The server has stopped parsing, so no middleware could read the body.
+    // Node stops parsing the connection after the head of an upgrade request, so the app could not read the body.
     if (hasBody(req)) return refuseUpgrade(req, socket, head, badRequest("body with Upgrade"));
     const client = new UpgradeSocket(socket, head);
     void Promise.all([loading, turnAfterAll(req.socket)]).then(([{ routeUpgrade }]) =>
-      // Outside the promise, an exception of the app ends the process in the same way as with any other request.
+      // Call this outside the promise, so that an exception of the app ends the process, as with any other request.
       process.nextTick(() => routeUpgrade(server, req, client, plan)),
     );
   };
 }
 
-/** The kinds of the options. */
+/** The type of each option. */
 const KINDS: Readonly<Record<string, string>> = {
   match: "function",
   routes: "boolean",
 } satisfies Record<keyof AttachOptions, string>;
 
 /**
- * Returns the options. Any other value or option is refused: if `match` were ignored, the proxy would take every upgrade, and
- * if `routes` were, no middleware would check them.
+ * Returns the options. Unknown options and wrong values are refused: if `match` were ignored, the proxy would take every upgrade,
+ * and if `routes` were ignored, no middleware would check the upgrades.
  * @throws TypeError that names the options
  */
 function readOptions(options: AttachOptions): AttachOptions {

@@ -1,6 +1,6 @@
 /**
- * The client's side of a WebSocket over HTTP/2 (RFC 8441): its request, which all other code sees as a handshake of HTTP/1.1,
- * and its stream. Loaded with the first of them.
+ * The client's side of a WebSocket over HTTP/2 (RFC 8441): its request, which other code sees as an HTTP/1.1 handshake, and its
+ * stream. Loaded with the first WebSocket.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Stream } from "node:http2";
@@ -19,10 +19,10 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 
 /** The error code of a stream that is no longer needed (RFC 9113 §7). */
 const CANCEL = 8;
-/** The error code for a tunnel whose other side has failed (RFC 9113 §8.5). */
+/** The error code for a tunnel whose connection to the upstream has failed (RFC 9113 §8.5). */
 const CONNECT_ERROR = 10;
 
-/** The request for a WebSocket over HTTP/2, as a handshake over HTTP/1.1. */
+/** The request for a WebSocket over HTTP/2, converted to an HTTP/1.1 handshake. */
 export class ConnectIncoming extends UpgradeIncoming {
   override readonly method = "GET";
   override readonly headers: HeaderList;
@@ -43,7 +43,7 @@ export class ConnectIncoming extends UpgradeIncoming {
       fields = toHandshake(fields);
     } catch (error) {
       fault = error as ProxyError;
-      // RFC 6455 §4.2.2.
+      // A refused client learns the supported version (RFC 6455 §4.2.2).
       res.setHeader("Sec-WebSocket-Version", "13");
     }
     this.headers = fields;
@@ -68,8 +68,8 @@ export class ConnectStream extends UpgradeSocket {
   accept(headers: HeaderList): void {
     const stream = this.#stream;
     const list = [":status", "200", ...toRegularFields(withoutHttp1(headers))];
-    // Node ends a stream before it resets it. With trailers, the end is sent only by `sendTrailers`, so that the client does not
-    // take a reset for a regular end.
+    // When Node resets a stream, it first sends END_STREAM, which would look like a graceful end. With `waitForTrailers`, only
+    // `sendTrailers` sends END_STREAM.
     sendFields(list, (fields) =>
       stream.respond(fields as OutgoingHttpHeaders, { waitForTrailers: true }),
     );
@@ -82,7 +82,7 @@ export class ConnectStream extends UpgradeSocket {
     this.#reset(CANCEL);
   }
 
-  /** A stream that is reset emits `end` as well. */
+  /** Checks the stream's state, because a stream that is reset also emits `end`. */
   protected override hasEnded(): boolean {
     return isWhole(this.#stream);
   }
@@ -92,7 +92,7 @@ export class ConnectStream extends UpgradeSocket {
     return super.hasClosed() && rstCode === 0 && !aborted;
   }
 
-  /** The response writes to the stream already. */
+  /** Need not assign the response, which already writes to the stream. Closes the stream afterwards. */
   protected override assignTo(): void {
     this.#stream.once("finish", () => closeWhenSent(this.#stream));
   }
@@ -107,7 +107,7 @@ export class ConnectStream extends UpgradeSocket {
 
   #reset(code: number): void {
     this.#stream.close(code);
-    // A paused stream would wait for its reader before it closes.
+    // Resume the stream, because a paused stream closes only after its data is read.
     this.#stream.resume();
   }
 }

@@ -33,12 +33,12 @@ export function createResponse(req: Partial<IncomingMessage>): ServerResponse {
   return new (loadHttp().ServerResponse)(req as IncomingMessage);
 }
 
-/** Returns the 100 that RFC 9110 §7.8 requires before a 101. Both are sent together, because the request has no body to wait for. */
+/** Returns the 100 (Continue) that RFC 9110 §7.8 requires before a 101. Both are sent together: the request has no body. */
 export function interimOf({ headers }: IncomingMessage): string {
   return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
 }
 
-/** A listener for `upgrade` of Node's servers, and for `connect` of HTTP/2 servers, which pass a response without a head. */
+/** A listener for the event `upgrade` of Node's servers, and for `connect` of HTTP/2 servers, which passes no `head`. */
 export type UpgradeListener = (
   req: IncomingMessage | Http2ServerRequest,
   socket: Duplex | Http2ServerResponse,
@@ -93,7 +93,7 @@ export function createUpgradeListener(route: Route): UpgradeListener {
 
 let connectStream: typeof import("./connectstream.ts") | undefined;
 
-/** Answers a CONNECT over HTTP/2. The code is loaded with the first WebSocket, because most servers get none over HTTP/2. */
+/** Answers a CONNECT over HTTP/2. Most servers get no WebSockets over HTTP/2, so the code is loaded with the first one. */
 async function answerConnect(
   route: Route,
   req: Http2ServerRequest,
@@ -115,7 +115,7 @@ async function answerConnect(
   });
 }
 
-/** A request for an upgrade, with the parts that differ between HTTP/1.1 and HTTP/2. */
+/** A request for an upgrade over HTTP/1.1 or HTTP/2. The members hide the differences. */
 interface Upgrade {
   readonly client: UpgradeSocket;
   readonly res: ServerResponse;
@@ -126,13 +126,13 @@ interface Upgrade {
   readonly context: Context;
   read(): UpgradeIncoming;
   /**
-   * Sends the client the head after which the tunnel begins.
+   * Sends the client the head of the response that opens the tunnel.
    * @throws TypeError for a field that a hook or a transport has made invalid
    */
   accept(answer: Head): void;
 }
 
-/** Forwards an upgrade. Connects the client with the upstream, or sends it the response that it gets instead. */
+/** Forwards an upgrade. Connects the client with the upstream, or sends the client the response that refuses the upgrade. */
 function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
   const { client, res, turn, protocol, context } = upgrade;
   answer().catch(async (thrown: unknown) => {
@@ -170,7 +170,7 @@ function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
   }
 }
 
-/** Refuses a CONNECT over HTTP/2 that no proxy forwards. */
+/** Refuses a CONNECT over HTTP/2, if no proxy forwards it. */
 export function refuseConnect(
   req: IncomingMessage | Http2ServerRequest,
   res: Http2ServerResponse,
@@ -182,7 +182,7 @@ export function refuseConnect(
   void sendParts(toErrorResponse(error, "CONNECT"), res as unknown as ServerResponse);
 }
 
-/** Answers an upgrade or a CONNECT with an error. The server has handed the request over with its connection. */
+/** Answers an upgrade or a CONNECT with an error. The server has given the connection to the listener. */
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,

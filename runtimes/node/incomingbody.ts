@@ -210,8 +210,8 @@ function closeAfterResponse(message: Http2ServerRequest): void {
 }
 
 /**
- * Closes a stream on which the response has finished, once its end is sent. Does nothing if the client has ended its direction.
- * @param reader reads what the client sends
+ * Closes the stream of a finished response after its last frame is sent. Does nothing if the client has ended its direction.
+ * @param reader reads the remaining bytes of the client
  */
 export function closeWhenSent(
   stream: ServerHttp2Stream,

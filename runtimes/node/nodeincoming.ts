@@ -301,7 +301,7 @@ function connectionOf(message: IncomingMessage): ClientStream {
   return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }
 
-/** Whether a call of a proxy forwards a message now: such a call listens for the client's disconnect. */
+/** Whether a proxy is forwarding this request now. Each call of a proxy watches the client's connection meanwhile. */
 export function isProxied(message: IncomingMessage): boolean {
   return (watched.get(connectionOf(message)) ?? []).length > 0;
 }
@@ -338,7 +338,7 @@ export function readRequest(request: Request, context: Context, rules: ClientRul
   return new PeerIncoming(request, peer, rules, context, fields, body);
 }
 
-/** Returns Node's request in the environment that Hono's `mount()` passes with a new `Request`; `incoming` is documented. */
+/** Returns Node's request from the environment that Hono's `mount()` passes as the second argument, as `incoming`. */
 function messageIn(context: Context): IncomingMessage | undefined {
   const message = (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   return message?.socket && message;
@@ -433,7 +433,7 @@ export function hasBody({ rawHeaders }: IncomingMessage): boolean {
   );
 }
 
-/** Whether a message of HTTP/1 or HTTP/2 has content. The bytes after a CONNECT are no content (RFC 9110 §9.3.6). */
+/** Whether an HTTP/1.1 or HTTP/2 request has a body. The bytes after a CONNECT are not a body (RFC 9110 §9.3.6). */
 function messageHasBody(req: IncomingMessage): boolean {
   if (!isHttp2(req)) return hasBody(req);
   return !req.stream.endAfterHeaders && req.headers[":protocol"] === undefined;

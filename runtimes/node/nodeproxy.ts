@@ -39,14 +39,14 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * default it takes all upgrades to the protocols in the option `upgrades`; the option `match` selects some of them. Without
    * `attach`, `plugin` or `upgrade`, an upgrade gets 501.
    *
-   * The server is one of `node:http`, `node:https` or `node:http2`, or the result of `serve` of srvx, h3 or Hono. An HTTP/2
-   * server carries WebSockets on streams (RFC 8441), and those of HTTP/1.1 clients with `allowHTTP1`. The app still handles
+   * The server is one of `node:http`, `node:https` or `node:http2`, or the result of `serve` of srvx, h3 or Hono. On an HTTP/2
+   * server, WebSockets use HTTP/2 streams (RFC 8441), or connections of HTTP/1.1 clients (`allowHTTP1`). The app still handles
    * its ordinary requests. Upgrades that do not match are left to the server's other listeners for `upgrade`. An `Upgrade` to
    * a protocol that no listener carries, such as `h2c`, is ignored, and the app handles the request.
    *
-   * **The upgrades that the proxy takes skip the app's routes and middleware**, also those that check a login: check it in
-   * `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become tunnels
-   * where the app passes them to a proxy.
+   * **The upgrades that the proxy takes skip the app's routes and middleware**, including middleware that checks a login: check it
+   * in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
+   * tunnels when the app passes them to a proxy.
    *
    * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
    * Node have this member.

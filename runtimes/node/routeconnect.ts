@@ -1,4 +1,4 @@
-/** Passes WebSockets over HTTP/2 (RFC 8441) to the app as ordinary requests. Loaded with the first of them. */
+/** Passes WebSockets over HTTP/2 (RFC 8441) to the app as ordinary requests. Loaded with the first WebSocket. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
@@ -11,7 +11,7 @@ import { ConnectStream } from "./connectstream.ts";
 import { sendOnStream } from "./http2response.ts";
 import { UnansweredUpgrade } from "./routeupgrade.ts";
 
-/** Passes a WebSocket to the app as a handshake over HTTP/1.1, as the server passes ordinary requests. */
+/** Passes the request for a WebSocket to the app by the event `request`, converted to an HTTP/1.1 handshake. */
 export function routeConnect(
   server: Server,
   req: Http2ServerRequest,
@@ -29,7 +29,7 @@ export function routeConnect(
   try {
     becomeHandshake(req);
   } catch (error) {
-    // RFC 6455 §4.2.2.
+    // A refused client learns the supported version (RFC 6455 §4.2.2).
     return sendError(error as ProxyError, ["Sec-WebSocket-Version", "13"]);
   }
   const detach = makeDetachable(response);
@@ -42,7 +42,7 @@ export function routeConnect(
         client.accept(fields);
         client.unlisten();
         detach();
-        // The app may log the status.
+        // Set the status, because the app may log it.
         res.statusCode = 200;
         client.switchTo(tunnel, true, options);
       },
@@ -68,9 +68,9 @@ export function routeConnect(
 }
 
 /**
- * Makes an extended CONNECT a GET with the fields of a handshake and without a body. The bytes of the stream belong to the
- * tunnel: the app can neither read nor pause them.
- * @throws ProxyError 400 for a field of the handshake that is missing or malformed
+ * Changes an extended CONNECT to a GET with the fields of an HTTP/1.1 handshake and an empty body. The bytes of the stream belong
+ * to the tunnel, so the app can neither read nor pause them.
+ * @throws ProxyError 400 if a field of the handshake is missing or malformed
  */
 function becomeHandshake(req: Http2ServerRequest): void {
   const { rawHeaders, headers } = req;
@@ -83,8 +83,8 @@ function becomeHandshake(req: Http2ServerRequest): void {
 }
 
 /**
- * Makes a response whose writes can be dropped, because Node cannot detach it from its stream.
- * @returns a function after whose call what the app writes goes nowhere
+ * Replaces the methods of a response that write, because Node cannot detach an HTTP/2 response from its stream.
+ * @returns a function that makes the response discard all further writes
  */
 function makeDetachable(response: ServerResponse): () => void {
   let isDetached = false;

@@ -1,6 +1,6 @@
 /**
- * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). If the app passes such a request to
- * a proxy, the proxy can switch the client's connection.
+ * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). When the app passes one to a proxy,
+ * the proxy can still switch the client's connection.
  */
 import type { IncomingMessage } from "node:http";
 import {
@@ -15,11 +15,12 @@ import type { Incoming } from "../../src/request/incoming.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 
 /**
- * The field with the random token of an upgrade. In the request, the token identifies a copy of the web `Request` that does not
- * show Node's request. In a response of the app, it shows that the app returns the response of the proxy, or a copy of it.
+ * The header field with the random token of an upgrade. In a web `Request`, the token identifies the upgrade if the app has
+ * copied the request, so that Node's request is not known. In a response, it shows that the app returns the response of the
+ * proxy, or a copy of it.
  *
- * An `AsyncLocalStorage` would need no field, but code that a shared connection calls back, such as one to a database, may run
- * in the context of another client's request.
+ * An `AsyncLocalStorage` would need no field, but a callback of a shared connection, such as one to a database, may run in the
+ * context of another client's request.
  */
 export const TOKEN_FIELD = "fetchway-upgrade";
 
@@ -33,8 +34,8 @@ export interface RoutedUpgrade {
   readonly protocol: string;
   /**
    * Takes the tunnel that a call of a proxy has opened; see `completeUpgrade`.
-   * @returns the response for the app to return; when the server writes its head, the client gets the 101
-   * @throws ProxyError if the upgrade has a tunnel already, or an answer
+   * @returns the response that the app must return; when the server writes its head, the client gets the 101
+   * @throws ProxyError if the upgrade already has a tunnel, or was already answered
    */
   take(
     incoming: Incoming,
@@ -43,27 +44,27 @@ export interface RoutedUpgrade {
     options: TunnelOptions,
   ): Response | Promise<Response>;
   /**
-   * Decides with the first head that the app writes.
-   * @returns whether the client has got a 101; if not, it gets the app's response
+   * Answers the upgrade. Called with the status and the fields of the first response head that the app writes.
+   * @returns whether the client has got a 101 (over HTTP/2, a 200); if not, it gets the app's response
    * @throws TypeError for a field that middleware has made invalid
    */
   answer(status: unknown, fields: HeaderList): boolean;
 }
 
 /**
- * The upgrades that the app has not answered yet. Each is stored under the list `rawHeaders` of its message, which a wrapper
- * around the message has too, and under its token.
+ * The upgrades that the app has not answered yet. Each has two keys: its token, and the array `rawHeaders` of its message, which
+ * a wrapper around the message shares.
  */
 export const unanswered: Map<HeaderList | string, RoutedUpgrade> = new Map();
 
-/** Removes the field from a request of a client, while the value may be the token of another client's upgrade. */
+/** Removes `TOKEN_FIELD` from the request of a client, so that no client can use the token of another client's upgrade. */
 export function dropToken({ rawHeaders, headers }: IncomingMessage): void {
   if (unanswered.size === 0 || unanswered.has(rawHeaders)) return;
   removeHeader(rawHeaders, TOKEN_FIELD);
   Reflect.deleteProperty(headers, TOKEN_FIELD);
 }
 
-/** Returns the upgrade to which a web request belongs. The token counts only if Node's request is not known. */
+/** Returns the upgrade of a web request. The token is used only if Node's request is not known. */
 export function findUpgrade(
   message: IncomingMessage | undefined,
   { headers }: Request,
@@ -71,10 +72,10 @@ export function findUpgrade(
   return unanswered.get(message?.rawHeaders ?? headers.get(TOKEN_FIELD) ?? "");
 }
 
-/** Lets the exchange of a request switch the connection of an upgrade, and removes the token from the request. */
+/** Connects the request of an exchange with an upgrade, so that the exchange can switch its connection. Removes the token. */
 export function joinUpgrade<I extends Incoming>(incoming: I, upgrade: RoutedUpgrade): I {
   const headers = withoutNames(incoming.headers, TOKEN_FIELDS);
-  // A client may offer several protocols. The proxy that forwards the request must not choose another one.
+  // A client may offer several protocols. Keep only the chosen one, so that the forwarding proxy does not choose another.
   for (let i = 0; i < headers.length; i += 2) {
     if (isName(headers[i] as string, "upgrade")) headers[i + 1] = upgrade.protocol;
   }

@@ -17,17 +17,17 @@ import type { Tunnel } from "../../src/transport/tunnel.ts";
 import { type RoutedUpgrade, TOKEN_FIELD, unanswered } from "./routed.ts";
 import type { UpgradeSocket } from "./upgradesocket.ts";
 
-/** The connection of an upgrade that the app answers. */
+/** The client's side of an upgrade that the app answers. */
 export interface RoutedClient {
-  /** Answers with the response that opens a tunnel, and connects the client with the tunnel. */
+  /** Sends the response that opens the tunnel, and connects the client with the tunnel. */
   switchTo(opened: Opened, headers: HeaderList): void;
   /** Prepares the connection for the app's own response, after which the connection ends. */
   refuse(): void;
-  /** Answers with an error in place of the app, whose response then goes nowhere. */
+  /** Answers with an error in place of the app. The app's own response is then discarded. */
   fail(error: ProxyError): void;
 }
 
-/** A tunnel that a call of a proxy has opened, until the app returns the response of that call. */
+/** A tunnel that a call of a proxy has opened. It waits until the app returns the response of that call. */
 export interface Opened {
   readonly tunnel: Tunnel;
   readonly options: TunnelOptions;
@@ -35,12 +35,11 @@ export interface Opened {
 }
 
 /**
- * An upgrade that the app answers. The first head that the app writes decides: if it is that of the response that `take` has
- * returned, with the fields that middleware has added, the client gets the 101. With any other head, the tunnel is closed, and
- * the client gets the app's response.
+ * An upgrade that the app answers. The first response head that the app writes decides. If the response is the one that `take`
+ * has returned, perhaps with further fields of middleware, the client gets the 101. With any other response, the tunnel is
+ * closed, and the client gets that response.
  *
- * That response has the status 204, because no web `Response` has the status 101: a framework that makes a new one of it
- * would fail.
+ * `take` returns a 204, because a web `Response` cannot have the status 101, and frameworks may copy the response.
  */
 export class UnansweredUpgrade implements RoutedUpgrade {
   readonly message: IncomingMessage;
@@ -52,7 +51,7 @@ export class UnansweredUpgrade implements RoutedUpgrade {
   #opened: Opened | undefined;
 
   /**
-   * @param res the response for the app
+   * @param res the response that the app writes
    * @param timeout milliseconds within which the app must answer, or call a proxy; 0 for no limit
    */
   constructor(
@@ -66,13 +65,13 @@ export class UnansweredUpgrade implements RoutedUpgrade {
     this.protocol = protocol;
     this.#client = client;
     this.#timeout = timeout;
-    // A client may send the field as well.
+    // Remove a token that the client itself has sent.
     removeHeader(req.rawHeaders, TOKEN_FIELD);
     req.rawHeaders.push(TOKEN_FIELD, this.#token);
     req.headers[TOKEN_FIELD] = this.#token;
     unanswered.set(req.rawHeaders, this).set(this.#token, this);
     this.#startTimer();
-    // Properties of the response itself, because Express replaces its prototype. Each of these methods may write the head.
+    // Set these methods on the response itself, because Express replaces its prototype. Each of them may write the head.
     for (const name of ["writeHead", "write", "end", "flushHeaders"] as const) {
       const method = res[name].bind(res) as (...args: unknown[]) => unknown;
       const isHead = name === "writeHead";
@@ -146,7 +145,7 @@ export class UnansweredUpgrade implements RoutedUpgrade {
   }
 
   #onTimeout(): void {
-    // A call of a proxy has its own limits.
+    // While a proxy forwards the request, only that proxy's time limits apply.
     if (isProxied(this.message)) return this.#startTimer();
     this.end();
     const message = `the app has not answered the upgrade within ${this.#timeout} ms`;
@@ -155,7 +154,7 @@ export class UnansweredUpgrade implements RoutedUpgrade {
 }
 
 /**
- * Returns the fields that `writeHead` sends: the given ones, and those that were set before under other names.
+ * Returns the fields that `writeHead` sends: those in `given`, and fields with other names that were set before.
  * @param given the last argument of `writeHead`
  */
 function fieldsOf(res: ServerResponse, given: unknown): HeaderList {
@@ -172,7 +171,7 @@ function fieldsOf(res: ServerResponse, given: unknown): HeaderList {
   return fields;
 }
 
-/** Passes an upgrade to the app, as the server passes ordinary requests. */
+/** Passes an upgrade to the app by the event `request`, like an ordinary request. */
 export function routeUpgrade(
   server: Server,
   req: IncomingMessage,
@@ -184,26 +183,26 @@ export function routeUpgrade(
 }
 
 /**
- * Detaches a response from its connection: what the app still writes goes nowhere.
- * @returns the stream that gets it instead
+ * Detaches a response from its connection, so that further writes of the app are discarded.
+ * @returns the stream that takes these writes
  */
 function discard(res: ServerResponse): Writable {
   const { Writable } = process.getBuiltinModule("node:stream");
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   res.detachSocket(res.socket as Socket);
   res.assignSocket(nowhere as unknown as Socket);
-  // The app then gets the event `close`, as with any other response.
+  // Destroy the stream, so that the app gets the event `close`, as with any other response.
   res.on("finish", () => nowhere.destroy());
   return nowhere;
 }
 
-/** Returns the response by which the app answers an upgrade. */
+/** Creates the response with which the app answers an upgrade. */
 function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): ServerResponse {
   const { socket } = req;
   const protocol = protocolOf(req, plan) as string;
   const { method, httpVersionMajor, httpVersionMinor, headers } = req;
   const res = createResponse({ method, httpVersionMajor, httpVersionMinor, headers });
-  // Added afterwards, because on Bun, a response writes past `assignSocket` if its constructor gets a request of the server.
+  // Set `req` afterwards: on Bun, a response that is constructed with a server's request ignores `assignSocket`.
   Object.assign(res, { req });
   const upgrade = new UnansweredUpgrade(
     req,
@@ -214,7 +213,7 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
         const head = interimOf(req) + writeSwitch({ statusText, headers: fields }, protocol);
         client.unlisten();
         discard(res);
-        // The app may log the status.
+        // Set the status, because the app may log it.
         res.writeHead(101);
         socket.write(head, "latin1");
         client.switchTo(tunnel, protocol === "websocket", options);
@@ -233,7 +232,7 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
     },
     plan.timeout,
   );
-  // The app and the calls of proxies see only the end of the connection, not that of the client's direction.
+  // End both when the client disconnects. The app and the proxies that it calls see only the end of the whole connection.
   const onLeave = (): void => {
     upgrade.end();
     client.destroy();

@@ -7,7 +7,7 @@ import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import type { UpgradeSocket } from "./upgradesocket.ts";
 
-/** A request that Node's server has handed over for an upgrade. */
+/** A request from the event `upgrade` or `connect` of a Node server. */
 export class UpgradeIncoming extends MessageIncoming {
   readonly upgrade: string | undefined;
   override readonly fault: ProxyError | undefined;
@@ -26,7 +26,7 @@ export class UpgradeIncoming extends MessageIncoming {
     this.#client = client;
     this.#turn = turn;
     this.upgrade = upgrade;
-    // The server has stopped parsing, so the body of a request that asks for another protocol cannot be read.
+    // Node stops parsing the connection after the head of an upgrade request, so a body cannot be read.
     this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
   }
 

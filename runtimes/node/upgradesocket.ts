@@ -97,7 +97,7 @@ export class UpgradeSocket implements TunnelHandler {
    * lose the response.
    */
   beginResponse(res: ServerResponse): void {
-    // The socket is prepared already if writing the head of a first response has failed.
+    // This is the second call if writing the head of a first response has failed.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
@@ -105,7 +105,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#socket.resume();
   }
 
-  /** Connects the client, which has got the head of the response already, with the upstream. */
+  /** Connects the client with the upstream. The client must already have the head of the response. */
   switchTo(tunnel: Tunnel, isWebSocket: boolean, options: TunnelOptions): void {
     const socket = this.#socket;
     const { tunnelTimeout: timeout, tunnelCloseTimeout } = fillTunnelOptions(options);
@@ -156,25 +156,25 @@ export class UpgradeSocket implements TunnelHandler {
     if (error !== undefined) return this.breakOff();
     this.#upstream.hasEnded = true;
     this.#limitEnd();
-    // Nothing takes the client's bytes any more, so close the connection even if the client does not close its direction.
+    // The client's bytes are no longer used, so close the connection even if the client does not close its direction.
     this.endBoth();
     socket.resume();
   }
 
-  // ── what differs on an HTTP/2 stream ──
+  // ── overridden for HTTP/2 streams ──
 
-  /** Whether the client has closed its direction, when no more bytes of it follow. */
+  /** Whether the event `end` means that the client has closed its direction. */
   protected hasEnded(): boolean {
     return true;
   }
 
-  /** Whether both directions were closed in order, when the connection is closed. */
+  /** Whether both directions were closed gracefully before the connection was closed. */
   protected hasClosed(): boolean {
     const { readableEnded, writableFinished } = this.#socket;
     return readableEnded && writableFinished;
   }
 
-  /** Lets a response write to the connection, and close it. */
+  /** Makes a response write to the connection, and close it afterwards. */
   protected assignTo(res: ServerResponse): void {
     res.shouldKeepAlive = false;
     res.on("finish", () => this.endBoth());

@@ -1,6 +1,6 @@
 /**
- * The header of the PROXY protocol, with which a connection to an upstream names its client. It is loaded with the first
- * connection that needs it.
+ * Makes the header of the PROXY protocol, which names the client at the beginning of a connection to an upstream. Loaded with
+ * the first connection that needs it.
  * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
  */
 import type { Socket } from "node:net";
@@ -10,7 +10,7 @@ import { IPV4, parseIPAddress, render } from "../../src/target/address.ts";
 
 /** The first bytes of every header of version 2. */
 const SIGNATURE = "0d0a0d0a000d0a515549540a";
-/** The version 2 with one of its two commands: `LOCAL`, for a connection of the proxy itself, and `PROXY`. */
+/** The byte with version 2 and its command: `LOCAL` for a connection of the proxy itself, `PROXY` for one of a client. */
 const LOCAL = "20";
 const PROXY = "21";
 
@@ -21,9 +21,9 @@ export type Endpoints = Pick<Socket, "localAddress" | "localPort" | "remoteAddre
  * Makes the header of a connection.
  *
  * The source port is 0, because the port of a client is not known behind another proxy, and differs between the requests that
- * the connection will carry. The destination is the upstream's own end of the connection, so that the upstream sees its own
- * address and port; if the client's address is of the other family, the destination is the address 0.0.0.0 or `::`.
- * @param client the address of the client. If it is not an IP address, the connection is the proxy's own
+ * the connection will carry. The destination is the address and the port of the upstream. If the client's address is of the
+ * other IP version, the destination address is 0.0.0.0 or `::`.
+ * @param client the address of the client. Without an IP address, the header says that the connection is the proxy's own
  */
 export function makeHeader(
   version: NonNullable<PoolOptions["proxyProtocol"]>,
@@ -32,7 +32,7 @@ export function makeHeader(
 ): Uint8Array {
   const isV1 = version === "v1";
   const known = parseIPAddress(client ?? "");
-  // Version 1 has no `LOCAL`: a connection of the proxy itself names its real ends. A Unix socket has none (§2.1).
+  // Version 1 has no `LOCAL`, so a connection of the proxy itself names its own addresses. A Unix socket has none (§2.1).
   const source = known ?? (isV1 ? parseIPAddress(localAddress ?? "") : undefined);
   if (source === undefined) {
     return isV1 ? encodeText("PROXY UNKNOWN\r\n") : fromHex(`${SIGNATURE}${LOCAL}000000`);
@@ -55,7 +55,7 @@ export function makeHeader(
   return fromHex(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`);
 }
 
-/** Whether the bits are those of an IPv4 address. */
+/** Whether an address, as 128 bits, is an IPv4-mapped IPv6 address. */
 function isMapped(bits: bigint): boolean {
   return bits >> 32n === IPV4 >> 32n;
 }

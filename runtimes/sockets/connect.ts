@@ -65,7 +65,7 @@ export class NetConnector implements Connector {
   readonly #resolver: Resolver;
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
-  /** Makes the header of a connection that names a client (`proxyProtocol`), once the function is loaded. */
+  /** Makes the header that names the client of a connection (`proxyProtocol`); undefined until `clientheader.ts` is loaded. */
   #makeHeader: ((client: string | undefined, raw: RawSocket) => Uint8Array) | undefined;
 
   /** @throws TypeError for a name server that is not an IP address, an unknown TLS option, and a socket path that is too long */
@@ -133,7 +133,7 @@ export class NetConnector implements Connector {
         const header = this.#makeHeader?.(scope.clientAddress, connected.raw);
         if (header !== undefined) {
           connected.raw.write(header);
-          // TLS begins after the header, on the connected socket.
+          // TLS begins on the same socket, after the header.
           if (secure) socket = this.#open(destination, { socket: connected.raw });
         }
         const { raw } = socket;

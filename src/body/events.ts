@@ -1,13 +1,13 @@
-/** An event of an event stream, as `EventSource` of a browser dispatches it. */
+/** An event of an event stream, as the `EventSource` of a browser would dispatch it. */
 export interface StreamEvent {
-  /** The value of the event's field `event`; `"message"` for an event without that field. */
+  /** The value of the field `event`; `"message"` if the event has no such field. */
   readonly type: string;
-  /** The values of the event's fields `data`, joined with line feeds. */
+  /** The values of all fields `data` of the event, joined with line feeds. */
   readonly data: string;
 }
 
 /**
- * Reads the events of an event stream. Comments, and blocks without a field `data`, are no events.
+ * Reads the events of an event stream. Comments, and blocks of lines without a field `data`, are not events.
  * @see https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
  */
 export class EventReader {
@@ -15,7 +15,7 @@ export class EventReader {
   #line = "";
   #type = "";
   #data: string[] = [];
-  /** Whether the last character was CR, which ends a line. An LF after it belongs to the same end of line. */
+  /** Whether the last character was CR, which ends a line. An LF that follows is a part of the same line break. */
   #isAfterReturn = false;
 
   /** Reads a chunk. Returns the events that it completes. */
@@ -30,7 +30,7 @@ export class EventReader {
     return events;
   }
 
-  /** Ends a line. Returns the event that ends with it, if any. */
+  /** Processes a complete line. Returns the event that the line completes, if any. */
   #endLine(): StreamEvent[] {
     const line = this.#line;
     this.#line = "";

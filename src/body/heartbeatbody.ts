@@ -3,7 +3,7 @@ import { concat, encodeText, type Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import { type BodySource, pipe, type Sink, type WholeOptions } from "./source.ts";
 
-/** A comment with an empty line, because some clients split the stream at empty lines before they look for comments. */
+/** A comment and an empty line, because some clients split the stream at empty lines before they look for comments. */
 const COMMENT = ":\n\n";
 
 const LF = 0x0a;
@@ -11,12 +11,12 @@ const CR = 0x0d;
 /** The byte order mark with which an event stream may begin. */
 const MARK = [0xef, 0xbb, 0xbf];
 
-/** An event stream that gets a comment whenever it was silent for an interval, but only between two events. */
+/** An event stream into which a comment is inserted after each interval of silence, but never within an event. */
 export class HeartbeatBody extends PassBody {
   readonly #interval: number;
   #sink: HeartbeatSink | undefined;
 
-  /** @param interval milliseconds */
+  /** @param interval milliseconds of silence */
   constructor(source: BodySource, interval: number) {
     super(source);
     this.#interval = interval;
@@ -41,15 +41,15 @@ class HeartbeatSink extends PassSink {
   readonly #interval: number;
   #timer: ReturnType<typeof setTimeout>;
   #writtenAt: number = performance.now();
-  /** The last three bytes of the stream. A stream begins as if an empty line were in front of it. */
+  /** The last three bytes of the stream. Initially LF, so that the start of the stream counts as a place between events. */
   #last: readonly (number | undefined)[] = [LF, LF, LF];
   /**
-   * The first bytes of the stream, as long as they may be a part of a byte order mark; undefined afterwards. After a comment, a
-   * mark would count as a part of the first line, so it is dropped then.
+   * The first bytes of the stream while they may still become a byte order mark; undefined afterwards. A mark after a comment
+   * would be a part of a line, so it is dropped.
    */
   #mark: Uint8Array | undefined = new Uint8Array();
   #isAfterComment = false;
-  /** Whether the client is slow, so that the stream is not silent. */
+  /** Whether the sink waits for a slow client. The client then still has chunks to read, and needs no comment. */
   #isFull = false;
 
   constructor(sink: Sink, interval: number) {
@@ -109,8 +109,8 @@ class HeartbeatSink extends PassSink {
   }
 
   /**
-   * Whether the stream so far ends with an empty line. It does not if its last byte is CR, because an LF may follow that
-   * belongs to the same end of line.
+   * Whether the stream so far ends with an empty line. If its last byte is CR, the result is false, because an LF of the same
+   * line break may follow.
    */
   get #isBetweenEvents(): boolean {
     const [first, second, third] = this.#last;

@@ -37,7 +37,7 @@ export class HeldBody implements BodySource, Sink {
 
   /**
    * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit, or enough of
-   * it has arrived; the body then waits to be taken, or to be cancelled.
+   * it has arrived; the caller then passes this body on, or cancels it.
    */
   collect(): Promise<Uint8Array | undefined> {
     return new Promise((resolve, reject) => {
@@ -58,7 +58,7 @@ export class HeldBody implements BodySource, Sink {
     return hasRoom;
   }
 
-  /** Whether no code has taken the body yet. The time limit of the body is then not paused, because nobody may read it. */
+  /** Whether no code has begun to read the body. The body's time limit is then not paused, because the body may never be read. */
   get isUnread(): boolean {
     return this.#sink === undefined || this.#sink.isUnread === true;
   }

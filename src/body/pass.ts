@@ -35,12 +35,12 @@ export abstract class PassBody implements BodySource {
     this.source.cancel(reason);
   }
 
-  /** Whether nothing was read of the body. */
+  /** Whether no byte of the body was read. */
   get isUntouched(): boolean {
     return this.source.isUntouched === true;
   }
 
-  /** The bytes that are kept for another attempt. */
+  /** All bytes of the body so far, kept for another attempt; undefined if they are not all kept. */
   get replay(): Uint8Array | undefined {
     return this.source.replay;
   }
@@ -77,7 +77,7 @@ export class PassSink implements Sink {
   readonly sink: Sink;
 
   /**
-   * Passes on to a sink.
+   * Passes a body on to a sink.
    * @param sink the sink that gets everything
    */
   constructor(sink: Sink) {
@@ -94,7 +94,7 @@ export class PassSink implements Sink {
     this.sink.onDrain(callback);
   }
 
-  /** Passes on that the bytes so far are to be sent. */
+  /** Asks the sink to send the bytes so far. */
   flush(): void {
     this.sink.flush?.();
   }
@@ -104,12 +104,12 @@ export class PassSink implements Sink {
     this.sink.end(trailers);
   }
 
-  /** Passes on that the body is cut off. */
+  /** Tells the sink that the body has broken off. */
   fail(reason: unknown): void {
     this.sink.fail(reason);
   }
 
-  /** Whether nothing was read from the sink. */
+  /** Whether the reader of the sink has read no byte. */
   get isUnread(): boolean {
     return this.sink.isUnread === true;
   }

@@ -280,13 +280,13 @@ export class HttpTransport implements Transport {
   }
 }
 
-/** A number for each function and object of a class that a destination has, such as `checkServerIdentity` in `tls`. */
+/** A number for each function and each class instance in a destination, such as `checkServerIdentity` in `tls`. */
 const identities = new WeakMap<object, number>();
 let lastIdentity = 0;
 
 /**
- * Gives `JSON.stringify` a text for what it would leave out, or write as `{}`. Without it, a target with its own check of the
- * certificate would use the connections of a target without that check.
+ * Returns a text for a function or a class instance, which `JSON.stringify` would leave out, or write as `{}`. Otherwise, a target
+ * with its own check of the certificate could reuse the connections of a target without that check.
  */
 function nameIdentity(_name: string, value: unknown): unknown {
   const isObject = typeof value === "object" && value !== null;

@@ -165,7 +165,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     return found ?? (isFull || !this.balancer.isOverused(last.address) ? last : undefined);
   }
 
-  /** Returns the client that a connection for a job names; undefined if connections name none. */
+  /** Returns the client address that a new connection for a job names to the upstream; undefined without `proxyProtocol`. */
   #clientOf(job: Job): string | undefined {
     return this.options.proxyProtocol && job.clientAddress;
   }

@@ -179,10 +179,10 @@ export interface PoolOptions {
    * Begins each connection with a header of the PROXY protocol that names the client: `"v1"` as a line of text, `"v2"` in
    * binary form, before TLS. By default, no header is sent. An upstream that does not expect the header refuses every request.
    *
-   * A connection is used again only for the same client address, so clients with few requests get a connection for each. An
-   * upstream with HTTP/2 is refused: its connections carry the requests of all clients. The address is the one for which
-   * requests take turns: if `trustProxy` trusts the peer, the one that the peer's forwarding fields name. For health checks,
-   * mirrored requests and clients without a known address, the header says that the connection is the proxy's own.
+   * A connection is reused only for the same client address, so most requests of infrequent clients need a new connection. HTTP/2
+   * upstreams are refused, because an HTTP/2 connection carries the requests of all clients. If `trustProxy` trusts the peer,
+   * the client address is the one that the peer's forwarding fields name. For health checks, mirrored requests and clients
+   * without a known address, the header says that the connection is the proxy's own.
    * @example "v2"
    * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
    */

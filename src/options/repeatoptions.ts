@@ -100,18 +100,19 @@ export interface RepeatOptions {
    * name cannot be found now, because an upstream in this state is usually restarting. After that time, the client gets 503 with
    * `Retry-After`. No request waits by default, or with `0`.
    *
-   * A request with any method waits, because nothing of it was sent, and its body stays unread. One request after another is
-   * sent as a look at the upstream, after pauses of 50 to 250 ms; the others follow gradually when the upstream is back. At most
-   * 1,024 requests wait for one upstream; of more, the newest one of the client address with the most gets 503. `timeout` does
-   * not run meanwhile, and looks do not count for `retry`.
+   * Requests with any method wait, because no byte of them was sent, and their bodies stay unread. To find out whether the
+   * upstream is back, the proxy sends one request at a time, after pauses of 50 to 250 ms; the others follow gradually when the
+   * upstream is back. At most 1,024 requests wait for one upstream. If there are more, the client address with the most gets 503
+   * for its newest request. `timeout` is paused during the wait, and refused tries do not count for `retry`.
    *
-   * A name is waited for only if it is that of a fixed `target` of `createProxy`, or of `balance`; and only if the name
-   * servers do not answer, or the upstream has answered before. A request that `retry` may send again is sent once more
-   * also after its connection broke. A request that an HTTP/2 upstream has not processed is sent again until more than
-   * 128 KiB of its body were read: these bytes are kept for that, and the rest of the body waits.
+   * If the upstream's name cannot be found, requests wait only if the name is that of a fixed `target` of `createProxy`, or of
+   * `balance`, and only if the name servers do not answer, or the upstream has answered before. A request that `retry` may send
+   * again is also sent once more after its connection broke. A request that an HTTP/2 upstream has not processed is sent again
+   * until more than 128 KiB of its body were read. These bytes are kept for that, and the rest of the body waits.
    *
-   * A client that disconnects ends its wait. Node does not notice that while a large body is unread, nor does Deno while any
-   * body is: then the wait ends with its time. The option is refused on Workers and in `fetchway/fetch`, whose clients do not report refused connections.
+   * The wait ends when the client disconnects. Node does not notice that while a large body is unread, and Deno does not while
+   * any body is unread; the request then waits until its time is over. The option is refused on Workers and in `fetchway/fetch`,
+   * whose clients do not report refused connections.
    * @example 15_000
    */
   wait?: number;

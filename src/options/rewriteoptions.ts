@@ -20,10 +20,10 @@ export interface RewriteOptions {
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Whether cookies keep `Secure`. `false` removes it for development over plain HTTP, with `SameSite=None` and
-   * `Partitioned`, which browsers refuse without it.
+   * Whether cookies keep the attribute `Secure`. For development over plain HTTP, `false` removes it, together with
+   * `SameSite=None` and `Partitioned`, which browsers refuse without `Secure`.
    *
-   * With `false`, clients also send the cookies over plain HTTP, where others can read them: leave it out in production. A
+   * With `false`, clients also send the cookies over plain HTTP, where others can read them, so do not use it in production. A
    * cookie whose name begins with `__Secure-`, `__Host-` or `__Http-` keeps `Secure`, because browsers refuse the name
    * without it. Without `SameSite=None`, pages of other sites send the cookie in fewer cases, in most browsers as with `Lax`.
    * `Domain` stays: `cookieDomainRewrite: ""` removes it.

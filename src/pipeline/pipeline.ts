@@ -156,7 +156,7 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
-/** Runs an exchange, of which nothing was sent, again for another proxy. Both runs are reported as one exchange. */
+/** Runs an exchange again in another proxy, if no byte of it was sent. Both runs are reported as one exchange. */
 export function forwardAgain(
   { incoming, context, respond, observation }: Exchange,
   target: Target,

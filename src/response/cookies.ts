@@ -11,7 +11,7 @@ const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
 /** Matches an attribute that may be rewritten, up to its value. */
 const ATTRIBUTE = /^;[ \t]*(domain|path)[ \t]*=[ \t]*"?/i;
-/** Matches the attributes that clients accept only over HTTPS: `Secure`, and those that they accept only beside it. */
+/** Matches the attributes that do not work over plain HTTP: `Secure`, and attributes that clients accept only with `Secure`. */
 const SECURE =
   /^;[ \t]*(?:(?:secure|partitioned)[ \t]*(?:=|$)|samesite[ \t]*=[ \t]*"?none"?[ \t]*$)/i;
 /** Matches a cookie whose name makes clients refuse it without `Secure`. */
@@ -21,8 +21,8 @@ const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
  * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. It changes only the values of
- * the attributes `Domain` and `Path`, removes the attributes for HTTPS, and changes no other byte.
- * @param secure whether cookies keep the attributes for HTTPS
+ * the attributes `Domain` and `Path`, removes the attributes that `SECURE` matches, and changes no other byte.
+ * @param secure whether cookies keep the attributes that `SECURE` matches
  * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2
  */

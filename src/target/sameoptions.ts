@@ -1,14 +1,14 @@
 /**
- * Recognizes target objects that have been parsed before. An app may write its target as a literal at each call, or change an
- * object between calls, so a target is compared with a copy of what it was, not by identity.
+ * Recognizes targets that were parsed before. They are not compared by identity, because an app may write a new object literal
+ * at each call, or change an object between two calls. A target is compared with a copy of the target that was parsed.
  */
 
-/** Whether a value is made of its members alone: an array, or an object without a class. */
+/** Whether a value is an array or a plain object, so that two values with equal members are equal. */
 export function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {
   return Array.isArray(value) || (value as object | null | undefined)?.constructor === Object;
 }
 
-/** Returns a copy of a value that later changes to the value do not reach. */
+/** Copies arrays and plain objects with their members, and URLs as text. Other objects, and functions, are not copied. */
 export function copyOptions(value: unknown): unknown {
   if (value instanceof URL) return value.href;
   if (Array.isArray(value)) return value.map((each: unknown) => copyOptions(each));
@@ -16,7 +16,7 @@ export function copyOptions(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, copyOptions(each)]));
 }
 
-/** Whether a value is equal to a copy that `copyOptions` has made. A function, or an object of a class, is equal to itself only. */
+/** Whether a value equals a copy that `copyOptions` has made. Functions and objects of classes are compared by identity. */
 export function isUnchanged(value: unknown, copy: unknown): boolean {
   if (value === copy) return true;
   if (value instanceof URL) return value.href === copy;

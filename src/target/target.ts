@@ -91,10 +91,10 @@ const targetSchema: Schema<TargetOptions> = {
   http2: { kind: toggle },
 };
 
-/** A parsed target, with a copy of the target as it was. */
+/** The result of parsing a target, with a copy of the target at that time. */
 type Parsed = readonly [copy: unknown, Upstream];
 
-/** Parsed targets, by their texts. Most requests have the same few targets. */
+/** Parsed targets; see `parseOnce` for the keys. Most requests have the same few targets. */
 const parsed = new Map<string, Parsed>();
 /** The maximum number of entries in `parsed`. */
 const MAX_PARSED = 1000;
@@ -102,7 +102,7 @@ const parsedApps = new WeakMap<object, Upstream>();
 
 /**
  * Parses a target. Equal targets get the same upstream, by which a transport finds their connections.
- * @throws TypeError that says what is wrong with the target and how to write it
+ * @throws TypeError that names the fault of the target and the correct form
  */
 export function parseTarget(given: TargetAddress): Upstream {
   const target = given instanceof URL ? given.href : given;
@@ -121,7 +121,10 @@ export function parseTarget(given: TargetAddress): Upstream {
   return upstream;
 }
 
-/** @param key a text that few other targets have */
+/**
+ * Parses a target, or returns the result of an earlier call with an equal target.
+ * @param key a text of the target; targets with the same key replace each other in `parsed`
+ */
 function parseOnce(key: string, target: string | TargetOptions): Upstream {
   const [copy, upstream] = parsed.get(key) ?? [];
   if (upstream !== undefined && (target === copy || isUnchanged(target, copy))) return upstream;

@@ -27,7 +27,7 @@ export interface Listener {
 export interface Client {
   /** The address or network of the client, by which waiting requests take turns; see `Claim`. */
   readonly clientKey?: string | undefined;
-  /** The address of the client, for connections that carry the requests of one client only. */
+  /** The address of the client, for connections that name their client (`proxyProtocol`). */
   readonly clientAddress?: string | undefined;
   /**
    * Milliseconds to wait before the scope calls `listen`, where listening is expensive; undefined to listen from the

@@ -77,7 +77,7 @@ export interface UpstreamState {
    * undefined if there was none. A half-open upstream still has the reason of its ejection.
    */
   readonly reason?: string | undefined;
-  /** The time of that last change, in milliseconds since 1970. */
+  /** The time of the last change between up, ejected and down, in milliseconds since 1970; undefined if there was none. */
   readonly since?: number | undefined;
 }
 

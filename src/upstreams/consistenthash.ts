@@ -114,10 +114,10 @@ class Lookup {
   /** The list for which `#able` and `total` were computed. */
   #list: readonly Member[] | undefined;
   #able: ReadonlySet<Member> = new Set();
-  /** The list of the last pick, if it was not `#list`. */
+  /** The last list that was passed without its values being computed; see `update`. */
   #other: readonly Member[] | undefined;
 
-  /** Updates the values for the list of a pick. */
+  /** Updates the values for the upstreams from which a pick may choose. */
   update(members: readonly Member[], group: Group): void {
     const isChanged = this.#version !== group.version;
     if (isChanged) {

@@ -1,6 +1,7 @@
 /**
  * Converts the opening handshake of a WebSocket between HTTP/2 (RFC 8441 §5) and HTTP/1.1 (RFC 6455 §4). Every other part of
- * the proxy sees the handshake of HTTP/1.1. HTTP/2 has neither `Upgrade` nor a key, and 200 instead of 101.
+ * the proxy sees the handshake of HTTP/1.1. In HTTP/2, a handshake has neither `Upgrade` nor a key, and its response is 200,
+ * not 101.
  */
 import { badRequest } from "../error.ts";
 import {
@@ -13,7 +14,7 @@ import {
 import { TOKEN } from "../fields/token.ts";
 import { acceptOf, createKey, isKey } from "./handshake.ts";
 
-/** Fields of a handshake that only HTTP/1.1 has. */
+/** The header fields of a handshake that exist only in HTTP/1.1. */
 const OF_HTTP1 = /* @__PURE__ */ new NameSet([
   "connection",
   "sec-websocket-accept",
@@ -25,7 +26,7 @@ const NAME: string = TOKEN.source.slice(1, -1);
 const VALUE = `(?:${NAME}|"(?:[^"\\\\]|\\\\.)*")`;
 const EXTENSION = `${NAME}(?:[\\t ]*;[\\t ]*${NAME}(?:[\\t ]*=[\\t ]*${VALUE})?)*`;
 
-/** The form of each field of a client's handshake (RFC 6455 §4.3). */
+/** The syntax of each field of a client's handshake (RFC 6455 §4.3). */
 const FORMS: Readonly<Record<string, RegExp>> = {
   "sec-websocket-version": /^13$/,
   "sec-websocket-protocol": toList(NAME),
@@ -37,8 +38,8 @@ function toList(member: string): RegExp {
 }
 
 /**
- * Returns the fields of an extended CONNECT as those of a handshake over HTTP/1.1, with a key of the proxy's own.
- * @throws ProxyError 400 for a field of the handshake that is missing or malformed
+ * Converts the fields of an extended CONNECT to those of an HTTP/1.1 handshake, with a new key.
+ * @throws ProxyError 400 if a field of the handshake is missing or malformed
  */
 export function toHandshake(fields: HeaderList): HeaderList {
   for (const [name, form] of Object.entries(FORMS)) {
@@ -50,14 +51,14 @@ export function toHandshake(fields: HeaderList): HeaderList {
   return [...withoutNames(fields, OF_HTTP1), ...made];
 }
 
-/** Returns the fields of a handshake, or of the answer to it, without those that only HTTP/1.1 has. */
+/** Removes the fields that exist only in HTTP/1.1 from a handshake, or from the response to it. */
 export function withoutHttp1(fields: HeaderList): HeaderList {
   return withoutNames(fields, OF_HTTP1);
 }
 
 /**
- * Returns the fields of a 2xx response to an extended CONNECT as those of a 101.
- * @param handshake the fields of the handshake over HTTP/1.1
+ * Converts the fields of a 2xx response to an extended CONNECT to those of a 101.
+ * @param handshake the fields of the HTTP/1.1 handshake, whose key the 101 must answer
  */
 export async function toSwitch(answer: HeaderList, handshake: HeaderList): Promise<HeaderList> {
   const accept = await acceptOf(getHeader(handshake, "sec-websocket-key") ?? "");
@@ -66,7 +67,7 @@ export async function toSwitch(answer: HeaderList, handshake: HeaderList): Promi
 }
 
 /**
- * Checks that a handshake has a key, which an upstream of HTTP/2 does not get and so does not check.
+ * Checks the key of an HTTP/1.1 handshake. An HTTP/2 upstream does not receive the key, so the proxy must check it.
  * @throws ProxyError 400
  */
 export function assertKey(handshake: HeaderList): void {

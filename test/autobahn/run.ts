@@ -22,7 +22,7 @@ import { listen } from "../helpers/serve.ts";
 import { type NodeHttpHost, startHost } from "../hosts/_host.ts";
 import type { HostName } from "../hosts/_hosts.ts";
 
-/** `http2` is an HTTP/2 server on Node. A bridge turns the client's WebSockets into those of HTTP/2 (RFC 8441). */
+/** `http2` is an HTTP/2 server on Node. A bridge converts the client's WebSockets to WebSockets over HTTP/2 (RFC 8441). */
 type Name = HostName | NodeHttpHost | "http2";
 
 const HOSTS: readonly Name[] = [

@@ -1,4 +1,4 @@
-/** Checks HAR files, and reads them for tests. */
+/** Reads and checks HAR files for tests. */
 import { readFileSync } from "node:fs";
 import type { HarEntry } from "../../command/record/harentry.ts";
 
@@ -17,8 +17,8 @@ const optional =
 
 const pair: Shape = { name: text, value: text };
 /**
- * The members that HAR 1.2 requires, and the optional ones that the command writes. Chromium and Firefox refuse a file in which
- * one of the required ones is missing.
+ * The required members of HAR 1.2, and the optional ones that the command writes. Chromium and Firefox refuse a file without a
+ * required member.
  */
 const entryShape: Shape = {
   startedDateTime: (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(String(value)),
@@ -77,7 +77,7 @@ function faultsOf(value: unknown, shape: Shape, place: string): string[] {
   });
 }
 
-/** Returns what is wrong with the content of a HAR file. */
+/** Returns the faults of a parsed HAR file. */
 export function findHarFaults(har: unknown): string[] {
   const faults = faultsOf(har, fileShape, "har");
   if (faults.length > 0) return faults;

@@ -284,7 +284,7 @@ export default {
     ]);
   });
 
-  test("with a wrong condition of a route causes a message that names the member", () => {
+  test("with a wrong condition of a route is refused with a message that names the wrong member", () => {
     const wrong: [when: unknown, text: string][] = [
       [{}, 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],
       ["POST", 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],

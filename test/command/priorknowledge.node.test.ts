@@ -1,4 +1,4 @@
-/** HTTP/2 with prior knowledge in front of Node's HTTP/1.1 server: how the connection preface is recognized. */
+/** HTTP/2 with prior knowledge on Node's HTTP/1.1 server: how it recognizes the connection preface. */
 import { createServer, type Server } from "node:http";
 import { connect as connectHttp2, type ServerHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
@@ -25,7 +25,7 @@ let server: Server;
 let port = 0;
 let accepted: Socket[] = [];
 let sessions: ServerHttp2Session[] = [];
-/** The statuses of the refused requests. */
+/** The statuses of the requests that were refused. */
 let refused: number[] = [];
 /** The codes of the errors that the HTTP/1.1 server reports. */
 let errors: (string | undefined)[] = [];
@@ -63,7 +63,7 @@ function requestHead(path: string): Buffer {
 /** The bytes of a connection with one request. */
 const WHOLE = Buffer.concat([Buffer.from(PREFACE), frame(SETTINGS, 0, 0), requestHead("/whole")]);
 
-/** Sends each part when the server has read the one before it, and returns the body of the response. */
+/** Sends each part after the server has read the previous one. Returns the body of the response. */
 async function send(parts: readonly Uint8Array[]): Promise<string> {
   const before = accepted.length;
   const client = new RawConnection(connect(port, "127.0.0.1").setNoDelay(), undefined, "none");
@@ -81,7 +81,7 @@ async function send(parts: readonly Uint8Array[]): Promise<string> {
   return client.frames.find(({ type }) => type === DATA)?.payload.toString() ?? "";
 }
 
-/** Sends bytes, and returns what the server answers until it closes the connection. */
+/** Sends bytes. Returns everything that the server sends until it closes the connection. */
 async function answerTo(bytes: string, ends = false): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   if (ends) socket.end(bytes, "latin1");
@@ -109,7 +109,7 @@ describe("a connection that begins with the preface speaks HTTP/2", () => {
     expect(await send(Array.from(WHOLE, (byte) => Uint8Array.of(byte)))).toBe("GET /whole");
   });
 
-  test("for longer than the timeout of the HTTP/1.1 server, and without an answer to it", async () => {
+  test("and is not ended by `headersTimeout` of the HTTP/1.1 server", async () => {
     await start(1000);
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     expect(await text(session.request({ ":path": "/first" }))).toBe("GET /first");
@@ -124,7 +124,7 @@ describe("a connection that begins with the preface speaks HTTP/2", () => {
     expect(refused).toEqual([]);
   });
 
-  test("and gets 100 (Continue) if the server has no listener that sends it", async () => {
+  test("and gets 100 (Continue) if the server has no listener for `checkContinue`", async () => {
     await start();
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     const stream = session.request({ ":method": "POST", expect: "100-continue" });
@@ -164,7 +164,7 @@ describe("other bytes get 400", () => {
   });
 });
 
-test("a preface after a request ends the connection", async () => {
+test("a preface after an HTTP/1.1 request ends the connection", async () => {
   await start();
   const pipelined = await answerTo(`GET /first HTTP/1.1\r\nHost: a\r\n\r\n${PREFACE}`);
   expect(pipelined).toMatch(/^HTTP\/1\.1 200 [^]*\r\n\r\nGET \/first$/);
@@ -176,7 +176,7 @@ test("a preface after a request ends the connection", async () => {
   expect(sessions).toEqual([]);
 });
 
-test("a preface that stops gets 408", async () => {
+test("an incomplete preface gets 408 after `headersTimeout`", async () => {
   await start(50);
   for (let at = 0; at < PREFACE.length; at++) {
     expect(await answerTo(PREFACE.slice(0, at)), `${at} bytes`).toMatch(/^HTTP\/1\.1 408 /);

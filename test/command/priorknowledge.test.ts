@@ -46,7 +46,7 @@ test.each(["node", "deno"] as const)(
     const session = open(origin);
     const [first, second, other] = await Promise.all([
       post(session, "/one"),
-      // On Node, the scheme is that of the connection, whatever the client says.
+      // On Node, the client's `:scheme` is ignored: the connection decides.
       post(session, "/two", runtime === "node" ? "https" : "http"),
       fetch(`${origin}/three`, { method: "POST", body: "hello" }).then((each) => each.text()),
     ]);
@@ -64,14 +64,14 @@ test.each(["node", "deno"] as const)(
   },
 );
 
-test("a Unix domain socket and workers serve it as well", async () => {
+test("a Unix domain socket and workers serve HTTP/2 with prior knowledge", async () => {
   const path = join(folder, "socket");
   const socket = command(`${upstream.url} --host unix:${path} --log off`);
   await socket.says(/listens on/);
   const sessions = [0, 1].map(() => open("http://a", { createConnection: () => connect(path) }));
   const answers = sessions.map((session, n) => post(session, `/${n}`));
   expect(await Promise.all(answers)).toEqual([0, 1].map((n) => `POST /${n} http 127.0.0.1 hello`));
-  // The clients of a socket have no address that tells them apart.
+  // The clients of a Unix domain socket have no distinct addresses, so the end of one session must not affect the other.
   sessions[0]?.destroy();
   expect(await post(sessions[1] as ClientHttp2Session, "/2")).toContain("POST /2 ");
   sessions[1]?.destroy();
@@ -97,10 +97,10 @@ test("the listener that redirects to HTTPS refuses the preface", async () => {
   expect(await within(text(client), "the answer")).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("the limit of connections for each address counts it, and an idle one makes room", async () => {
+test("connections with prior knowledge count for --max-per-address, and idle ones are closed for new ones", async () => {
   const { origin } = await listening(`${upstream.url} --max-per-address 2`);
   const first = open(origin);
-  // The next one is opened when this one has been accepted: several sockets listen, each with its own queue.
+  // Wait until this one is accepted, because the server listens on several sockets, each with its own queue.
   await post(first, "/first");
   const second = open(origin);
   await post(second, "/second");

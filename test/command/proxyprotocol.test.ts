@@ -1,4 +1,4 @@
-/** `--proxy-protocol`: trusted peers name the client of each connection by a header. */
+/** `--proxy-protocol`: a header of a trusted peer names the client of each connection. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
@@ -28,13 +28,13 @@ function v2(command: number, kind: number, block = "", length = block.length / 2
 }
 
 const v1 = (words: string): Buffer => Buffer.from(`PROXY ${words}\r\n`, "latin1");
-/** From 192.0.2.7, port 1234, to 10.0.0.1, port 443. */
+/** The addresses and ports of a header: from 192.0.2.7, port 1234, to 10.0.0.1, port 443. */
 const V4 = "c00002070a00000104d201bb";
 const V6 = `20010db8${"0".repeat(23)}7${"0".repeat(32)}04d201bb`;
 const MAPPED = `${"0".repeat(20)}ffffc0000207${"0".repeat(32)}04d201bb`;
 const UNIX = "2f".padEnd(432, "0");
 
-/** Parses a header; returns the address and the number of bytes that are left, or the error. */
+/** Parses a header. Returns the address and the number of bytes after the header, or the error. */
 function parse(bytes: Buffer): string {
   const parser = parseHeader();
   let at = 0;
@@ -106,7 +106,7 @@ describe("a header", () => {
     expect(parse(header)).toMatch(/^(?:the connection|its|it) /);
   });
 
-  test("of any bytes never reads more than its length, and never throws another error", () => {
+  test("of random bytes is parsed without reading beyond its end, and without other errors", () => {
     const start = fc.constantFrom(
       SIGNATURE,
       Buffer.from("PROXY TCP4 "),
@@ -121,7 +121,7 @@ describe("a header", () => {
   });
 });
 
-/** A server in this process that answers with the address of the client. */
+/** Starts a server in this process that answers with the address of the client. */
 async function serve(
   headersTimeout = 60_000,
 ): Promise<{ port: number; ends: RequestEnd[]; sockets: Socket[] }> {
@@ -148,7 +148,7 @@ describe("a connection", () => {
   test.each([
     ["1", v1("TCP4 192.0.2.7 10.0.0.1 1234 443")],
     ["2", v2(0x21, 0x11, `${V4}01000268320400020000`)],
-  ])("may bring a header of version %s byte by byte", async (_, header) => {
+  ])("may send a header of version %s byte by byte", async (_, header) => {
     const { port, sockets } = await serve();
     const client = connect({ port, host: "127.0.0.1", noDelay: true });
     for (const [i, byte] of [...header, ...get].entries()) {
@@ -158,7 +158,7 @@ describe("a connection", () => {
     expect(await within(text(client), "the response")).toMatch(/\r\n\r\n192\.0\.2\.7 \/a 0$/);
   });
 
-  test("may bring a header with a large request, and with the next one, in one write", async () => {
+  test("may send the header, a large request and a second request in one write", async () => {
     const { port } = await serve();
     const size = 300_000;
     const post = `POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n${"x".repeat(size)}`;
@@ -169,7 +169,7 @@ describe("a connection", () => {
     );
   });
 
-  test("without its header in time gets 408", async () => {
+  test("without a complete header within `headersTimeout` gets 408", async () => {
     const { port, ends } = await serve(50);
     const client = connect(port, "127.0.0.1");
     client.write("PROXY TCP4 192");
@@ -179,7 +179,7 @@ describe("a connection", () => {
     ]);
   });
 
-  test("with another beginning gets 400, and one that only connects causes no report", async () => {
+  test("without a header gets 400, and one that sends nothing is not reported", async () => {
     const { port, ends, sockets } = await serve();
     const silent = connect(port, "127.0.0.1").end();
     silent.resume();
@@ -189,7 +189,7 @@ describe("a connection", () => {
     const client = connect(port, "127.0.0.1");
     client.write(get);
     expect(await within(text(client), "the response")).toMatch(/^HTTP\/1\.1 400 /);
-    // A reset that is noticed while the answer is written must not end the process.
+    // A reset of the connection during the answer must not end the process.
     expect(() => sockets.at(-1)?.emit("error", new Error("a reset"))).not.toThrow();
     for (const cut of ["PROXY", "PROXY TCP4 192"]) {
       const left = connect(port, "127.0.0.1").end(cut);
@@ -223,7 +223,7 @@ describe("the command", () => {
   const head = (start: string, ...fields: string[]): string =>
     `${[`${start} HTTP/1.1`, "Host: x", ...fields].join("\r\n")}\r\n\r\n`;
 
-  /** Sends bytes in one write, and resolves to all that is received until the end of the connection. */
+  /** Sends bytes in one write. Returns everything that is received until the end of the connection. */
   async function exchange(origin: string, bytes: Buffer | string, from = TRUSTED): Promise<string> {
     const options = { port: Number(new URL(origin).port), host: "127.0.0.1", localAddress: from };
     const socket = connect(options as TcpNetConnectOpts).on("error", () => {});
@@ -238,7 +238,7 @@ describe("the command", () => {
   const after = (header: Buffer, ...fields: string[]): Buffer =>
     Buffer.concat([header, Buffer.from(head("GET /", close, ...fields))]);
 
-  test("takes the address of a trusted peer's header for the log, trust and forwarding fields", async () => {
+  test("uses the address in a trusted peer's header for the log, `trustProxy` and forwarding fields", async () => {
     const { origin, proxy } = await listening(
       `${upstream.url} --log common --proxy-protocol ${TRUSTED} --trust-proxy ${TRUSTED},192.0.2.9`,
     );
@@ -256,7 +256,7 @@ describe("the command", () => {
     await proxy.says(/^2001:db8::7 .* "GET \/ /m);
   });
 
-  test("refuses trusted peers without a header, and headers of others", async () => {
+  test("refuses trusted peers without a header, and headers of other peers", async () => {
     const { origin, proxy } = await listening(
       `${upstream.url} --log common --proxy-protocol 127.0.0.2`,
     );
@@ -296,7 +296,7 @@ describe("the command", () => {
     return socket;
   }
 
-  test("counts connections for the clients that headers name", async () => {
+  test("counts each connection for the client that its header names", async () => {
     upstream.handler = (_, res) => void res.write("begun");
     const { origin } = await listening(
       `${upstream.url} --proxy-protocol ${TRUSTED} --max-per-address 2`,
@@ -332,7 +332,7 @@ describe("the command", () => {
         "for 2001:db8::7 proto https",
       );
     }
-    // Errors of a session name the client as well.
+    // The log of a session's error also has the address of the client.
     const bad = secure(origin, "h2", v2(0x21, 0x11, V4));
     bad.write("no preface of HTTP/2, but as long as one");
     await proxy.says(/^192\.0\.2\.7 .* "- - [^"]*" 400 /m);
@@ -382,7 +382,7 @@ describe("the command", () => {
     }
   });
 
-  test("does not expect a header at the status page", async () => {
+  test("expects no header on connections to the status page", async () => {
     const { proxy, origin } = await listening(
       `${upstream.url} --log off --admin 0 --proxy-protocol ${TRUSTED}`,
     );
@@ -418,7 +418,7 @@ describe("the command", () => {
 });
 
 describe.each(["bun", "deno"] as const)("the command on %s", (runtime) => {
-  test("refuses the option, because the server does not show its connections", async () => {
+  test("refuses --proxy-protocol, because the server does not expose its connections", async () => {
     const refused = new Command(
       "http://127.0.0.1:1 --port 0 --proxy-protocol loopback",
       [],

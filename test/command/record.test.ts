@@ -82,21 +82,21 @@ beforeEach(() => {
   upstream.handler = answer;
 });
 
-/** Sends a request, and returns the response with its body, not decoded. */
+/** Sends a request. Returns the response with its body, which is not decoded. */
 async function ask(
   url: string,
   method = "GET",
   headers: Record<string, string> = {},
   body?: string | Buffer,
 ): Promise<[IncomingMessage, Buffer]> {
-  // A response that breaks off may also be an error of the request.
+  // If a response breaks off, `request` may emit `error`.
   const sent = request(url, { method, headers, agent: false }).on("error", () => {});
   sent.end(body);
   const [response] = (await once(sent, "response")) as [IncomingMessage];
   return [response, await buffer(response)];
 }
 
-/** Waits until the file has this number of entries, and returns them: they are written just after the responses. */
+/** Waits until the file has at least `count` entries, because they are written just after the responses. Returns them. */
 async function waitForEntries(count: number, path: string = file): Promise<HarEntry[]> {
   await until(() => readEntries(path).length >= count, `${count} entries`);
   return readEntries(path);
@@ -128,7 +128,7 @@ describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
     return readEntries(file);
   }
 
-  test("messages are recorded as they were on the wire to the upstream, without secrets", async () => {
+  test("messages are recorded as they are sent to and received from the upstream, without secrets", async () => {
     await record('--header "x-key: hush" --strip-prefix /app');
     expect(started.stdout).toContain(`  recording to ${file}: bodies included\n`);
     const secrets = { authorization: "Bearer hush", cookie: "sid=hush; a=b" };
@@ -258,7 +258,7 @@ describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
   });
 });
 
-test("a killed process leaves a file that opens", async () => {
+test("a killed process leaves a valid file", async () => {
   const { proxy, origin } = await listening(`${upstream.url} --record ${file}`);
   expect(readEntries(file)).toEqual([]);
   for (const path of ["/a", "/b", "/c"]) await ask(origin + path);
@@ -274,7 +274,7 @@ test("a killed process leaves a file that opens", async () => {
 test.each([
   ["entries", "2", "2 requests"],
   ["bytes", "2500", "2500 bytes"],
-])("--record-max-%s ends the recording, which is said once", async (limit, value, what) => {
+])("--record-max-%s ends the recording with one message", async (limit, value, what) => {
   const flags = `--record ${file} --record-max-${limit} ${value}`;
   const { proxy, origin } = await listening(`${upstream.url} ${flags}`);
   for (let i = 0; i < 5; i++) await ask(`${origin}/${i}`);
@@ -311,7 +311,7 @@ test("each attempt is an entry, also one without a response", async () => {
   expect(first?.request.url).toBe(`http://${dead}/a`);
   expect(first?.response).toMatchObject({ status: 0, content: { size: 0 } });
   expect(first?.response._error).toMatch(/^connection_refused: /);
-  // The report on the exchange has the times of the last attempt.
+  // Only the last attempt has a time to connect: the proxy does not measure the others.
   expect(first?.timings.connect).toBe(-1);
   expect(second?.timings.connect).toBeGreaterThanOrEqual(0);
   expect(second).toMatchObject({
@@ -320,7 +320,7 @@ test("each attempt is an entry, also one without a response", async () => {
   });
 });
 
-test("bodies that a coding makes larger than the limit, and codings that are wrong, are marked", async () => {
+test("bodies that exceed the limit after decoding, and bodies with a wrong coding, are marked", async () => {
   const [bomb, wrong] = [brotliCompressSync("x".repeat(10_000_000)), "no gzip"];
   upstream.handler = ({ url }, res) => {
     const [coding, body] = url === "/bomb" ? ["br", bomb] : ["gzip", wrong];
@@ -346,7 +346,7 @@ test("bodies that a coding makes larger than the limit, and codings that are wro
   });
 });
 
-test("with --workers, the parent writes one file, also after the workers were replaced", async () => {
+test("with --workers, the parent writes one file, even after workers are replaced", async () => {
   const flags = `--record ${file} --record-max-entries 4`;
   const { proxy, origin } = await listening(`${upstream.url} --workers 2 ${flags}`);
   for (let i = 0; i < 2; i++) await ask(`${origin}/${i}`);
@@ -377,7 +377,7 @@ test("the entries of requests that run while the workers stop are recorded", asy
   expect(readEntries(file)).toMatchObject([{ response: { content: { text: PAGE } } }]);
 });
 
-test("the path in a config file counts from its folder, and routes that are reloaded are recorded", async () => {
+test("the path in a config file is relative to its folder, and reloaded routes are recorded", async () => {
   const own = join(folder, "own");
   mkdirSync(own);
   const config = join(own, "fetchway.config.json");
@@ -439,12 +439,12 @@ test("with --workers, a file that cannot be created is refused", async () => {
   expect(proxy.stderr).toMatch(/it cannot be created: EEXIST\n$/);
 });
 
-test("options about the recording are refused without --record", async () => {
+test("the other options for recording are refused without --record", async () => {
   const refusal = await command(`${upstream.url} --record-secrets`).refusal();
   expect(refusal).toBe("fetchway: --record-secrets does nothing without --record\n");
 });
 
-test("without --record, options get no interceptor", () => {
+test("without --record, no interceptor is added", () => {
   const observers = new Observers(serverDefaults);
   const prepared = observers.prepare({ target: "http://127.0.0.1:4000" });
   expect(prepared.interceptors).toBeUndefined();
@@ -481,7 +481,7 @@ test.each([
   expect(redactQuery(path)).toBe(recorded);
 });
 
-test("the check of HAR files finds faults", () => {
+test("`findHarFaults` finds the faults of HAR files", () => {
   const log = { version: "1.2", creator: { name: "x", version: "1" }, pages: [], entries: [{}] };
   expect(findHarFaults({ log })).toContain("har.log.entries[0].startedDateTime: undefined");
 });

@@ -19,7 +19,7 @@ beforeEach(() => {
   file = join(folder, `${++files}.har`);
 });
 
-/** What the target has received: the method, the path, some fields and the body. */
+/** A request as the target has received it. */
 interface Received {
   readonly method: string | undefined;
   readonly url: string | undefined;
@@ -47,7 +47,7 @@ beforeEach(() => {
   received = [];
 });
 
-/** Records the responses of a handler to these requests. */
+/** Sends requests through the command with `--record`, to an upstream that answers with `handler`. */
 async function record(
   handler: typeof upstream.handler,
   requests: readonly (readonly [path: string, init?: RequestInit])[],
@@ -94,7 +94,7 @@ interface Browsed {
   readonly startedDateTime?: string;
 }
 
-/** Makes an entry as Chromium does for HTTP/2. */
+/** Makes an entry like those of Chromium for HTTP/2. */
 function browsed({
   url = "https://shop.test/a",
   method = "GET",
@@ -142,7 +142,7 @@ function browsed({
 const hello: typeof respond = (_request, res) => void res.setHeader("x-version", "1").end("hello");
 
 describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
-  test("equal responses end with 0, and different ones are reported and end with 1", async () => {
+  test("the exit code is 0 if all responses are equal, and 1 if some differ; differences are reported", async () => {
     await record(
       (_req, res) => void res.setHeader("x-version", "1").end("hello"),
       [["/a?b=%2F"], ["/b"]],
@@ -178,7 +178,7 @@ describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
   });
 });
 
-test("the report as JSON has each request, with what differs", async () => {
+test("--json reports each request with its differences", async () => {
   writeHar(browsed({}), browsed({ url: "https://shop.test/b" }));
   respond = ({ url }, res) =>
     void res.writeHead(200, { "x-version": "1" }).end(url === "/a" ? "hello" : "bye");
@@ -229,17 +229,17 @@ test("requests whose method changes state are sent only if --methods names it", 
   });
 });
 
-test("redacted values are left out, unless --header and --query give them", async () => {
+test("redacted fields are left out, and requests with redacted parameters not sent, unless --header and --query give the values", async () => {
   const headers = { authorization: "Bearer hush", cookie: "sid=hush" };
   await record((_req, res) => void res.end("hello"), [["/a", { headers }], ["/b?key=hush&x=1"]]);
   respond = (_request, res) => void res.end("hello");
   const first = await replay();
   expect(first.code).toBe(0);
   expect(first.stdout).toContain(
-    "  sent without redacted fields, which --header gives: authorization (1), cookie (1)\n",
+    "  redacted fields not sent (--header sets them): authorization (1), cookie (1)\n",
   );
   expect(first.stdout).toContain(
-    "  not sent: 1 GET: its query is redacted; --query gives the values\n",
+    "  not sent: 1 GET: its query is redacted; --query sets the values\n",
   );
   expect(received).toHaveLength(1);
   expect(received[0]?.headers).not.toHaveProperty("authorization");
@@ -273,7 +273,7 @@ test("bodies are compared without their content codings, and long ones by their 
   expect(large?.differences).toMatchObject([{ part: "body" }]);
 });
 
-test("the origin of the server itself and the values of secrets may differ", async () => {
+test("the server's own origin and the values of secrets may differ", async () => {
   const redirect: typeof upstream.handler = ({ headers: { host } }, res) =>
     res.writeHead(302, { location: `http://${host}/b`, "set-cookie": `sid=${host}; Path=/` }).end();
   upstream.handler = redirect;
@@ -297,7 +297,7 @@ test("the origin of the server itself and the values of secrets may differ", asy
   ]);
 });
 
-test("bodies of which the recording has only a part are neither sent nor compared", async () => {
+test("bodies that are only partly recorded are neither sent nor compared", async () => {
   const upload = { method: "PUT", body: "x".repeat(100_000) };
   upstream.handler = (req, res) => {
     if (req.url === "/upload") return void req.resume().on("end", () => res.end());
@@ -321,7 +321,7 @@ test("bodies of which the recording has only a part are neither sent nor compare
   expect(code).toBe(0);
 });
 
-test("a file that breaks off is read up to its last complete request", async () => {
+test("a truncated file is read up to its last complete request", async () => {
   await record((_req, res) => void res.end("hello"), [["/a"], ["/b"], ["/c"]]);
   truncateSync(file, statSync(file).size - 50);
   respond = (_request, res) => void res.end("hello");
@@ -331,7 +331,7 @@ test("a file that breaks off is read up to its last complete request", async () 
   expect(code).toBe(0);
 });
 
-test("files of browsers are sent to one origin, in the order of the requests", async () => {
+test("requests of a browser's file are sent for the origin of --from, in the order in which they began", async () => {
   writeHar(
     browsed({ url: "https://shop.test/c#top", startedDateTime: "2026-01-01T00:00:02.000Z" }),
     browsed({ url: "https://shop.test/b", startedDateTime: "2026-01-01T00:00:01.000Z" }),
@@ -343,7 +343,7 @@ test("files of browsers are sent to one origin, in the order of the requests", a
   const refused = await replay();
   expect(refused.code).toBe(2);
   expect(refused.stderr).toBe(
-    `fetchway: "${file}" has requests to several origins: name those to send by --from, of https://fonts.test (1), https://shop.test (5)\n`,
+    `fetchway: "${file}" has requests to several origins; choose with --from: https://fonts.test (1), https://shop.test (5)\n`,
   );
   respond = ({ url }, res) => {
     res.setHeader("x-version", "1");
@@ -362,7 +362,7 @@ test("files of browsers are sent to one origin, in the order of the requests", a
   expect(received[0]?.headers["accept-encoding"]).toBe("gzip, br");
 });
 
-test("entries that would split a request or leave the target are not sent", async () => {
+test("entries that could split a request, or lead to another server, are not sent", async () => {
   writeHar(
     browsed({ headers: [{ name: "x", value: "1\r\nx-forged: 1" }] }),
     browsed({ headers: [{ name: "x y", value: "1" }] }),
@@ -382,7 +382,7 @@ test("entries that would split a request or leave the target are not sent", asyn
   expect(received).toHaveLength(1);
 });
 
-test("a target that does not respond is a failure, after --timeout if it hangs", async () => {
+test("a request fails if the target does not respond, after --timeout if it hangs", async () => {
   writeHar(browsed({}), browsed({ url: "https://shop.test/hang" }));
   respond = ({ url }, res) => void (url === "/a" && res.destroy());
   const { code, results } = await replayAsJson("--timeout 300ms");
@@ -391,7 +391,7 @@ test("a target that does not respond is a failure, after --timeout if it hangs",
   expect(code).toBe(1);
 });
 
-test("--concurrency sends several requests at the same time, and --pace waits as long as the clients did", async () => {
+test("--concurrency sends several requests at the same time, and --pace keeps the recorded intervals", async () => {
   writeHar(
     browsed({}),
     browsed({ url: "https://shop.test/b", startedDateTime: "2026-01-01T00:00:00.400Z" }),
@@ -415,7 +415,7 @@ test("--concurrency sends several requests at the same time, and --pace waits as
   expect(second - first).toBeGreaterThan(100);
 });
 
-test("the target may have a base path, and be a socket", async () => {
+test("the target may have a base path, or be a Unix domain socket", async () => {
   writeHar(browsed({}));
   respond = hello;
   const own = new Command(`replay ${file} --against http://127.0.0.1:${port}/base`);
@@ -443,19 +443,19 @@ test.each([
   ["a.har --against 4001 --query x", '--query: write it as "name=value", as in a URL'],
   ["a.har --against 4001 --slow", "replay: Unknown option '--slow'; see fetchway replay --help"],
   ["/none.har --against 4001", '"/none.har" cannot be read: ENOENT'],
-  ["package.json --against 4001", '"package.json" is no HAR file'],
+  ["package.json --against 4001", '"package.json" is not a HAR file'],
 ])("replay %s: %s", async (line, message) => {
   expect(await new Command(`replay ${line}`).refusal()).toBe(`fetchway: ${message}\n`);
 });
 
-test("a file without a request that can be sent ends with 2", async () => {
+test("the exit code is 2 if no request of the file can be sent", async () => {
   writeHar();
   const { code, stdout } = await replay();
   expect(stdout).toContain(": 0 equal, 0 different, 0 failed, 0 not sent\n");
   expect(code).toBe(2);
 });
 
-test("the lines of docs/command.md record and replay", async () => {
+test("the commands in docs/command.md record and replay", async () => {
   const page = readFileSync(new URL("../../docs/command.md", import.meta.url), "utf8");
   const block = /## Record and replay[^]*?```sh\n([^]*?)```/.exec(page)?.[1] ?? "";
   const [recording = "", replaying = ""] = block

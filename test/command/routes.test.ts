@@ -172,7 +172,7 @@ describe("routes with a condition", () => {
     expect([await status("POST"), await status("GET")]).toEqual([400, 200]);
   });
 
-  test("one route for all paths still has its condition", async () => {
+  test("a single route for all paths still applies its condition", async () => {
     const one = new Router([when("write", "/", { method: "POST" })]);
     const status = async (method: string): Promise<number> =>
       (await one.answer(new Request("http://a.example/", { method }))).status;

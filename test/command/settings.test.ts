@@ -75,7 +75,7 @@ describe("precedence", () => {
     ]);
   });
 
-  test("a route of the command line replaces only the file's route with the same condition", () => {
+  test("a route of the command line replaces the file's route for the same path only if their conditions are equal", () => {
     const get = { method: "GET" };
     const given = { match: ["/b"], when: get, options: { target: "http://mine" } };
     const { routes } = toSettings(

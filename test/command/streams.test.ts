@@ -42,7 +42,7 @@ test("--first-byte-timeout moves a stalled stream to the next upstream, and --he
   await within((await first.call()).link.closed, "the stalled connection closed");
 });
 
-test("a config file has both options, for all routes or for one, and a POST moves if `retry` allows it", async () => {
+test("a config file sets both options for all routes or for one, and a POST is sent again if `retry` allows it", async () => {
   first.script = (call) => call.write(HEAD, lastChunk);
   const file = join(folder, "fetchway.config.json");
   const target = [first.url, second.url];
@@ -71,7 +71,7 @@ test.each([
   ["--first-byte-timeout soon", '--first-byte-timeout "soon": use milliseconds, or a duration'],
   ["--heartbeat=-1", '--heartbeat "-1": use milliseconds, or a duration'],
   ["--first-byte-timout 5s", "there is no --first-byte-timout: use --first-byte-timeout"],
-])("the flag %s is refused with the fix", (flag, message) => {
+])("the flag %s is refused with a message that says how to fix it", (flag, message) => {
   const [problem = ""] = checkLine(parse(["4000", ...flag.split(" ")])).problems;
   expect(problem.slice(0, message.length)).toBe(message);
 });
@@ -84,7 +84,7 @@ test.each([
     { firstByteTimout: 5000 },
     "firstByteTimout: there is no such option; did you mean `firstByteTimeout`?",
   ],
-])("the config %j is refused with the fix", (config, message) => {
+])("the config %j is refused with a message that says how to fix it", (config, message) => {
   const [fault] = checkConfig(readDurations(config));
   expect(fault?.text.slice(0, message.length)).toBe(message);
 });

@@ -101,7 +101,7 @@ test("an upgrade without a route gets 404, and an upgrade gets 400 if its path c
   expect(await answer("/%61pi")).toEqual([400, "Bad Request: the path is ambiguous\n"]);
 });
 
-test("the condition of a route also chooses the upgrades that it takes", async () => {
+test("the condition of a route also applies to upgrades", async () => {
   const { origin } = await listening(
     `http://127.0.0.1:1 --route "/=${target} --when-header 'origin: http://a*' --when-query v=2"`,
   );

@@ -61,7 +61,7 @@ async function openSession(origin: string): Promise<ClientHttp2Session> {
   return session;
 }
 
-/** Starts a bridge by which `ws` can be a client of the command. */
+/** Starts a bridge through which `ws` can be an HTTP/2 client of the command. Returns the bridge's URL. */
 async function openBridge(origin: string): Promise<string> {
   const session = await openSession(origin);
   const bridge: Server = bridgeTo(() => session);
@@ -84,7 +84,7 @@ function closeOf(stream: ClientHttp2Stream): Promise<void> {
   return within(new Promise((resolve) => void stream.on("close", resolve)), "the close");
 }
 
-test("are announced, find their route, and are logged and counted as tunnels", async () => {
+test("are announced, are routed, and are logged and counted as tunnels", async () => {
   const { proxy, origin } = await start(`--route /api=${target} --log json --admin 0`);
   const session = await openSession(origin);
   expect(session.remoteSettings.enableConnectProtocol).toBe(true);
@@ -110,7 +110,7 @@ test("are announced, find their route, and are logged and counted as tunnels", a
   tunnel.close(constants.NGHTTP2_CANCEL);
 });
 
-test("are GETs for the condition of a route, as over HTTP/1.1", async () => {
+test("count as GET in the condition of a route, as over HTTP/1.1", async () => {
   const condition = "--when-method GET --when-header x-beta:1 --when-query v=2";
   const { origin } = await start(`--route "/=${target} ${condition}" --log off`);
   const session = await openSession(origin);
@@ -120,7 +120,7 @@ test("are GETs for the condition of a route, as over HTTP/1.1", async () => {
   taken.close(constants.NGHTTP2_CANCEL);
 });
 
-test("pass on a port without TLS as well, with prior knowledge", async () => {
+test("also work on a port without TLS, with prior knowledge", async () => {
   const { proxy, origin } = await listening(`${target} --log off`);
   const session = await openSession(origin);
   const bridge = bridgeTo(() => session);
@@ -133,7 +133,7 @@ test("pass on a port without TLS as well, with prior knowledge", async () => {
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
-test("share a session with requests, and a session with a silent one only is not closed as idle", async () => {
+test("share a session with requests, and keep the session from being closed as idle", async () => {
   const { origin } = await start(`${target} --log off --keep-alive-timeout 200`);
   const session = await openSession(origin);
   const [tunnel] = await ask(session);
@@ -149,7 +149,7 @@ test("share a session with requests, and a session with a silent one only is not
 });
 
 describe("the limits", () => {
-  test("of connections count each of them, and the others get 503", async () => {
+  test("of connections count each WebSocket, and WebSockets beyond them get 503", async () => {
     const { proxy, origin } = await start(`${target} --route /other=${target} --max-connections 3`);
     const session = await openSession(origin);
     const [first] = await ask(session);
@@ -167,7 +167,7 @@ describe("the limits", () => {
     await expect.poll(async () => (await ask(session))[1][":status"]).toBe(200);
   });
 
-  test("for an address count them as well", async () => {
+  test("of connections for each address count each WebSocket", async () => {
     const { proxy, origin } = await start(`${target} --max-per-address 2`);
     const session = await openSession(origin);
     const statuses = [await ask(session), await ask(session)].map(([, head]) => head[":status"]);
@@ -175,7 +175,7 @@ describe("the limits", () => {
     await until(() => proxy.stderr.includes("raise --max-per-address"), "the warning");
   });
 
-  test("for header sections apply", async () => {
+  test("of the size of header sections apply", async () => {
     const { origin } = await start(`${target} --max-headers-count 5 --log off`);
     const session = await openSession(origin);
     const fields = Object.fromEntries(Array.from({ length: 5 }, (_, n) => [`x-${n}`, "1"]));
@@ -185,7 +185,7 @@ describe("the limits", () => {
     expect(stream.rstCode).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });
 
-  test("of time end one whose client does not read, and no other", async () => {
+  test("of time (--send-timeout) end only a WebSocket whose client does not read", async () => {
     const { origin } = await start(`${target} --send-timeout 500 --log off`);
     const session = await openSession(origin);
     const [deaf] = await ask(session, { ":path": "/flood" });
@@ -196,7 +196,7 @@ describe("the limits", () => {
     expect(other.closed).toBe(false);
   });
 
-  test("of silence end both sides", async () => {
+  test("of silence (--tunnel-timeout) end both sides", async () => {
     const { origin } = await start(`${target} --tunnel-timeout 200 --log off`);
     const [stream] = await ask(await openSession(origin));
     await closeOf(stream.resume());
@@ -204,7 +204,7 @@ describe("the limits", () => {
 });
 
 describe("the stop", () => {
-  test("waits for them", async () => {
+  test("waits for running WebSockets", async () => {
     const { proxy, origin } = await start(`${target} --log off`);
     const socket = new WebSocket(await openBridge(origin));
     await within(once(socket, "open"), "the opening");
@@ -217,7 +217,7 @@ describe("the stop", () => {
     expect(await within(proxy.exit, "the exit")).toBe(0);
   });
 
-  test("cuts them off at the deadline", async () => {
+  test("cuts WebSockets off at the deadline", async () => {
     const { proxy, origin } = await start(`${target} --log off --stop-timeout 300`);
     const session = await openSession(origin);
     const away = once(session, "goaway");

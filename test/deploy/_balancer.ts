@@ -1,13 +1,12 @@
 /**
- * A balancer of connections, as kube-proxy is one: an endpoint that is removed gets no further connections, and keeps those
- * that it has.
+ * A TCP load balancer like kube-proxy: an endpoint that is removed keeps its connections, but gets no further ones.
  */
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
 export class Balancer implements Disposable {
   readonly endpoints: Set<string> = new Set();
-  /** The connections that each endpoint has got, by address. */
+  /** The number of connections that each endpoint has got so far, by address. */
   readonly connections: Map<string, number> = new Map();
   readonly #port: number;
   readonly #sockets: Set<Socket> = new Set();

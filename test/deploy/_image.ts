@@ -1,4 +1,4 @@
-/** Builds the image of examples/container from the package of this clone. */
+/** Builds the image of examples/container with this working copy of the package. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,8 +24,8 @@ function run(program: string, args: readonly string[], cwd: string = ROOT): stri
 }
 
 /**
- * Makes an image with what the Containerfile needs of `node:…-slim`: Debian, the pinned Node, and npm. It trusts
- * the authorities of this machine, because a build may be behind a proxy that has its own.
+ * Makes a replacement for the base image `node:…-slim`, with Debian, the pinned Node, and npm. It trusts the certificate
+ * authorities of this machine, because the build may be behind a proxy with its own authority.
  */
 export async function makeBase(folder: string): Promise<string> {
   if ((await tryPodman("image", "exists", BASE)).code === 0) return BASE;
@@ -34,7 +34,7 @@ export async function makeBase(folder: string): Promise<string> {
     mkdirSync(join(local, each), { recursive: true });
   }
   copyFileSync(join(ROOT, "node_modules/node/bin/node"), join(local, "bin/node"));
-  // `npm run` sets it to the path of npm/bin/npm-cli.js.
+  // `npm run` sets `npm_execpath` to the path of npm/bin/npm-cli.js.
   const npm = join(process.env["npm_execpath"] ?? "", "../..");
   cpSync(npm, join(local, "lib/node_modules/npm"), { recursive: true });
   copyFileSync(CERTIFICATES, join(local, "etc/certificates.pem"));
@@ -53,7 +53,7 @@ export async function makeBase(folder: string): Promise<string> {
   return BASE;
 }
 
-/** Packs this clone, and builds the image in a folder with the files that the Containerfile names. */
+/** Packs this working copy, and builds the image in a folder with the files that the Containerfile names. */
 export async function buildImage(folder: string, base: string): Promise<void> {
   const files = join(folder, "image");
   mkdirSync(files);
@@ -61,7 +61,7 @@ export async function buildImage(folder: string, base: string): Promise<void> {
   const [tarball = ""] = readdirSync(files);
   const example = join(ROOT, "examples/container");
   copyFileSync(join(example, "fetchway.config.json"), join(files, "fetchway.config.json"));
-  // Here the package is a file, which the build must copy as well.
+  // The package is a local file here, so the build must also copy that file.
   const text = readFileSync(join(example, "Containerfile"), "utf8");
   const container = join(files, "Containerfile");
   writeFileSync(container, text.replace("COPY package.json", `COPY ${tarball} package.json`));

@@ -1,5 +1,5 @@
 /**
- * Clients that check every byte of what they get. They repeat only the requests that a GOAWAY has refused, as browsers do
+ * Clients that check every byte of the responses. Like browsers, they repeat only requests that a GOAWAY has refused
  * (RFC 9113 §8.7).
  */
 import { Agent, request } from "node:http";
@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { pause, within } from "../helpers/wait.ts";
 import { EVENT_INTERVAL, eventsUpTo } from "./_events.ts";
 
-/** The events of a stream and the messages of a tunnel, so that each lasts for 8 s. */
+/** The number of events of a stream, and of messages of a tunnel. Each lasts for 8 s. */
 const LENGTH = 80;
 const UPLOAD = "0123456789".repeat(1000);
 
@@ -16,7 +16,7 @@ type Ask = (path: string, body?: string) => Promise<string>;
 
 export interface Outcome {
   succeeded: number;
-  /** The number of requests that a GOAWAY has refused, and that were repeated. */
+  /** The number of requests that were repeated because a GOAWAY had refused them. */
   repeated: number;
   /** The number of failures by their message. */
   readonly failures: Map<string, number>;
@@ -60,8 +60,8 @@ export class Load implements Disposable {
   }
 
   /**
-   * Starts clients, each of which acts again and again.
-   * @param gap milliseconds between two acts
+   * Starts clients, each of which repeats its exchange until `finish` is called.
+   * @param gap milliseconds between two exchanges
    */
   #run(
     kind: string,
@@ -107,7 +107,7 @@ export class Load implements Disposable {
     const open = (): ClientHttp2Session => {
       const opened = connect(this.#origin);
       this.#sessions.add(opened);
-      // After GOAWAY, requests go to a new session, as browsers do it.
+      // After GOAWAY, send requests on a new session, as browsers do.
       const leave = (): void => void (session === opened && (session = undefined));
       opened.on("error", leave).on("goaway", leave);
       opened.on("close", () => (leave(), this.#sessions.delete(opened)));
@@ -139,7 +139,7 @@ export class Load implements Disposable {
   }
 }
 
-/** Returns an act that is in turn a GET and a POST. */
+/** Returns a function that sends a GET and a POST alternately. */
 function exchange(ask: Ask): () => Promise<void> {
   let count = 0;
   return async () => {
@@ -153,7 +153,7 @@ function readEvents(ask: Ask): () => Promise<void> {
   return async () => expectSame(await ask(`/events?count=${LENGTH}`), eventsUpTo(LENGTH));
 }
 
-/** Opens a WebSocket, and sends a message when the one before it has come back. */
+/** Opens a WebSocket, and sends each message after the previous one has come back. */
 function converse(origin: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(origin.replace("http:", "ws:"));

@@ -1,4 +1,4 @@
-/** Runs podman, and removes the containers and the network that a run has made. */
+/** Runs podman, and removes the containers and the network of a run afterwards. */
 import { spawn } from "node:child_process";
 
 export interface Ended {
@@ -6,7 +6,7 @@ export interface Ended {
   readonly output: string;
 }
 
-/** Runs podman, and resolves to its exit code and to what it has printed. */
+/** Runs podman. Returns its exit code and its output. */
 export function tryPodman(...args: readonly string[]): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn("podman", args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -17,14 +17,14 @@ export function tryPodman(...args: readonly string[]): Promise<Ended> {
   });
 }
 
-/** Runs podman, and resolves to the last line that it has printed. */
+/** Runs podman. Returns the last line of its output. */
 export async function podman(...args: readonly string[]): Promise<string> {
   const { code, output } = await tryPodman(...args);
   if (code !== 0) throw new Error(`podman ${args.join(" ")} ended with ${code}:\n${output}`);
   return output.split("\n").at(-1) ?? "";
 }
 
-/** The containers of a run, in a network of their own. */
+/** The containers of a run, in a separate network. */
 export class Containers implements AsyncDisposable {
   readonly network: string;
   /** The first three numbers of the network's addresses. */
@@ -45,7 +45,7 @@ export class Containers implements AsyncDisposable {
     return new Containers(network, prefix);
   }
 
-  /** Starts a container with an address of its own, which its arguments may contain. */
+  /** Starts a container with its own IP address, which `argsFor` may use in the arguments. */
   async start(argsFor: (address: string) => readonly string[]): Promise<Container> {
     const address = `${this.#prefix}.${++this.#last}`;
     const own = ["--network", this.network, "--ip", address];

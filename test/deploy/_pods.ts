@@ -1,4 +1,4 @@
-/** Starts and ends pods of examples/kubernetes as a kubelet does, with podman. */
+/** Starts and ends pods of examples/kubernetes with podman, in the same way as a kubelet. */
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
@@ -48,7 +48,7 @@ export function portOf(name: string): number {
   return container.ports.find((port) => port.name === name)?.containerPort ?? 0;
 }
 
-/** Writes the ConfigMap as a kubelet does: each file is a link into a folder, which an update replaces. */
+/** Writes the files of the ConfigMap as a kubelet does: each is a link into a folder, and an update replaces the folder. */
 export function mountConfig(folder: string): string {
   const { data } = readManifest("configmap.yaml") as { data: Record<string, string> };
   const mount = join(folder, "configmap");
@@ -66,11 +66,11 @@ export interface Cluster {
   readonly balancer: Balancer;
   /** The folder with the files of the ConfigMap. */
   readonly config: string;
-  /** The address of the upstream, which has the names of the ConfigMap's targets. */
+  /** The IP address of the upstream. All target names of the ConfigMap resolve to it. */
   readonly upstream: string;
 }
 
-/** The arguments of a container that has the upstream under the names of the examples, and no rights. */
+/** Returns arguments that give a container no privileges, and resolve the target names of the examples to the upstream. */
 export function confine(upstream: string): string[] {
   return [
     `--add-host=api:${upstream}`,
@@ -112,8 +112,8 @@ function isGood(probe: string): Promise<boolean> {
 }
 
 /**
- * Ends a pod: `preStop`, SIGTERM, and SIGKILL at the end of the grace period. Meanwhile it is removed from the endpoints.
- * @param late seconds until nodes know that the pod is ending
+ * Ends a pod: `preStop`, SIGTERM, and SIGKILL at the end of the grace period. Removes it from the endpoints meanwhile.
+ * @param late seconds until it is removed from the endpoints
  * @returns the exit code
  */
 export async function endPod(

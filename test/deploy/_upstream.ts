@@ -25,6 +25,6 @@ const server = createServer((req, res) => {
 new WebSocketServer({ server }).on("connection", (socket) =>
   socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary })),
 );
-// Longer than the proxy's own timeout for idle connections.
+// This is longer than the proxy's own timeout for idle connections.
 server.keepAliveTimeout = 120_000;
 server.listen(4000);

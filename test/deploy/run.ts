@@ -1,15 +1,15 @@
 /**
- * Builds the image of examples/container, runs it, and replaces the pods of examples/kubernetes under load: each new pod is
- * ready first, and the old one leaves the endpoints late, waits for `preStop`, and gets SIGTERM. No request,
- * event stream or WebSocket may fail.
+ * Builds the image of examples/container, runs it, and replaces the pods of examples/kubernetes under load. Each new pod is
+ * ready before its old pod is removed late from the endpoints, waits for `preStop`, and gets SIGTERM. No request, event stream
+ * or WebSocket may fail.
  *
  *     npm run test:deploy
  *     npm run test:deploy -- --base node:24.21.0-slim
- *     npm run test:deploy -- --pre-stop 0              # shows what `preStop` is for
+ *     npm run test:deploy -- --pre-stop 0              # shows why `preStop` is needed
  *
- * It needs root and podman and, without `--base`, mmdebstrap, with which it makes an image with Debian and the pinned Node. Where
- * podman's defaults do not fit the machine, such as cgroups of both versions, set CONTAINERS_CONF to a file that names another
- * runtime.
+ * It needs root and podman. Without `--base`, it also needs mmdebstrap, to make an image with Debian and the pinned Node. If
+ * podman's default runtime does not work on the machine, for example with cgroups of both versions, set CONTAINERS_CONF to a file
+ * that names another runtime.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,7 +32,7 @@ import {
 } from "./_pods.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-/** Seconds of load before and after the pods are replaced. */
+/** The seconds of load before the pods are replaced, and again afterwards. */
 const CALM = 5;
 /** Seconds after which Docker kills a container that it has told to stop. */
 const DOCKER_GRACE = 10;

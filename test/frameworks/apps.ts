@@ -8,7 +8,7 @@ export interface App {
   readonly files: Readonly<Record<string, string | { place: string }>>;
   /** Texts of the blocks, each with its replacement. */
   readonly replaced?: Readonly<Record<string, string>>;
-  /** Commands: a program of the app, or the project's Node or Bun. The variable PORT has the port, which also replaces an argument PORT. */
+  /** Commands: a program of the app, or the project's Node or Bun. The port is in the variable PORT, and replaces the argument PORT. */
   readonly build?: readonly (readonly string[])[];
   readonly start: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -141,7 +141,7 @@ Module({})(AppModule);
     packages: ["next", ...REACT, "typescript"],
     files: {
       "server.ts": page("Next (2)"),
-      // Next ends upgrades for a path that has a page, so this page has all of them.
+      // Next ends upgrades for the path of a page. This page covers all paths, so Next would end every upgrade.
       "app/[[...path]]/page.tsx": "export default () => <p>page</p>;\n",
       "app/layout.tsx": LAYOUT,
       // With this file, Next cuts the bodies that it gets.

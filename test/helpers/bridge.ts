@@ -1,4 +1,4 @@
-/** Bridges between WebSockets over HTTP/1.1 and over HTTP/2 (RFC 8441), because the libraries speak only HTTP/1.1. */
+/** Converts between WebSockets over HTTP/1.1 and over HTTP/2 (RFC 8441), because WebSocket libraries support only HTTP/1.1. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type Server } from "node:http";
@@ -42,7 +42,7 @@ function withoutHttp1(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !OF_HTTP1.test(name)));
 }
 
-/** Makes a stream of HTTP/2 and a connection of HTTP/1.1 one tunnel. */
+/** Connects an HTTP/2 stream and an HTTP/1.1 connection in both directions. */
 function join(stream: ClientHttp2Stream | ServerHttp2Stream, socket: Duplex): void {
   stream.on("close", () => {
     if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) socket.destroy();
@@ -53,7 +53,7 @@ function join(stream: ClientHttp2Stream | ServerHttp2Stream, socket: Duplex): vo
   stream.pipe(socket).pipe(stream);
 }
 
-/** Returns a server of HTTP/1.1 that opens the WebSockets of its clients in an HTTP/2 session. */
+/** Returns an HTTP/1.1 server that opens each WebSocket of its clients on a stream of an HTTP/2 session. */
 export function bridgeTo(session: () => ClientHttp2Session): Server {
   const server = createServer();
   server.on("upgrade", ({ url, headers }: IncomingMessage, socket, head: Buffer) => {
@@ -77,7 +77,7 @@ export function bridgeTo(session: () => ClientHttp2Session): Server {
   return server;
 }
 
-/** Passes a WebSocket over HTTP/2 on to a server of HTTP/1.1, as an upstream that speaks HTTP/2 would serve it itself. */
+/** Connects a WebSocket over HTTP/2 to an HTTP/1.1 server, so that a test's HTTP/2 upstream need not serve it itself. */
 export function bridgeFrom(
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,

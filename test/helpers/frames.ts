@@ -72,7 +72,7 @@ export const FLOOD: number = 1024 * 1024 * 1024;
 export class RawConnection {
   readonly socket: Socket;
   readonly frames: ReceivedFrame[] = [];
-  /** The bytes in front of the first frame (RFC 9113 §3.4). */
+  /** The client's connection preface, which precedes the first frame (RFC 9113 §3.4). */
   preface: string;
   isClosed = false;
   #rest = Buffer.alloc(0);

@@ -42,8 +42,8 @@ export async function listen(server: Server, port = 0, host = "127.0.0.1"): Prom
 }
 
 /**
- * Returns a port for a program that must be given its port, or for a server that comes back. Until it listens, connections are
- * refused. An open connection keeps the port: otherwise, the system may assign it to a server of another test, which asks for
+ * Returns a free port for a program that needs a fixed port, or for a server that restarts. Connections are refused until it
+ * listens. An open connection reserves the port: otherwise, the system could assign it to a server of another test that asks for
  * any free port.
  */
 export async function findPort(): Promise<number> {

@@ -8,7 +8,7 @@ const upgrades = ["websocket", "tcp"];
 const proxy = createProxy({ target: process.env["UPSTREAM"] ?? "", upgrades });
 const server = createServer(proxy.nodeHandler);
 proxy.attach(server);
-// The same proxy in an app whose routes upgrades pass.
+// The same proxy in an app whose routes get the upgrades.
 const routed = createServer((req, res) => {
   res.setHeader("X-By", "app");
   if (req.url === "/refused") res.writeHead(401).end("no entry");

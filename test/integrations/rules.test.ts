@@ -194,7 +194,7 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s of a rule is
   );
 });
 
-test("a variable of the environment may be missing at first, and end with a slash", async () => {
+test("an environment variable in the target may be set later, and its value may end with a slash", async () => {
   const rules = {
     "/api/**": { proxy: "{{ FETCHWAY_TEST_API }}/**" },
     "/one": { proxy: "{{FETCHWAY_TEST_API}}" },

@@ -98,7 +98,7 @@ async function startPreview(routes: ViteRoutes): Promise<Running> {
   return { origin: originOf(server.httpServer), logged, notices, token: "", close };
 }
 
-/** Answers a request in front of Vite. Returns whether it has. */
+/** Called with each request before Vite. Returns whether it has answered the request. */
 type InFront = (req: IncomingMessage, res: ServerResponse) => boolean;
 
 async function startMiddleware(routes: ViteRoutes, inFront?: InFront): Promise<Running> {
@@ -246,7 +246,7 @@ describe.each([
   );
 });
 
-test("in middleware mode with `routes`, WebSockets of the upstream pass the app in front, and Vite's own do not", async () => {
+test("in middleware mode with `routes`, WebSockets of the upstream pass the server's app, and Vite's own do not", async () => {
   const seen: (string | undefined)[] = [];
   const running = await startMiddleware({ "/": upstream.url }, (req, res) => {
     seen.push(req.url);

@@ -569,7 +569,7 @@ test("upstreams: a client stays with its upstream by a cookie", async () => {
   expect(response.headers.get("set-cookie")).toMatch(/^route=[\w-]{22}; /);
 });
 
-test("upstreams: a stream that ends without an event is replaced by that of another upstream", async () => {
+test("upstreams: if a stream ends without an event, the client gets the stream of another upstream", async () => {
   await importBlock("docs/upstreams.md: Streams that have not begun", {
     "http://10.0.0.1:4000": upstream.url,
     "http://10.0.0.2:4000": upstream.url.replace("127.0.0.1", "localhost"),
@@ -589,7 +589,7 @@ test("upstreams: a mirror gets a copy", async () => {
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
 });
 
-test("websockets: those of an h3 app pass its middleware, which refuses some", async () => {
+test("websockets: WebSockets of an h3 app pass its middleware, which refuses some of them", async () => {
   await importBlock("docs/websockets.md: On Node, through the app's routes", toUpstream());
   expect(names.server.listenerCount("upgrade")).toBe(1);
   const plugins = served[0]?.plugins as ServerPlugin[];

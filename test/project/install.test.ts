@@ -104,7 +104,7 @@ describe("the installed package", () => {
     expect(loaded.builtin.filter((name) => /\b(?:http|net|tls|undici)$/.test(name))).toEqual([]);
   });
 
-  test("imports no package but its dependencies, and no helper of the bundler", () => {
+  test("imports only its own dependencies, and no helper of the bundler", () => {
     const packages = globSync("dist/**/*.js", { cwd: installed() }).flatMap((file) =>
       Array.from(
         readFileSync(join(installed(), file), "utf8").matchAll(

@@ -66,7 +66,7 @@ test("an event stream: an event arrives while the stream is open, and a disconne
   await within(closed, "the upstream's connection to close");
 });
 
-test("an event stream: a silent one gets comments between its events", async () => {
+test("a silent event stream gets comments between its events", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -81,7 +81,7 @@ test("an event stream: a silent one gets comments between its events", async () 
   expect(text).toMatch(/^data: 1\n\n(?::\n\n)+$/);
 });
 
-test("a gateway to language models: a provider that fails before the first event is replaced by the other one", async () => {
+test("a gateway to language models: if a provider fails before the first event, the other one answers", async () => {
   const other = new Upstream();
   await other.listen();
   ending.push(() => void other.stop());
@@ -166,7 +166,7 @@ describe("an auth service in front", () => {
   afterEach(() => auth.stop());
   const begin = (): Promise<string> => start("Forward auth", AUTH);
 
-  test("a request passes with the fields that the service has set, and never with the client's", async () => {
+  test("a request passes with the fields that the auth service has set, never with the client's own", async () => {
     auth.script = (call) => call.reply(204, [["Remote-User", "alice"]]);
     const response = await fetch(`${await begin()}/a?b`, {
       method: "POST",
@@ -197,7 +197,7 @@ describe("an auth service in front", () => {
     expect([call.get("remote_user"), call.get("remote-groups")]).toEqual([undefined, undefined]);
   });
 
-  test("another answer of the service goes to the client, and nothing to the target", async () => {
+  test("any response of the auth service other than 2xx goes to the client, and the target gets no request", async () => {
     const fields: [string, string][] = [
       ["Location", "http://login.example/?rd=1"],
       ["Set-Cookie", "state=1"],
@@ -211,7 +211,7 @@ describe("an auth service in front", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("a WebSocket passes only if the service agrees", async () => {
+  test("a WebSocket passes only if the auth service answers 2xx", async () => {
     const proxy = await load<NodeProxy>("Forward auth", AUTH);
     const server = createServer(proxy.nodeHandler);
     proxy.attach(server);
@@ -235,7 +235,7 @@ describe("an auth service in front", () => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("if the service is down, the client gets 502, and if it is late, 504", async () => {
+  test("the client gets 502 if the auth service is down, and 504 if it is late", async () => {
     const origin = await begin();
     auth.script = () => {};
     const late = await start("Forward auth", {
@@ -248,7 +248,7 @@ describe("an auth service in front", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("a client that disconnects ends the request to the service", async () => {
+  test("if the client disconnects, the request to the auth service is aborted", async () => {
     auth.script = () => {};
     const leaving = new AbortController();
     const response = fetch(await begin(), { signal: leaving.signal });

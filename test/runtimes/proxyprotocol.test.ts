@@ -17,7 +17,7 @@ const SIGNATURE = "0d0a0d0a000d0a515549540a";
 const certificate = await makeCertificate();
 const ends: (() => unknown)[] = [];
 
-/** The header of each connection to the upstream, in the order in which they were opened: text, or hexadecimal digits. */
+/** The header of each connection to the upstream, in order: text for version 1, hexadecimal digits for version 2. */
 const headers: string[] = [];
 const open = new Set<Socket>();
 const answer = ({ url, socket }: IncomingMessage, res: ServerResponse): void => {
@@ -65,7 +65,7 @@ afterEach(async () => {
 });
 
 describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
-  /** Starts a proxy, and returns a function that sends it a request of a client, which `X-Forwarded-For` names. */
+  /** Starts a proxy. Returns a function that sends a request whose `X-Forwarded-For` names a client. */
   async function start(
     pool: object,
     options: Partial<ProgramOptions> = {},
@@ -133,7 +133,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(await send("/4", other)).toBe("200 /4 on 2");
   });
 
-  test("an idle connection of another client makes room at `maxSockets`, and so does a busy one", async () => {
+  test("at `maxSockets`, a connection of another client is closed for a new one, immediately if it is idle", async () => {
     const send = await start({ proxyProtocol: "v1", maxSockets: 1 });
     const clients = ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.2"];
     expect(await send("/0", clients[0])).toBe("200 /0 on 1");
@@ -145,7 +145,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     });
   });
 
-  test("a health check names the proxy itself", async () => {
+  test("the header of a health check names the proxy itself", async () => {
     const target = [`http://127.0.0.1:${ports.plain}`];
     await start(
       { proxyProtocol: "v1" },
@@ -158,7 +158,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(Number(own?.[2])).toBe(ports.plain);
   });
 
-  test("without an address of the client, the header says that the connection is the proxy's own", async () => {
+  test("if the client's address is unknown, the header says that the connection is the proxy's own", async () => {
     const send = await start({ proxyProtocol: "v2" });
     expect(await send("/a", "unknown")).toBe("200 /a on 1");
     expect(headers).toEqual([`${SIGNATURE}20000000`]);

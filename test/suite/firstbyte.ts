@@ -18,7 +18,7 @@ function isFirst(call: Call): boolean {
   return call.get("host")?.startsWith("127.0.0.1") === true;
 }
 
-/** Makes the first upstream fail as `fail` does. The second one sends an event, and the body of the request as another one. */
+/** Makes the first upstream fail by `fail`. The second upstream sends one event, and then the request body as another event. */
 function failFirst(t: Tools, fail: (call: Call) => void): void {
   t.upstream.script = async (call) => {
     await call.done;
@@ -27,7 +27,7 @@ function failFirst(t: Tools, fail: (call: Call) => void): void {
   };
 }
 
-/** The ways in which an event stream fails before the client has got anything of it. */
+/** The ways in which an event stream can fail before the client has received any byte. */
 const FAILURES: Readonly<Record<string, (call: Call) => void>> = {
   "stalls without a byte": (call) => call.write(STREAM),
   "stalls after a comment": (call) => call.write(STREAM, chunk(": wait\n\n")),
@@ -69,7 +69,7 @@ async function open(t: Tools, text: string, path = "/"): Promise<[Reader, Call, 
   return [reader, await t.upstream.call(before), client];
 }
 
-/** Sends a request that is not sent again, to an upstream that sends the head of an event stream. */
+/** Sends a request that is not retried. The upstream sends only the head of an event stream. */
 async function openStalled(t: Tools): Promise<[Client, Call]> {
   const before = t.upstream.calls.length;
   t.upstream.script = (call) => call.write(STREAM);
@@ -78,9 +78,9 @@ async function openStalled(t: Tools): Promise<[Client, Call]> {
   return [client, await t.upstream.call(before)];
 }
 
-/** Disconnects a client before its event stream begins, and another one after that. */
+/** Disconnects two clients, one before and one after its event stream begins. */
 async function leave(t: Tools, how: "FIN" | "RST"): Promise<void> {
-  // The first stream would reach its time limit before the second one does.
+  // Open this one first, so that its time limit would pass first.
   const [waiting] = await openStalled(t);
   const [client, call] = await openStalled(t);
   client.leave(how);
@@ -97,7 +97,7 @@ async function leave(t: Tools, how: "FIN" | "RST"): Promise<void> {
 }
 
 export const firstByte = {
-  async "an event stream that fails before its first event is replaced by that of another upstream, also for a POST"(
+  async "if an event stream fails before its first event, the client gets that of another upstream, also for a POST"(
     t: Tools,
   ): Promise<void> {
     for (const [name, fail] of Object.entries(FAILURES)) {
@@ -116,7 +116,7 @@ export const firstByte = {
     }
   },
 
-  async "a body that is no event stream is replaced if it stalls or breaks before its first byte"(
+  async "if another body stalls or breaks off before its first byte, the client gets the body of another upstream"(
     t: Tools,
   ): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -134,7 +134,7 @@ export const firstByte = {
     }
   },
 
-  async "if the event streams of all upstreams fail, the client gets an error of the last one"(
+  async "if the event streams of all upstreams fail, the client gets the error of the last one"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.write(STREAM);
@@ -149,14 +149,14 @@ export const firstByte = {
       502,
       expect.stringContaining("http_response_incomplete"),
     ]);
-    // The client gets the error that the upstream itself has sent.
+    // The client gets the error event of the upstream itself.
     t.upstream.script = (call) => call.write(STREAM, chunk("event: error\ndata: x\n\n"), lastChunk);
     const own = await t.ask(request("GET", "/"), "awaiting");
     expect([own.status, own.text]).toEqual([503, "event: error\ndata: x\n\n"]);
     expect(t.upstream.calls).toHaveLength(6);
   },
 
-  async "an event stream is passed on with its first event, byte for byte, and each later chunk immediately"(
+  async "an event stream is forwarded unchanged from its first event on, and each later chunk immediately"(
     t: Tools,
   ): Promise<void> {
     const parts = [": a comment\n\n", "data: ", "1\r", "\n\r"];
@@ -183,7 +183,7 @@ export const firstByte = {
   ): Promise<void> {
     const [between, first] = await open(t, "data: 1\n\n");
     const [inEvent, second] = await open(t, "data: 1\n\ndata: 2\r");
-    // The first stream shows how much time has passed for the second one.
+    // The comments in the stream `between` show that the interval has passed several times.
     await between.read((text) => text.endsWith(COMMENT.repeat(4)));
     first.write(chunk("data: 2\n\n"), lastChunk);
     second.write(chunk("\n\r\n"), lastChunk);
@@ -233,7 +233,9 @@ export const firstByte = {
     await leave(t, "RST");
   },
 
-  async "responses without a body, and errors, are passed on immediately"(t: Tools): Promise<void> {
+  async "responses without a body, and error responses, are forwarded immediately"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => {
       const status = Number(call.target.slice(1));
       if (call.method === "HEAD") call.write(STREAM);

@@ -14,7 +14,7 @@ const LIMIT = 1000;
 afterEach(() => void vi.useRealTimers());
 
 interface Held {
-  /** The response, once it was passed on. */
+  /** The response; undefined until it is passed on. */
   response: UpstreamResponse | undefined;
   error: unknown;
   readonly over: Promise<void>;
@@ -24,7 +24,7 @@ interface Held {
   push(text: string): Promise<void>;
 }
 
-/** Sends a response whose body the test fills through `awaitFirstByte`. */
+/** Passes a response through `awaitFirstByte`. The test writes the chunks of its body. */
 function hold(
   headers: readonly string[] = EVENTS,
   over: Given<UpstreamResponse> = {},
@@ -79,7 +79,7 @@ describe("awaitFirstByte", () => {
     ["data: 1\r\n\r", "\ndata: 2\r\n\r\n"],
     [": waiting\n\n: still\n\nevent: x\n\nid: 1\ndata: 1\n\n", ""],
     ["\uFEFFevent: ping\ndata\n\n", ""],
-  ])("passes an event stream on with the last byte of its first event, %j", async (first, rest) => {
+  ])("passes an event stream on when its first event is complete: %j", async (first, rest) => {
     const held = hold();
     const chunks = Array.from(bytes(first));
     for (const [i, byte] of chunks.entries()) {
@@ -95,7 +95,7 @@ describe("awaitFirstByte", () => {
     expect(await text).toBe((first + rest).replace("\uFEFF", ""));
   });
 
-  test("passes another body on with its first byte, and immediately if bytes have arrived", async () => {
+  test("passes another body on at its first byte, and unchanged if a byte has already arrived", async () => {
     const held = hold(OTHER);
     await settle();
     expect(held.response).toBeUndefined();
@@ -128,13 +128,13 @@ describe("awaitFirstByte", () => {
     if (held.response?.body) expect(held.response.body).toBe(held.body);
   });
 
-  test("holds a compressed event stream until its first byte, which need not be a whole event", async () => {
+  test("holds a compressed event stream only until its first byte", async () => {
     const held = hold([...EVENTS, "Content-Encoding", "gzip"]);
     await held.push("\u001f");
     expect(held.response).toBeDefined();
   });
 
-  test("a body that stays silent for the limit fails the attempt, and is stopped", async () => {
+  test("a body that is silent for `firstByteTimeout` fails the attempt, and is cancelled", async () => {
     vi.useFakeTimers();
     for (const begin of ["", ": comment\n\n", "data: 1\n"]) {
       const held = hold();
@@ -172,7 +172,7 @@ describe("awaitFirstByte", () => {
     },
   );
 
-  test("another body may be empty, and may be complete", async () => {
+  test("a body that is not an event stream may be empty, or end after one chunk", async () => {
     for (const text of ["", "{}"]) {
       const held = hold(OTHER);
       if (text !== "") held.body.push(bytes(text));
@@ -194,7 +194,7 @@ describe("awaitFirstByte", () => {
     },
   );
 
-  test("if the exchange was aborted, the attempt fails with the reason for that", async () => {
+  test("if the exchange is aborted, the attempt fails with the reason of the abort", async () => {
     const held = hold();
     const reason = new ProxyError("http_request_error", { status: 499 });
     held.scope.abort(reason);
@@ -202,7 +202,7 @@ describe("awaitFirstByte", () => {
     expect(held.error).toBe(reason);
   });
 
-  test("more than 64 KiB without an event are passed on", async () => {
+  test("an event stream is passed on after 64 KiB without an event", async () => {
     const held = hold();
     await held.push(`data: ${"x".repeat(65_000)}`);
     expect(held.response).toBeUndefined();
@@ -214,7 +214,7 @@ describe("awaitFirstByte", () => {
   const statusOf: FirstByteOptions["statusOf"] = ({ type, data }) =>
     type === "error" ? 529 : data === "" ? undefined : 200;
 
-  test("`statusOf` gives an event stream that begins with an error the status of the error", async () => {
+  test("the status that `statusOf` returns for the first event becomes the status of the response", async () => {
     const held = hold(EVENTS, {}, { statusOf });
     await held.push("event: ping\ndata:\n\n");
     expect(held.response).toBeUndefined();
@@ -224,7 +224,7 @@ describe("awaitFirstByte", () => {
     expect(await textOf(held)).toBe("event: ping\ndata:\n\nevent: error\ndata: overloaded\n\n");
   });
 
-  test("`statusOf` gets no event after the one that it has decided about", async () => {
+  test("`statusOf` is not called again after it has returned a status", async () => {
     const seen = vi.fn(() => 200);
     const held = hold(EVENTS, {}, { statusOf: seen });
     await held.push("data: 1\n\ndata: 2\n\n");
@@ -233,7 +233,7 @@ describe("awaitFirstByte", () => {
     expect(held.response).toMatchObject({ status: 200, statusText: "OK" });
   });
 
-  test("a stream whose events are all undecided fails at its end, or when it stalls", async () => {
+  test("a stream for whose events `statusOf` returns undefined fails when it ends or stalls", async () => {
     vi.useFakeTimers();
     const ended = hold(EVENTS, {}, { statusOf });
     ended.body.push(bytes("data:\n\n"));
@@ -277,7 +277,7 @@ describe("sendHeartbeats", () => {
     ["has a Content-Length", [...EVENTS, "content-length", "9"], {}],
     ["has a content coding", [...EVENTS, "Content-Encoding", "zstd"], {}],
     ["has a digest", [...EVENTS, "Repr-Digest", "sha-256=:x:"], {}],
-  ])("leaves a response alone that %s", async (_, headers, over) => {
+  ])("does not change a response that %s", async (_, headers, over) => {
     const response = fakeResponse({ headers, body: bytes("data: 1\n\n"), ...over });
     const intercept = sendHeartbeats({ interval: 5 });
     expect(await intercept(async () => response)(fakeRequest(), fakeScope())).toBe(response);

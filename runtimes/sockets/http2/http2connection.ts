@@ -88,7 +88,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Whether the connection takes no further request. */
   isDraining = false;
   isClosed = false;
-  /** Whether the upstream takes WebSockets on streams of this connection (RFC 8441 §3). */
+  /** Whether the upstream announces WebSockets on streams of this connection (RFC 8441 §3). */
   takesWebSockets = false;
   /** The number of parts of responses that have arrived, which shows whether the connection is alive. */
   activity = 0;

@@ -86,7 +86,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   #handshake: HeaderList | undefined;
   /** The request body, while it is piped to the stream. */
   #upload: BodySource | undefined;
-  /** Whether all of the request was written: its body, or our direction of its tunnel. */
+  /** Whether the whole request body was written, or our direction of the tunnel was ended. */
   #isUploaded = true;
   /** The trailer fields of the request; undefined for none. */
   #requestTrailers: HeaderList | undefined;
@@ -433,7 +433,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     else this.#finish();
   }
 
-  /** Makes the stream a tunnel: the upstream has accepted a WebSocket, as with a 101 over HTTP/1.1. */
+  /** Makes the stream a tunnel, after the upstream has accepted a WebSocket. Over HTTP/1.1, this is a 101. */
   #switch(fields: HeaderList): void {
     this.#isAnswered = true;
     this.#isOver = true;
@@ -449,7 +449,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     );
   }
 
-  /** Ends the tunnel, whose stream or connection has failed or is being closed. */
+  /** Breaks the tunnel off, because its stream or connection has failed or is being closed. */
   #breakOff(thrown: unknown): void {
     if (this.#tunnel === undefined) return;
     this.#tunnel.fail(thrown);
@@ -486,7 +486,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
 
   onEnd(): void {
     const isCut = this.#stream !== undefined && !isWhole(this.#stream);
-    // If a tunnel is cut off, `close` follows.
+    // For a tunnel that was cut off, the listener for `close` ends the tunnel.
     if (this.#tunnel !== undefined && !isCut) return this.#tunnel.onEnd();
     // Without a response, `close` follows with the reason.
     if (this.#isOver || !this.#isAnswered) return;

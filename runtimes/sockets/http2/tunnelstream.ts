@@ -1,15 +1,15 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { TunnelConnection } from "../../../src/http1/switchedtunnel.ts";
 
-/** The error code of a stream whose client has reset its WebSocket (RFC 8441 §5). */
+/** The HTTP/2 error code for a WebSocket that the client has broken off (RFC 8441 §5). */
 const CANCEL = 8;
 
-/** An HTTP/2 stream that carries a WebSocket (RFC 8441), in place of a connection of HTTP/1.1. */
+/** An HTTP/2 stream to the upstream that carries a WebSocket (RFC 8441), with the interface of an HTTP/1.1 connection. */
 export class TunnelStream implements TunnelConnection {
   readonly #stream: ClientHttp2Stream;
   readonly #onEnd: () => void;
 
-  /** @param onEnd is called before the stream is ended */
+  /** @param onEnd called before this side of the stream is ended */
   constructor(stream: ClientHttp2Stream, onEnd: () => void) {
     this.#stream = stream;
     this.#onEnd = onEnd;
@@ -47,8 +47,8 @@ export class TunnelStream implements TunnelConnection {
 }
 
 /**
- * Resets a stream whose request was not sent to its end. Node sends END_STREAM instead of RST_STREAM if a stream is cancelled
- * while frames are read: the request would look complete. So reset the stream later.
+ * Resets a stream in a later task. If a stream is cancelled while Node reads frames, Node sends END_STREAM instead of
+ * RST_STREAM, and an incomplete request would look complete.
  */
 export function resetLater(stream: ClientHttp2Stream): void {
   setTimeout(resetStream, 0, stream);
@@ -58,6 +58,6 @@ export function resetLater(stream: ClientHttp2Stream): void {
 export function resetStream(stream: ClientHttp2Stream): void {
   if (stream.destroyed) return;
   stream.close(CANCEL);
-  // A paused stream would wait for its reader before it closes.
+  // Resume the stream, because a paused stream closes only after its data is read.
   stream.resume();
 }

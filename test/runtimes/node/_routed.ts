@@ -21,7 +21,7 @@ function fail(): never {
 
 const never = new Promise<never>(() => {});
 
-/** Answers a web request by its path; all other paths are the proxy's. */
+/** Answers a web request by its path. Requests for all other paths go to the proxy. */
 async function answer(request: Request, proxy: NodeProxy, context?: unknown): Promise<Response> {
   switch (new URL(request.url).pathname) {
     case "/refused":
@@ -43,22 +43,22 @@ async function answer(request: Request, proxy: NodeProxy, context?: unknown): Pr
 
 type Pair = [path: string, answer: () => void];
 
-/** Answers a request of `node:http` by its path, in the same way. */
+/** Runs the function that `own` has for a path; otherwise `others`. */
 function choose(path: string | undefined, others: () => void, ...own: Pair[]): void {
   const [, run = others] = own.find(([name]) => name === path) ?? [];
   run();
 }
 
-/** A certificate, with which the server speaks HTTP/2. */
+/** The certificate of an HTTP/2 server; undefined for an HTTP/1.1 server. */
 type Tls = { readonly cert: string; readonly key: string } | undefined;
 
-/** Makes a server of HTTP/1.1, or of HTTP/2 with a certificate. */
+/** Creates an HTTP/2 server if there is a certificate, otherwise an HTTP/1.1 server. */
 function createServer(listener: RequestListener, tls: Tls): Server {
   if (tls === undefined) return createHttp1Server(listener);
   return createSecureServer(tls, listener as never) as unknown as Server;
 }
 
-/** Makes a server of each framework, with middleware that sets cookies and `X-By`. Those of web frameworks listen already. */
+/** Makes a server of each framework, with middleware that sets cookies and `X-By`. Servers of web frameworks listen already. */
 export const frameworks: Record<string, (proxy: NodeProxy, tls?: Tls) => Promise<Server>> = {
   async h3(proxy, tls) {
     const app = new H3()
@@ -192,7 +192,7 @@ export const frameworks: Record<string, (proxy: NodeProxy, tls?: Tls) => Promise
     return app.server;
   },
 
-  // The last one, because @hono/node-server replaces the global `Response`.
+  // Keep Hono last, because @hono/node-server replaces the global `Response`.
   async hono(proxy, tls) {
     const [{ serve }, { Hono }, { cors }, { mount }, { secureHeaders }] = await Promise.all([
       import("@hono/node-server"),

@@ -138,7 +138,7 @@ test("a response whose `write` is wrapped keeps its chunks", async () => {
   server.close();
 });
 
-test("an upload with another listener keeps its chunks", async () => {
+test("the chunks of an upload are not freed if other code listens for them", async () => {
   const { server, url } = await startHttp((req, res) => {
     req.on("data", () => {});
     uploading.nodeHandler(req, res);

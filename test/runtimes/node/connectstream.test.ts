@@ -59,7 +59,7 @@ interface Front {
   readonly ends: RequestEnd[];
 }
 
-/** Opens a session, which knows the settings of the server. */
+/** Opens a session, and waits for the settings of the server. */
 async function openSession(origin: string): Promise<ClientHttp2Session> {
   const session = connect(origin, { ca: certificate.cert });
   closing.push(() => session.destroy());
@@ -67,7 +67,7 @@ async function openSession(origin: string): Promise<ClientHttp2Session> {
   return session;
 }
 
-/** Serves a proxy by HTTP/2 without TLS. */
+/** Serves a proxy over HTTP/2 without TLS. */
 async function serveProxy(
   options: Partial<CreateProxyOptions> = {},
   server: Http2Server = createServer(),
@@ -99,7 +99,7 @@ async function openBoth(front: Front, sockets: Socket[]): Promise<[ClientHttp2St
   return [stream, sockets.at(-1) as Socket];
 }
 
-/** Makes the upstream accept WebSockets without a library. @returns the upstream's sockets */
+/** Makes the upstream answer each handshake with 101. Returns the upstream's sockets, which get the raw bytes. */
 function switching(...fields: string[]): Socket[] {
   const sockets: Socket[] = [];
   upstream.script = async (call) => {
@@ -164,7 +164,7 @@ const servers: Record<string, (proxy: NodeProxy) => Promise<string>> = {
 };
 
 describe.each(Object.entries(servers))("%s", (_, start) => {
-  /** Starts the server, and a bridge by which `ws` can be its client. */
+  /** Starts the server, and a bridge through which `ws` can be its client. */
   async function openBridge(): Promise<string> {
     const proxy = createProxy({ target: upstream.url });
     closing.push(() => proxy.destroy());
@@ -172,7 +172,7 @@ describe.each(Object.entries(servers))("%s", (_, start) => {
     return `ws://127.0.0.1:${await apps.listen(bridgeTo(() => session))}`;
   }
 
-  test("announces WebSockets, and carries them", async () => {
+  test("announces WebSockets, and tunnels them", async () => {
     echoMessages(upstream);
     expect(await sayHello(await openBridge())).toBe("hello");
   });
@@ -199,7 +199,7 @@ describe.each(Object.entries(servers))("%s", (_, start) => {
 });
 
 describe("the handshake", () => {
-  test("reaches the upstream as one of HTTP/1.1, with the proxy's own key", async () => {
+  test("reaches the upstream as an HTTP/1.1 handshake, with the proxy's own key", async () => {
     rfc("8441-5-fields", "6455-4.1-key", "6455-4.1-handshake-sent");
     switching(
       "Set-Cookie: a=1",
@@ -243,7 +243,7 @@ describe("the handshake", () => {
     expect(ends[0]).toMatchObject({ method: "GET", status: 101, protocol: "websocket" });
   });
 
-  test("passes the hooks", async () => {
+  test("is passed to the hooks", async () => {
     switching();
     const { session } = await serveProxy({
       onRequest: ({ headers }, request) => {
@@ -288,7 +288,7 @@ describe("the handshake", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("gets 502 if the upstream does not answer the key, or chooses what was not offered", async () => {
+  test("gets 502 if the upstream's 101 does not answer the key, or chooses a subprotocol or extension that was not offered", async () => {
     const { session } = await serveProxy();
     const lines =
       "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -301,7 +301,7 @@ describe("the handshake", () => {
     await until(() => upstream.openLinks === 0, "the end of the upstream's connections");
   });
 
-  test("gets the whole refusal of the upstream, which then has not got early bytes", async () => {
+  test("gets the whole refusal of the upstream, which then never receives early bytes", async () => {
     const { session, proxy } = await serveProxy();
     const body = "no ".repeat(200_000);
     let early = "";
@@ -317,12 +317,12 @@ describe("the handshake", () => {
     await until(() => stream.closed, "the end of the stream");
     expect([stream.rstCode, early]).toEqual([0, ""]);
     expect(proxy.stats()?.tunnels).toBe(0);
-    // The session goes on.
+    // The session is still usable.
     switching();
     await open(session);
   });
 
-  test("ends at the upstream when the client leaves before the answer", async () => {
+  test("is aborted at the upstream when the client disconnects before the answer", async () => {
     const { session, ends } = await serveProxy();
     upstream.script = () => {};
     const stream = ask(session);
@@ -335,7 +335,7 @@ describe("the handshake", () => {
 });
 
 describe("a tunnel", () => {
-  test("passes early bytes of both sides on", async () => {
+  test("forwards the early bytes of both sides", async () => {
     const sockets: Socket[] = [];
     upstream.script = async (call) => {
       const { socket } = call.link.takeOver();
@@ -354,7 +354,7 @@ describe("a tunnel", () => {
     expect(await text(stream)).toBe("hello");
   });
 
-  test("whose client ends its direction still receives, and the other way round", async () => {
+  test("stays open in the other direction when one side ends its direction", async () => {
     rfc("8441-5-end");
     const sockets = switching();
     const front = await serveProxy();
@@ -395,7 +395,7 @@ describe("a tunnel", () => {
     },
   );
 
-  test("that the client ends and then resets is closed at the upstream, which does not close", async () => {
+  test("that the client ends and then resets is closed at an upstream that does not close its side", async () => {
     const sockets = switching();
     const { port, proxy } = await serveProxy();
     const client = await openRaw(port);
@@ -489,7 +489,7 @@ describe("a tunnel", () => {
     expect(front.ends[0]?.error).toMatchObject({ code: "connection_read_timeout" });
   });
 
-  test("shares its session with other tunnels and with requests, and ends with the proxy", async () => {
+  test("shares its session with other tunnels and with requests, and ends when the proxy is closed", async () => {
     const sockets = switching();
     const front = await serveProxy();
     const streams = await Promise.all([1, 2, 3].map(() => open(front.session)));
@@ -512,7 +512,7 @@ describe("a tunnel", () => {
     expect(front.proxy.stats()).toMatchObject({ tunnels: 3 });
   });
 
-  test("of which a hook has made a field invalid is closed, and the client gets 500", async () => {
+  test("is closed, and the client gets 500, if an interceptor makes a field of the 101 invalid", async () => {
     const sockets = switching();
     const { session } = await serveProxy({
       interceptors: {
@@ -577,7 +577,7 @@ describe("attach", () => {
     expect((await headOf(ask(front.session)))[":status"]).toBe(418);
   });
 
-  test("with `routes` announces WebSockets as well, and lets none past the app", async () => {
+  test("with `routes` also announces WebSockets, and forwards none past the app", async () => {
     switching();
     const server = createServer((_, res) => void res.writeHead(401).end());
     const proxy = createProxy({ target: upstream.url });
@@ -596,13 +596,13 @@ describe("attach", () => {
     expect((await headOf(ask(routed)))[":status"]).toBe(401);
   });
 
-  test("is not needed by a server that calls `upgrade` of the proxy for `connect`", async () => {
+  test("is not needed if `proxy.upgrade` is a listener for `connect`", async () => {
     switching();
     const front = await serveProxy({}, createServer(announcing), byUpgrade);
     await open(front.session);
   });
 
-  test("does not change a server whose settings cannot be changed", async () => {
+  test("does not throw for a server without `updateSettings`", async () => {
     const server = createSecureServer(certificate);
     Object.assign(server, { updateSettings: undefined });
     expect(() => createProxy({ target: upstream.url }).attach(server)).not.toThrow();

@@ -1,6 +1,6 @@
 /**
- * Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. And the streams that frameworks
- * make of a request that a body parser has read: some end early, others never end.
+ * Request bodies above a limit of the framework: SvelteKit's stream fails, and Next's ends early. Also request streams that
+ * frameworks make after a body parser has read the body: some end early, others never end.
  */
 import { once } from "node:events";
 import { createServer } from "node:http2";
@@ -130,7 +130,7 @@ test.each([
     expect(explainError(reported)).toMatch(
       /^http_response_timeout: .* body stopped after 1 bytes \(.* has a body parser read it.* timeout\)$/,
     );
-    // An upstream that has the whole body is at fault itself.
+    // If the upstream has the whole body, the error blames the upstream.
     await proxy.fetch(new Request("http://proxy.test/", { method: "POST", body: "xx" }));
     expect(explainError(reported)).toMatch(/no response headers within 100 ms \(see its log;/);
     proxy.destroy();

@@ -25,7 +25,7 @@ import { echoMessages, sayHello } from "../../helpers/handshake.ts";
 import { until, within } from "../../helpers/wait.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// Each upgrade is forgotten with its answer, or when its client leaves. This runs last.
+// An upgrade is removed when it is answered, or when its client disconnects. This runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();
@@ -36,7 +36,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
 
-/** Opens a session, which knows the settings of the server. */
+/** Opens a session, and waits for the settings of the server. */
 async function openSession(origin: string): Promise<ClientHttp2Session> {
   const session = connect(origin, { ca: certificate.cert });
   closing.push(() => session.destroy());
@@ -44,7 +44,7 @@ async function openSession(origin: string): Promise<ClientHttp2Session> {
   return session;
 }
 
-/** Asks for a WebSocket, and resolves to the head and the whole body of the answer. */
+/** Asks for a WebSocket that is refused. Returns the head and the whole body of the answer. */
 async function refusal(
   session: ClientHttp2Session,
   fields: IncomingHttpHeaders,
@@ -56,7 +56,7 @@ async function refusal(
   return { head, body, code: stream.rstCode };
 }
 
-/** Makes the upstream accept WebSockets without a library, and send all bytes back. Returns its open sockets. */
+/** Makes the upstream answer each handshake with 101, and send all bytes back. Returns its open sockets. */
 function switching(): Set<Socket> {
   const sockets = new Set<Socket>();
   upstream.script = async (call) => {
@@ -72,7 +72,7 @@ function switching(): Set<Socket> {
   return sockets;
 }
 
-/** Sends bytes through an open tunnel, and resolves when they have come back. */
+/** Sends bytes through an open tunnel, and waits until they have come back. */
 async function echo(stream: ClientHttp2Stream, sent: string, expected = sent): Promise<void> {
   let received = "";
   stream.on("data", (data: Buffer) => (received += data.toString()));
@@ -81,7 +81,7 @@ async function echo(stream: ClientHttp2Stream, sent: string, expected = sent): P
   expect(received).toBe(expected);
 }
 
-// Express does not work on a server of HTTP/2.
+// Express does not support HTTP/2 servers.
 const overHttp2 = Object.entries(frameworks).filter(([name]) => name !== "express");
 
 describe.each(overHttp2)("%s", (name, start) => {
@@ -119,7 +119,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     expect(stream.rstCode).toBe(0);
   });
 
-  test("a response of middleware reaches the client completely, and ends the stream", async () => {
+  test("a response of middleware is sent completely, and then the stream ends", async () => {
     const session = await open();
     for (const [path, status, body, field] of [
       ["/refused", 401, "no entry", "x-why"],
@@ -132,7 +132,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("an exception of the app is the framework's to answer", async () => {
+  test("an exception of the app is answered by the framework", async () => {
     const { head } = await refusal(await open(), { ":path": "/broken" });
     expect(head[":status"]).toBe(500);
     expect(upstream.calls).toEqual([]);
@@ -155,7 +155,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     expect([stream.rstCode, early, upstream.calls.length]).toEqual([0, "", 1]);
   });
 
-  test("an app that does not answer is answered for after `timeout`", async () => {
+  test("if the app does not answer, the client gets 504 after `timeout`", async () => {
     const session = await open({ timeout: 200 });
     const { head, body } = await refusal(session, { ":path": "/never" });
     expect([head[":status"], body]).toEqual([504, "Gateway Timeout: http_response_timeout\n"]);
@@ -177,7 +177,7 @@ describe.each(overHttp2)("%s", (name, start) => {
 
 type App = (req: Http2ServerRequest, res: Http2ServerResponse) => unknown;
 
-/** Serves an app of `node:http2`, whose WebSockets pass it. */
+/** Serves an app on a `node:http2` server, which passes WebSockets to the app. */
 async function serveNode(
   toApp: (proxy: NodeProxy) => App,
   options: Partial<CreateProxyOptions> = {},
@@ -189,7 +189,7 @@ async function serveNode(
   return { proxy, session: await openSession(`http://127.0.0.1:${await apps.listen(server)}`) };
 }
 
-/** Serves an app of srvx over TLS, whose WebSockets pass it. */
+/** Serves an app on srvx over TLS, which passes WebSockets to the app. */
 async function serveFetch(
   answer: (request: Request, proxy: NodeProxy) => Promise<Response>,
   options: Partial<CreateProxyOptions> = {},
@@ -210,7 +210,7 @@ async function serveFetch(
 }
 
 describe("the stream", () => {
-  test("carries early bytes to the upstream only after its 101", async () => {
+  test("carries early bytes to the upstream only after the 101 of the upstream", async () => {
     switching();
     const { session } = await serveNode((proxy) => proxy.nodeHandler);
     const stream = ask(session);
@@ -219,14 +219,14 @@ describe("the stream", () => {
     await echo(stream, "bytes", "early bytes");
   });
 
-  test("is not what the app reads, pauses or writes", async () => {
+  test("cannot be read, paused or written by the app", async () => {
     switching();
     const events: string[] = [];
     const { session } = await serveNode(({ nodeHandler }) => async (req, res) => {
       req.on("data", () => events.push("data"));
       await once(req, "end");
       events.push(req.method);
-      // The default of Koa.
+      // Koa sets this status by default.
       res.statusCode = 404;
       nodeHandler(req, res);
       await until(() => res.headersSent, "the head");
@@ -310,7 +310,7 @@ describe("the stream", () => {
     expect(app).not.toHaveBeenCalled();
   });
 
-  test("has the proxy's own key, whatever the client sends", async () => {
+  test("has the proxy's own key, even if the client sends one", async () => {
     switching();
     const keys: unknown[] = [];
     const { session } = await serveNode(({ nodeHandler }) => (req, res) => {
@@ -337,7 +337,7 @@ describe("the tunnel", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  test("belongs to one of two calls; the other one is refused", async () => {
+  test("is opened by only one of two concurrent calls of a proxy; the other call gets 500", async () => {
     const sockets = switching();
     const session = await serveFetch(
       async (given, proxy) => {
@@ -352,7 +352,7 @@ describe("the tunnel", () => {
     expect((await headOf(stream))[":status"]).toBe(200);
     await until(() => sockets.size === 1, "one tunnel");
     stream.close();
-    // If the app answers with the refusal, there is no tunnel.
+    // If the app returns the response of the refused call, no tunnel is opened.
     const { head, body } = await refusal(session, { ":path": "/closed" });
     expect([head[":status"], body]).toEqual([500, "Internal Server Error: proxy_internal_error\n"]);
     await until(() => sockets.size === 0, "the end of all tunnels");
@@ -399,7 +399,7 @@ describe("the tunnel", () => {
   });
 });
 
-test("an answer after the time limit has no effect", async () => {
+test("a response of the app after the time limit is discarded", async () => {
   const events: string[] = [];
   const { session } = await serveNode(
     () => (_, res) => {
@@ -418,7 +418,7 @@ test("an answer after the time limit has no effect", async () => {
   await until(() => events.length === 1, "the late end");
 });
 
-test("the token of another WebSocket has no effect", async () => {
+test("the token of another WebSocket is ignored", async () => {
   switching();
   const tokens: (string | null)[] = [];
   const session = await serveFetch(

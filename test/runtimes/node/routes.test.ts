@@ -27,7 +27,7 @@ import { until, within } from "../../helpers/wait.ts";
 import { type Header, request } from "../../helpers/wire.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// Each upgrade is forgotten with its answer, or when its client leaves. This runs last.
+// An upgrade is removed when it is answered, or when its client disconnects. This runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();
@@ -69,14 +69,14 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
     await until(() => sockets[1]?.readyState === WebSocket.CLOSED, "the end at the upstream");
   });
 
-  test("a response of middleware reaches the client completely, and ends the connection", async () => {
+  test("a response of middleware is sent completely, and then the connection ends", async () => {
     const port = await serve();
     for (const [path, status, text, field] of [
       ["/refused", 401, "no entry", "x-why"],
       ["/own", 204, "", "x-own"],
     ] as const) {
       const client = await apps.connect(port);
-      // A server in front that takes the upgrade for granted passes on what follows as raw bytes.
+      // A proxy in front that does not wait for the 101 would pass on the next bytes as part of the tunnel.
       client.send(request("GET", path, handshake), request("GET", "/smuggled"));
       const answer = await client.read();
       expect(answer).toMatchObject({ status, text, cut: false });
@@ -87,7 +87,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("an exception of the app is the framework's to answer", async () => {
+  test("an exception of the app is answered by the framework", async () => {
     const answer = await apps.ask(await serve(), request("GET", "/broken", handshake));
     expect(answer).toMatchObject({ status: 500, cut: false });
     expect(upstream.calls).toEqual([]);
@@ -105,7 +105,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("an app that does not answer is answered for after `timeout`", async () => {
+  test("if the app does not answer, the client gets 504 after `timeout`", async () => {
     const client = await apps.connect(await serve({ timeout: 200 }));
     client.send(request("GET", "/never", handshake));
     expect(await client.read()).toMatchObject({
@@ -139,7 +139,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
   );
 });
 
-/** Serves an app on a new server of `node:http`, whose upgrades pass it. */
+/** Serves an app on a new `node:http` server, which passes upgrades to the app. */
 async function serveNode(
   options: Partial<CreateProxyOptions>,
   toApp: (proxy: NodeProxy) => RequestListener = ({ nodeHandler }) => nodeHandler,
@@ -150,7 +150,7 @@ async function serveNode(
   return { proxy, server, port: await apps.listen(server), detach };
 }
 
-/** Serves an app of srvx, whose upgrades pass it. */
+/** Serves an app on srvx, which passes upgrades to the app. */
 async function serveFetch(
   options: Partial<CreateProxyOptions>,
   answer: (request: Request, proxy: NodeProxy) => Promise<Response>,
@@ -163,7 +163,7 @@ async function serveFetch(
   return { proxy, port };
 }
 
-/** Makes the upstream switch to `tcp`, and send all bytes back. Returns its open sockets. */
+/** Makes the upstream switch to the protocol `tcp`, and send all bytes back. Returns its open sockets. */
 function switchToTcp(): Set<Socket> {
   const sockets = new Set<Socket>();
   upstream.script = (call) => {
@@ -200,7 +200,7 @@ describe("the connection", () => {
     expect(await sayHello(`wss://localhost:${port}/`, { ca: certificate.cert })).toBe("hello");
   });
 
-  test("a pipelined handshake reaches the app when the responses before it are finished", async () => {
+  test("a pipelined handshake reaches the app after the earlier responses are finished", async () => {
     const sockets = switchToTcp();
     const order: string[] = [];
     const { port } = await serveNode({}, ({ nodeHandler }) => (req, res) => {
@@ -285,7 +285,7 @@ describe("the connection", () => {
     },
   );
 
-  test("a client that leaves aborts the signal of a web request, and closes a tunnel that the app holds", async () => {
+  test("a client that disconnects aborts the signal of the web request, and closes the tunnel that the app holds", async () => {
     const sockets = switchToTcp();
     const aborted = vi.fn();
     const held = vi.fn();
@@ -321,7 +321,7 @@ describe("the connection", () => {
     client.finish();
   });
 
-  test("a server whose proxy is detached gives upgrades to the app as requests that cannot switch", async () => {
+  test("after the proxy is detached, the app gets upgrades as requests that cannot become tunnels", async () => {
     const { detach, port } = await serveNode({ onError: () => new Response("no") });
     detach();
     expect((await apps.ask(port, request("GET", "/", handshake))).status).toBe(200);
@@ -338,7 +338,7 @@ describe("the connection", () => {
     client.finish();
   });
 
-  test("ends after a response for which Node does not call `writeHead`", async () => {
+  test("ends after a response that is sent without a call of `writeHead`", async () => {
     const { port } = await serveNode({}, () => (_, res) => {
       const writeHead = ServerResponse.prototype.writeHead.bind(res);
       Object.assign(res, { _implicitHeader: () => writeHead(403) });
@@ -350,7 +350,7 @@ describe("the connection", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("upgrades that do not match are left to others", async () => {
+  test("upgrades that do not match are left to other proxies", async () => {
     echoMessages(upstream);
     const app = vi.fn();
     const server = createServer(app);
@@ -414,7 +414,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("belongs to one of two calls; the other one is refused", async () => {
+  test("is opened by only one of two concurrent calls of a proxy; the other call gets 500", async () => {
     const sockets = switchToTcp();
     const statuses: number[][] = [];
     const { port } = await serveFetch({ log: false }, async (given, proxy) => {
@@ -428,7 +428,7 @@ describe("the tunnel", () => {
     expect((await client.readHead()).status).toBe(101);
     await until(() => sockets.size === 1, "one tunnel");
     client.finish();
-    // If the app answers with the refusal, there is no tunnel.
+    // If the app returns the response of the refused call, no tunnel is opened.
     const answer = await apps.ask(port, request("GET", "/closed", offer("tcp")));
     expect(answer).toMatchObject({
       status: 500,
@@ -441,7 +441,7 @@ describe("the tunnel", () => {
     ]);
   });
 
-  test("may be opened by a second call, if the upstream of the first one has refused", async () => {
+  test("may be opened by a second call of a proxy, if the upstream of the first call has refused", async () => {
     const switching = (switchToTcp(), upstream.script);
     const { port } = await serveFetch({}, async (given, proxy) => {
       upstream.script = (call) => call.reply(503, [], "not here");
@@ -482,7 +482,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is closed if the app throws, or does not return it within `timeout`", async () => {
+  test("is closed if the app throws, or does not return the proxy's response within `timeout`", async () => {
     const sockets = switchToTcp();
     const { port } = await serveFetch({ timeout: 300 }, async (given, proxy) => {
       await proxy.fetch(given);
@@ -521,11 +521,11 @@ describe("the tunnel", () => {
 });
 
 describe("the time limit", () => {
-  test("does not end a call of a proxy, which has its own limits", async () => {
+  test("does not end a running call of a proxy, which has its own time limits", async () => {
     switchToTcp();
     const { script } = upstream;
     upstream.script = async (call) => {
-      // Longer than two times the limit of the proxy that is attached.
+      // This is longer than twice the `timeout` of the attached proxy.
       await delay(500);
       return script?.(call);
     };
@@ -537,7 +537,7 @@ describe("the time limit", () => {
     client.finish();
   });
 
-  test("leaves an answer that comes too late without effect", async () => {
+  test("discards a response of the app that comes too late", async () => {
     const events: string[] = [];
     const { port } = await serveNode({ timeout: 100 }, () => (_, res) => {
       res.on("close", () => {
@@ -583,7 +583,7 @@ describe("the token", () => {
   }
 
   test.each(["/own", "/copied"])(
-    "of another upgrade has no effect in an upgrade (%s)",
+    "of another upgrade is ignored in an upgrade (%s)",
     async (path) => {
       echoMessages(upstream);
       const { port, tokens, stolen } = await hold();
@@ -598,7 +598,7 @@ describe("the token", () => {
     },
   );
 
-  test("of another upgrade has no effect on a server to which no proxy is attached", async () => {
+  test("of another upgrade is ignored by a server to which no proxy is attached", async () => {
     const { stolen } = await hold();
     const { fetch } = createProxy({ target: upstream.url, log: false });
     const other = await apps.serve("srvx", fetch);
@@ -607,7 +607,7 @@ describe("the token", () => {
     expect(unanswered.size).toBe(2);
   });
 
-  test("is not needed if the app passes on the request itself", async () => {
+  test("is not needed if the app passes the original request to the proxy", async () => {
     echoMessages(upstream);
     const { port } = await serveFetch({}, (given, proxy) => {
       given.headers.delete("fetchway-upgrade");
@@ -616,7 +616,7 @@ describe("the token", () => {
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
 
-  test("of another upgrade has no effect in a request that is no upgrade of the proxy", async () => {
+  test("of another upgrade is ignored and removed in a request that the proxy does not upgrade", async () => {
     echoMessages(upstream);
     const { port, tokens, stolen } = await hold();
     for (const [version, path, fields] of [

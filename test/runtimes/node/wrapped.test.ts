@@ -86,7 +86,7 @@ async function exchange(url: string): Promise<void> {
   }
 }
 
-/** Sends the first request, at which Fetchway captures Node's own methods. */
+/** Sends the first request: Fetchway then captures Node's own methods. */
 beforeAll(async () => {
   const { server, url } = await startHttp(proxy.nodeHandler);
   await exchange(url);

@@ -132,7 +132,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
   });
 
-  test("`tls`: a target with its own check of the certificate uses no connection of one without it", async () => {
+  test("`tls`: a target with its own `checkServerIdentity` never uses the connections of a target without it", async () => {
     const url = await secure(first);
     const targets = [() => undefined, () => new Error("refused")].map((checkServerIdentity) => {
       const tls = { ca: first.cert, checkServerIdentity };

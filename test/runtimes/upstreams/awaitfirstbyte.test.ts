@@ -36,7 +36,7 @@ interface Started {
   readonly ask: (init?: RequestInit) => Promise<Response>;
 }
 
-/** Starts a proxy for both upstreams, of which the first one stalls and the second one answers. */
+/** Starts a proxy for two upstreams. The first one stalls, and the second one answers. */
 function start(
   firstByteTimeout: number,
   options: ProxyOptions = {},
@@ -100,7 +100,7 @@ test("over HTTP/2, the stream is reset, and the connection stays open", async ()
 });
 
 describe("with several upstreams", () => {
-  test("stalls eject an upstream, which then gets no request", async () => {
+  test("an upstream whose streams stall is ejected, and gets no further request", async () => {
     const { target, ask } = start(30);
     for (let i = 0; i < 6; i++) expect(await (await ask()).text()).toBe(EVENT);
     const [stalling, answering] = target.states();
@@ -109,7 +109,7 @@ describe("with several upstreams", () => {
     expect(first.calls).toHaveLength(5);
   });
 
-  test("events that stand for an error count as that status", async () => {
+  test("an event for which `statusOf` returns an error counts as that status", async () => {
     const statusOf = (): number => 503;
     const { target, ask } = start(1000, {
       interceptors: { attempt: [awaitFirstByte({ firstByteTimeout: 1000, statusOf })] },
@@ -119,7 +119,7 @@ describe("with several upstreams", () => {
     expect(target.states()[0]).toMatchObject({ state: "ejected", failures: 5 });
   });
 
-  test("a POST is sent again only if `retry.methods` has it", async () => {
+  test("a POST is sent again only if `retry.methods` contains it", async () => {
     const post = { method: "POST", body: "text" };
     const once = start(50);
     expect((await once.ask(post)).status).toBe(504);
@@ -136,7 +136,7 @@ describe("with several upstreams", () => {
     expect(second.calls).toHaveLength(0);
   });
 
-  test("hooks run once, for the response that the client gets, and the report has both attempts", async () => {
+  test("hooks run once, for the response that the client gets, and `onRequestEnd` reports both attempts", async () => {
     const seen: unknown[] = [];
     const mirror = new Upstream();
     await mirror.listen();
@@ -231,7 +231,7 @@ test("a held body that no code reads ends after `idleTimeout`", async () => {
   const held = new Promise<void>((resolve) => (pour = resolve));
   const noteHead: Interceptor = (next) => async (request, scope) => {
     const response = await next(request, scope);
-    // The body must arrive after `awaitFirstByte`, which is outside, has the head.
+    // Fill the body later, after the outer interceptor `awaitFirstByte` has received the head.
     setImmediate(pour);
     return response;
   };

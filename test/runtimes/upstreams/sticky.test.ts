@@ -294,7 +294,7 @@ describe("the cookie", () => {
     expect((await ask()).cookies).toEqual(["a=1; Path=/app", "b=2", expect.stringMatching(COOKIE)]);
   });
 
-  test("is left out if the app sets a cookie of the same name, which the app gets back", async () => {
+  test("is not set if the app sets a cookie of the same name; that cookie reaches the app again", async () => {
     await start(2);
     answer = () => ({ headers: { "set-cookie": "fetchway=the-app's; Path=/" } });
     expect((await ask()).cookies).toEqual(["fetchway=the-app's; Path=/"]);

@@ -289,7 +289,7 @@ async function turn(port: number, turns: number): Promise<void> {
 }
 
 describe.each(HOSTS.filter((name) => name in REPORTING))("on %s", (name) => {
-  test(`${TURNS} WebSockets that are opened and closed leave nothing`, async () => {
+  test(`${TURNS} WebSockets that are opened and closed leave no memory, descriptor or timer behind`, async () => {
     const [program = "", ...args] = (REPORTING[name] ?? []).map((word) =>
       word.startsWith("leaks.") ? pathOf(`../../hosts/${word}`) : word,
     );

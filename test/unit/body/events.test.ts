@@ -22,7 +22,7 @@ test.each<[stream: string, events: StreamEvent[]]>([
   ["data: a", []],
   ["data: a\n", []],
   ["event: x\nevent\ndata: a\n\n\n\n", [message("a")]],
-])("reads the events of %j, wherever the stream is split", (text, events) => {
+])("reads the events of %j, however the stream is split into chunks", (text, events) => {
   const stream = bytes(text);
   for (let first = 0; first <= stream.length; first++) {
     for (let second = first; second <= stream.length; second++) {

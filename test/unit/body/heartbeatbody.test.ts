@@ -26,7 +26,7 @@ interface Stream {
   drain(): void;
 }
 
-/** Starts an event stream that the test fills. */
+/** Starts an event stream whose chunks the test writes. */
 function open(): Stream {
   const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
   const body = new HeartbeatBody(source, INTERVAL);
@@ -98,21 +98,24 @@ test.each(STREAMS)("a comment in %j changes no event, wherever the stream falls 
   expect(comments).toBeGreaterThan(1);
 });
 
-test.each(STREAMS)("in %j, split into single bytes, the same places get a comment", (text) => {
-  const places = (send: (stream: Stream, begin: string) => void): number[] =>
-    Array.from(text).flatMap((_, at) => {
-      const stream = open();
-      send(stream, text.slice(0, at));
-      vi.advanceTimersByTime(INTERVAL);
-      stream.body.cancel();
-      return stream.sent.includes(COMMENT) ? [at] : [];
+test.each(STREAMS)(
+  "%j gets comments at the same places if it is split into single bytes",
+  (text) => {
+    const places = (send: (stream: Stream, begin: string) => void): number[] =>
+      Array.from(text).flatMap((_, at) => {
+        const stream = open();
+        send(stream, text.slice(0, at));
+        vi.advanceTimersByTime(INTERVAL);
+        stream.body.cancel();
+        return stream.sent.includes(COMMENT) ? [at] : [];
+      });
+    const whole = places(({ source }, begin) => begin !== "" && source.push(bytes(begin)));
+    const single = places(({ source }, begin) => {
+      for (const character of begin) source.push(bytes(character));
     });
-  const whole = places(({ source }, begin) => begin !== "" && source.push(bytes(begin)));
-  const single = places(({ source }, begin) => {
-    for (const character of begin) source.push(bytes(character));
-  });
-  expect(single).toEqual(whole);
-});
+    expect(single).toEqual(whole);
+  },
+);
 
 test("a byte order mark after a comment is dropped, because it would be a part of the first line", () => {
   const mark = new Uint8Array([0xef, 0xbb, 0xbf]);
@@ -148,14 +151,14 @@ test("bytes that only resemble a byte order mark stay in the stream", () => {
   expect(sent.join("")).toBe(`${COMMENT}\u00ef\u00bb\u00be\nend`);
 });
 
-test("a client that takes no chunks gets no comment until it takes them again", () => {
+test("a slow client gets no comment until it takes chunks again", () => {
   const stream = open();
   stream.hasRoom = false;
   stream.source.push(bytes("data: 1\n\n"));
   vi.advanceTimersByTime(3 * INTERVAL);
   expect(stream.sent).toEqual(["data: 1\n\n"]);
   stream.drain();
-  // The comment itself may be what the client has no room for.
+  // The comment itself may fill the client's buffer.
   stream.hasRoom = false;
   vi.advanceTimersByTime(3 * INTERVAL);
   expect(stream.sent.slice(1)).toEqual([COMMENT]);
@@ -174,7 +177,7 @@ test("after a failure, and after the client has disconnected, no comment is sent
   expect([failed.sent, left.sent]).toEqual([["fail Error: broken"], []]);
 });
 
-test("a body that has arrived as a whole needs no comment", () => {
+test("a body that is already complete gets no comment", () => {
   const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
   source.push(bytes("data: 1\n\n"));
   source.end();

@@ -277,7 +277,7 @@ describe("connections that name their client (`proxyProtocol`)", () => {
     expect(namedBy(bench)).toEqual([a, b, undefined, a, b]);
   });
 
-  test("make room for other clients when they are idle, and when their request ends", async () => {
+  test("are closed for other clients when they are idle, and when their request ends", async () => {
     const bench = new PoolBench({ proxyProtocol: "v1", maxSockets: 1 });
     bench.send({}, a);
     const first = await answer(bench, 0);
@@ -293,7 +293,7 @@ describe("connections that name their client (`proxyProtocol`)", () => {
     expect(namedBy(bench)).toEqual([a, b, a]);
   });
 
-  test("are not told apart without the option", async () => {
+  test("are reused for any client without the option", async () => {
     const bench = new PoolBench();
     bench.send({}, a);
     await answer(bench, 0);

@@ -60,7 +60,7 @@ describe("parseTarget", () => {
     ["a URL", () => new URL("http://a.test/b")],
     ["options", () => ({ url: "https://a.test", tls: { ...tls, ca: [...tls.ca] } })],
     ["options with a URL", () => ({ url: new URL("https://b.test"), http2: true })],
-  ])("parses %s once, also if each call has its own", (_, make) => {
+  ])("parses %s once, even if each call passes a new object", (_, make) => {
     expect(parseTarget(make())).toBe(parseTarget(make()));
   });
 

@@ -151,17 +151,20 @@ describe("a client whose listener is added later", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test.each([0, 1_000])("may be listened to earlier, by listenNow (timeout: %d ms)", (timeout) => {
-    const client = new FakeClient();
-    client.listenAfter = 20;
-    const scope = new Scope(client, timeout, 0);
-    scope.listenNow();
-    vi.advanceTimersByTime(500);
-    expect(scope.error).toBeUndefined();
-    client.leave();
-    expect(scope.error).toEqual(gone);
-    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
-  });
+  test.each([0, 1_000])(
+    "begins to listen earlier if `listenNow` is called (timeout: %d ms)",
+    (timeout) => {
+      const client = new FakeClient();
+      client.listenAfter = 20;
+      const scope = new Scope(client, timeout, 0);
+      scope.listenNow();
+      vi.advanceTimersByTime(500);
+      expect(scope.error).toBeUndefined();
+      client.leave();
+      expect(scope.error).toEqual(gone);
+      expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
+    },
+  );
 
   test("does not change the timeout and the idle timeout of the exchange", () => {
     const client = new FakeClient();

@@ -1,6 +1,6 @@
 /**
- * A proxy that asks its upstream for HTTP/2, on the server of each runtime (`own`), and on an HTTP/2 server of `node:http2` with
- * the entry for Node (`http2`). Node, Bun and Deno run it.
+ * Serves a proxy that uses HTTP/2 to its upstream, on the runtime's own server (`own`), and with the entry for Node on a server
+ * of `node:http2` (`http2`). Node, Bun and Deno run it.
  */
 import { createServer } from "node:http";
 import { createServer as createHttp2 } from "node:http2";
@@ -18,7 +18,7 @@ const proxy = createProxy(options);
 const node = createNodeProxy(options);
 const hostname = "127.0.0.1";
 
-/** Answers questions about the proxy, and forwards all other requests. */
+/** Answers requests for the proxy's statistics, and forwards all other requests. */
 function fetch(request: Request, context?: unknown): Response | Promise<Response> {
   const { pathname } = new URL(request.url);
   if (pathname === "/stats") return Response.json(proxy.stats());

@@ -379,7 +379,7 @@ describe("messages", () => {
     ]);
   });
 
-  test("a request with an empty body ends with DATA, as gRPC requires, and one without a body with HEADERS", async () => {
+  test("a request with an empty body ends with a DATA frame, as gRPC requires, and a request without a body with HEADERS", async () => {
     const [upstream, url] = await raw();
     const session = await front(url);
     const send = async (method: string): Promise<void> => {

@@ -1,4 +1,4 @@
-/** WebSockets to HTTP/2 upstreams, over HTTP/2 if the upstream announces that (RFC 8441), and over HTTP/1.1 if not. */
+/** WebSockets to HTTP/2 upstreams: over HTTP/2 if the upstream announces them (RFC 8441), otherwise over HTTP/1.1. */
 import { once } from "node:events";
 import {
   createServer as createHttp,
@@ -77,7 +77,7 @@ interface Recorded {
   readonly sessions: ServerHttp2Session[];
 }
 
-/** Makes a server an upstream. */
+/** Turns a server into an upstream, and records its requests for WebSockets. */
 async function record(
   server: Http2Server | Http2SecureServer,
   scheme: string,
@@ -112,7 +112,7 @@ interface Front {
   readonly ends: RequestEnd[];
 }
 
-/** Serves a proxy by HTTP/1.1. */
+/** Serves a proxy over HTTP/1.1. */
 async function serve(target: string, pool: PoolOptions = {}, options = {}): Promise<Front> {
   const ends: RequestEnd[] = [];
   const proxy = createProxy({
@@ -143,7 +143,7 @@ function codeOf(socket: WebSocket): Promise<number> {
   return within(new Promise((resolve) => void socket.on("close", resolve)), "the close");
 }
 
-/** Asks for a WebSocket without a library. */
+/** Opens a connection, and sends a WebSocket handshake on it. */
 async function askRaw(port: number, fields = handshake): Promise<Client> {
   const client = await connectClient(port);
   closing.push(() => client.leave("RST"));
@@ -158,7 +158,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   const held: (() => unknown)[] = [];
   beforeAll(async () => {
     upstream = await record(createSecureServer({ ...certificate, ...announcing }), "https");
-    // The upstream is kept for all tests.
+    // Keep the upstream open for all tests of this `describe`.
     held.push(...closing.splice(0));
     const args = { node: [], bun: ["run"], deno: ["run", "-A"] }[runtime];
     program = startProgram(runtime, [...args, "test/runtimes/sockets/http2/_websockets.ts"], {
@@ -191,7 +191,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     expect(upstream.sessions).toHaveLength(1);
   });
 
-  test("HTTP/2 clients of a `node:http2` server reach it as well", async () => {
+  test("HTTP/2 clients of a `node:http2` server reach such an upstream as well", async () => {
     const session = connect(`http://127.0.0.1:${ports.http2}`);
     closing.push(() => session.destroy());
     await within(once(session, "remoteSettings"), "the settings");
@@ -203,7 +203,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
 });
 
 describe("the handshake", () => {
-  test("has the fields of RFC 8441, and its answer those of HTTP/1.1", async () => {
+  test("has the fields of RFC 8441, and the client gets an HTTP/1.1 response", async () => {
     rfc("8441-4-pseudo-fields", "8441-5-fields", "6455-4.2.2-accept");
     const upstream = await openUpstream((stream) =>
       stream.respond({
@@ -239,7 +239,7 @@ describe("the handshake", () => {
     expect(Object.keys(asked)).not.toContain("upgrade");
   });
 
-  test("gets 400 without a valid key, which the upstream would not see", async () => {
+  test("gets 400 without a valid key, which the upstream could not check", async () => {
     const upstream = await openUpstream();
     const { port } = await serve(upstream.url);
     const client = await askRaw(port, [...handshake.slice(0, 3), ["Sec-WebSocket-Key", "short"]]);
@@ -279,7 +279,7 @@ describe("the handshake", () => {
 });
 
 describe("an upstream that does not announce WebSockets", () => {
-  test("gets them over HTTP/1.1, beside its requests over HTTP/2", async () => {
+  test("gets WebSockets over HTTP/1.1, and requests over HTTP/2", async () => {
     rfc("8441-3-announced");
     const server = createSecureServer({ ...certificate, allowHTTP1: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -297,7 +297,7 @@ describe("an upstream that does not announce WebSockets", () => {
     expect(await ended).toBe(1006);
   });
 
-  test("gets other protocols over HTTP/1.1 in any case", async () => {
+  test("gets upgrades to other protocols over HTTP/1.1", async () => {
     const server = createSecureServer({ ...certificate, ...announcing, allowHTTP1: true });
     server.on("upgrade", (_, socket: Duplex) => {
       socket.end("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nhello");
@@ -338,12 +338,12 @@ describe("a tunnel", () => {
     await within(once(socket, "message"), "the echo");
   });
 
-  test("ends in both directions one after the other", async () => {
+  test("stays open in the other direction when one side ends its direction", async () => {
     rfc("8441-5-end");
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 200 });
-      // Node closes a stream that nothing reads when its response has ended.
+      // Pause the stream: otherwise, Node closes a stream that nothing reads when its response has ended.
       streams.push(stream.pause());
     });
     const { port, ends } = await serve(upstream.url);
@@ -420,7 +420,7 @@ describe("a tunnel", () => {
     expect(await ended).toBe(1006);
   });
 
-  test("goes on after GOAWAY, while new ones get another connection", async () => {
+  test("continues after GOAWAY, and new tunnels get another connection", async () => {
     const upstream = await openUpstream();
     const { url, proxy } = await serve(upstream.url);
     const socket = await open(url);
@@ -433,7 +433,7 @@ describe("a tunnel", () => {
     expect(String((await within(answered, "the echo"))[0])).toBe("still here");
   });
 
-  test("takes a stream of its connection: beyond the upstream's limit, another connection is opened", async () => {
+  test("counts for the upstream's stream limit, beyond which another connection is opened", async () => {
     const settings = { enableConnectProtocol: true, maxConcurrentStreams: 2 };
     const upstream = await record(createServer({ settings }), "http");
     const { url, proxy } = await serve(upstream.url);
@@ -446,7 +446,7 @@ describe("a tunnel", () => {
     }
   });
 
-  test("ends when the proxy is closed, after the running requests", async () => {
+  test("ends when the proxy is closed and the running requests have ended", async () => {
     const waiting: ServerHttp2Stream[] = [];
     const server = createServer(announcing);
     const upstream = await record(server, "http");
