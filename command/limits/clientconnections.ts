@@ -120,7 +120,7 @@ export class ClientConnections {
 
   /**
    * @param report is called when connections are refused, at most once a minute
-   * @param isExempt returns whether the limit for each address does not apply to an address, such as that of a trusted proxy
+   * @param isExempt returns whether an address, such as that of a trusted proxy, is exempt from the limit for each address
    */
   constructor(
     server: Server,

@@ -16,11 +16,11 @@ import process from "node:process";
 export type Signals = Pick<typeof process, "pid" | "kill" | "on" | "off">;
 
 const SIGNAL = "SIGURG";
-/** If a signal takes more than these milliseconds to arrive, the turns of the event loop count as long. */
+/** Milliseconds. A signal that takes longer to arrive shows that the turns of the event loop are long. */
 const LONG_TURN = 20;
 /**
- * Milliseconds after a new connection for which polling is ended in each turn. They are enough for its request, which may
- * also need a new connection to the upstream.
+ * Milliseconds after a new connection during which polling is ended in each turn, as long as turns are long. They are enough for
+ * the connection's request, which may also need a new connection to the upstream.
  */
 const DURATION = 1000;
 

@@ -25,7 +25,10 @@ class LazySink extends StreamSink {
   }
 }
 
-/** With the mark 0, the stream calls `pull` only when it is read. `LazySink.write` adds the room for chunks. */
+/**
+ * With a high-water mark of 0, the stream calls `pull` only when it is read. Such a stream never reports room for a chunk, so
+ * `LazySink.write` allows `HIGH_WATER_MARK` bytes itself.
+ */
 const STRATEGY: QueuingStrategy<Uint8Array> = { highWaterMark: 0, size: sizeOf };
 
 /**

@@ -13,7 +13,7 @@ class FakeSignals extends EventEmitter {
     return true;
   }
 
-  /** Makes each sent signal arrive after some milliseconds. */
+  /** Lets `after` milliseconds pass, and then emits the signal once. */
   arrive(after: number): void {
     vi.advanceTimersByTime(after);
     this.emit("SIGURG");

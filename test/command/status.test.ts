@@ -496,7 +496,7 @@ describe("the status server", () => {
       reasons: ["66 % of the last minute are 5xx", "2 of 3 upstreams down"],
     });
     for (let i = 0; i < 10; i++) metrics.record(endOf({ route: "/", upstream: undefined }));
-    // A request without a route does not count for any route.
+    // The first of the 13 requests had no route, so there are only two routes.
     expect(await describeAll()).toEqual({
       state: "degraded",
       reasons: [

@@ -30,7 +30,7 @@ test("each requirement is one sentence, with at most one reason why it has no te
   }
 });
 
-describe("the calls of `rfc` in tests", () => {
+describe("calls of `rfc`", () => {
   const id = "9110-7.6.1-connection";
 
   test("belong to the test whose body contains them", () => {
@@ -55,7 +55,7 @@ test("c", () => {
     expect(markersOf("suite/a.ts", suite)).toEqual([{ id, file: "suite/a.ts", title: "d" }]);
   });
 
-  test("are refused outside of tests, with arguments that are not literals, and with unknown ids", () => {
+  test("are refused if they are outside of a test, have arguments that are not literals, or unknown ids", () => {
     expect(() => markersOf("a.test.ts", `rfc("${id}");\n`)).toThrow("is outside of a test");
     expect(() => markersOf("a.test.ts", `test("a", () => {\n  rfc(...ids);\n});\n`)).toThrow(
       "of 1 markers, 0 are",

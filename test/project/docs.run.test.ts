@@ -346,7 +346,7 @@ test("command: the config file with several upstreams has the routes that the pa
   });
 });
 
-test("command: --inspect prints the output that the page shows", async () => {
+test("docs/command.md: --inspect prints the output that its section shows", async () => {
   const place = "docs/command.md: What a request becomes";
   const [line = ""] = linesOf(place);
   const printed = (await runLine(line)).replaceAll(/ +/g, " ");

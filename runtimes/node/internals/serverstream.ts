@@ -42,8 +42,8 @@ export function streamedBodyOf(
     });
   }
   // A stream that was created just now lacks the data that other code has read before. It was created just now if it has
-  // added listeners, or if the body of the web request was unused before. srvx makes a stream that has failed of a request
-  // that was read to its end.
+  // added listeners, or if the body of the web request was unused before. If Node's request was read to its end before, the
+  // stream that srvx creates has already failed.
   const lacksData = isFresh || added.length > 0 || (req.readableEnded && isFailed(body));
   if (wasRead && lacksData) throw alreadyRead();
   return body && new StreamBody(body, length);

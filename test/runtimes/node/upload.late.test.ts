@@ -187,7 +187,7 @@ test("other listeners get the rest of a body after an early response", async () 
   expect(seen.bytes).toBe(50_000);
 });
 
-test("a body that Node delivers chunk by chunk arrives completely", () => {
+test("`whole()` returns all bytes of a buffered body of which each `read()` returns one chunk", () => {
   // `read()` of Node 26 returns one chunk at a time, as here. Earlier versions return all buffered bytes in one call.
   const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
   const message = Object.assign(new PassThrough(), {

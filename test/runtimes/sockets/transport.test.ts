@@ -132,7 +132,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(sent);
   });
 
-  test("a failed connection attempt is counted, and the next request connects", async () => {
+  test("a failed connection attempt is counted, and each waiting request makes an attempt of its own", async () => {
     await using served = new Served(
       runtime,
       "http://127.0.0.1:1",

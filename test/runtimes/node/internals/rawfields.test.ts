@@ -42,7 +42,7 @@ test("Node's headers are the same object after the proxy has observed which of t
   expect((await apps.ask(port, request("GET", "/"))).get("x-same")).toBe("true");
 });
 
-test("a value that middleware changed in Node's request is sent if no name was added or removed", async () => {
+test("a header value that middleware changed in Node's request is sent, also if middleware added and removed no header", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", (req, res) => {
     req.headers["x-user"] = "alice";
