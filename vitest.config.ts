@@ -33,7 +33,6 @@ const LONGEST = [
   "sockets/transport.options",
   "work/count",
   "command/reload",
-  "storm/storm",
 ].map((name) => `/${name}.test.ts`);
 
 function rank({ moduleId }: TestSpecification): number {
@@ -60,7 +59,16 @@ else
   process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
 
 /** The hosts on which `npm test` runs the suite. CI runs it on the others as well (`npm run test:more`). */
-const IN_TEST: ReadonlySet<HostName> = new Set([...OWN, "undici"]);
+const IN_TEST: ReadonlySet<HostName> = new Set(OWN);
+
+/** Long files about what few changes concern. `npm test` leaves them out, and CI runs them (`npm run test:more`). */
+const MORE = [
+  "command/inspect.real",
+  "runtimes/deno/deno",
+  "runtimes/websocket/load",
+  "storm/storm",
+  "work/hosts",
+].map((name) => `test/${name}.test.ts`);
 
 /** A project: the test files of these rooms, which are folders of `test/`. */
 function toProject(
@@ -86,10 +94,11 @@ const config: ViteUserConfig = defineConfig({
       ),
       toProject("unit", ["unit", "house"]),
       toProject("node", ["runtimes/node"]),
-      toProject("runtimes", ["runtimes", "work", "storm"], {
-        exclude: ["test/runtimes/node/**"],
+      toProject("runtimes", ["runtimes", "work"], {
+        exclude: ["test/runtimes/node/**", ...MORE],
       }),
-      toProject("command", ["command", "integrations"]),
+      toProject("command", ["command", "integrations"], { exclude: MORE }),
+      toProject("more:long", [], { include: MORE }),
       toProject("more:project", ["project"]),
     ],
     // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.

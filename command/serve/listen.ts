@@ -161,7 +161,13 @@ async function openFront(
       return (message && refuse(message)) ?? inner(request);
     };
   const answerElsewhere: ServerHandler = (request) => {
-    const completed = request.runtime?.deno?.info?.completed;
+    const deno = request.runtime?.deno;
+    // Deno takes the scheme from the request target, so a client on a plain connection could claim `https` in
+    // `X-Forwarded-Proto`. Such a request is misdirected (RFC 9110 §7.4).
+    if (deno !== undefined && request.url.startsWith("https:") !== (certificate !== undefined)) {
+      return new Response("421 Misdirected Request\n", { status: 421 });
+    }
+    const completed = deno?.info?.completed;
     if (completed !== undefined) {
       pending++;
       const count = (): void => void pending--;

@@ -9,7 +9,7 @@ import { clientLimitSchema, recordSchema } from "../../command/flags/commandopti
 import { poolDefaults } from "../../src/options/pooloptions.ts";
 import { streamSchema } from "../../command/flags/streamflags.ts";
 import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
-import { command, listening, root, upstream } from "./_command.ts";
+import { Command, command, listening, programs, root, upstream } from "./_command.ts";
 
 /** Sends a request, and returns it as the upstream saw it. */
 async function ask(
@@ -63,6 +63,22 @@ describe("the command with a target", () => {
       const { headers } = await ask(origin);
       expect(headers["host"]).toBe(new URL(origin).host);
       expect(Object.keys(headers).join()).not.toContain("forwarded");
+    },
+  );
+
+  test.each(Object.keys(programs) as (keyof typeof programs)[])(
+    "the scheme of an absolute-form target is not believed on %s",
+    async (runtime) => {
+      const proxy = new Command(`--log off ${upstream.url} --port 0`, [], programs[runtime]);
+      const { port } = new URL(await proxy.origin());
+      upstream.handler = (req, res) => res.end(req.headers["x-forwarded-proto"]);
+      const [answer] = (await once(get({ port, path: "https://shop.test/" }), "response")) as [
+        IncomingMessage,
+      ];
+      const body = await text(answer);
+      await proxy.kill();
+      if (runtime === "deno") expect(answer.statusCode).toBe(421);
+      else expect([answer.statusCode, body]).toEqual([200, "http"]);
     },
   );
 
