@@ -115,7 +115,7 @@ export class ProxyError extends Error {
 }
 
 /**
- * Where the request of an error was to go: one upstream, or several of which none could take the request. The core's
+ * The upstream of a request that has failed, or several upstreams of which none could take the request. The core's
  * `Upstream` and `Upstreams` have these members.
  */
 export interface ErrorPlace {
@@ -141,12 +141,12 @@ export interface ErrorPlace {
  */
 const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
 
-/** Notes where the request of an error was to go, for `explainError`, unless that was noted before. */
+/** Stores the place of an error for `explainError`, unless the error already has one. */
 export function placeError(error: ProxyError, place: ErrorPlace | undefined): void {
   if (place !== undefined && !places.has(error)) places.set(error, place);
 }
 
-/** Returns where the request of an error was to go; undefined if that is not known, or it was to go nowhere. */
+/** Returns the place of an error; undefined if the error was not stored with one, for example before a target was chosen. */
 export function placeOf(error: ProxyError): ErrorPlace | undefined {
   return places.get(error);
 }

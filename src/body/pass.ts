@@ -50,7 +50,7 @@ export abstract class PassBody implements BodySource {
     return this.source.length;
   }
 
-  /** Whether the client sends the body only after 100. */
+  /** Whether the client sends the body only after a 100 (Continue). */
   get awaitsContinue(): boolean {
     return this.source.awaitsContinue === true;
   }
@@ -104,7 +104,7 @@ export class PassSink implements Sink {
     this.sink.end(trailers);
   }
 
-  /** Tells the sink that the body has broken off. */
+  /** Reports to the sink that the body cannot be completed. */
   fail(reason: unknown): void {
     this.sink.fail(reason);
   }
@@ -114,7 +114,7 @@ export class PassSink implements Sink {
     return this.sink.isUnread === true;
   }
 
-  /** Which memory the sink accepts. */
+  /** What the sink does with the memory of its chunks. */
   get memory(): Ownership {
     return this.sink.memory ?? "owned";
   }

@@ -150,7 +150,7 @@ export class Observation implements ScopeObserver {
     const event = this.#event as CollectedEvent;
     try {
       const response = await responding;
-      // On Node, the response that opens a tunnel through the app's routes has the status 204, and no body.
+      // On Node, a tunnel through a framework's routes is opened by a 204 without a body (runtimes/node/routeupgrade.ts).
       event.status = this.#isOpen && response.status === 204 ? 101 : response.status;
       return response;
     } catch (thrown) {

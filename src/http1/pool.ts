@@ -281,7 +281,7 @@ export abstract class Pool<
     if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
   }
 
-  /** Whether connections carry requests, or open for them. */
+  /** Whether connections carry requests, or open for them. Called after `close`, which lets no connection be idle. */
   protected get hasRequests(): boolean {
     return this.connections.size > 0;
   }
