@@ -79,7 +79,7 @@ export interface ProxyErrorInit {
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
  * The hook `onError` receives this error, and a response body that ends too early fails with it. Only its member `cause` may
- * contain addresses: `explainError` of `fetchway/errors` says at which upstream a request has failed.
+ * contain addresses. To log at which upstream a request has failed, use `explainError` of `fetchway/errors`.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {

@@ -187,7 +187,7 @@ export class Observation implements ScopeObserver {
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;
-    // The errors of tunnels come from sockets, which do not know where the request was sent.
+    // The errors of tunnels come from sockets, which do not know the upstream that `explainError` names.
     if (event.error instanceof ProxyError) placeError(event.error, this.#upstream);
     callListener(this.#report, event);
     callListener(this.#trace, event);

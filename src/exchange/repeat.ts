@@ -24,7 +24,7 @@ export type Outcome =
   | "unprocessed"
   /** A reused connection was closed before the first byte of the response. */
   | "stale"
-  /** The proxy has given the attempt up: it took too long, or its body did not begin (`awaitFirstByte` in streams.ts). */
+  /** The proxy has given the attempt up: it took too long, or the body of its response did not begin (`awaitFirstByte`). */
   | "abandoned"
   /** A new connection broke before the response headers arrived. */
   | "broken"
@@ -63,7 +63,7 @@ const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any
   final: {},
 };
 
-/** The options of attempts. */
+/** The options that decide whether and when a request is sent again. */
 export interface AttemptOptions {
   /** Whether requests wait if no upstream can take them (`wait`). */
   readonly waits: boolean;

@@ -40,7 +40,7 @@ const MAX_NAMED = 3;
  * chunk.
  */
 const KEPT = 131_072;
-/** The outcomes of a request of which the upstream has processed nothing. */
+/** The outcomes after which the upstream has processed nothing of the request. */
 const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "refused",
   "unresolved",
@@ -71,7 +71,7 @@ class HeldRequest implements Waiting {
  * reports its result once: with `answered`, `refused` or `left`.
  */
 class Gate {
-  /** This queue only orders requests. Their number is limited by `#allowed`, so no client address holds a place. */
+  /** This queue only decides the order. `#allowed` limits how many requests run, so the queue has no places to share. */
   readonly #queue: AddressQueue<HeldRequest> = new AddressQueue(
     { taken: 0, holders: () => [] },
     { minRate: 0, minRateGrace: 5_000 },
@@ -271,7 +271,7 @@ export class HeldRequests {
   }
 
   /**
-   * Sets the upstream of a proxy with a single one. Its name does not come from a request, so requests may wait for it
+   * Sets the upstream of a proxy that has only one. Its name does not come from a request, so requests may wait for it
    * (`#mayResolve`).
    */
   setFixedUpstream(upstream: Upstream): void {

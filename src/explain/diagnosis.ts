@@ -86,7 +86,7 @@ const refused: Text = ({ at }) => [at, "is it running?"];
 /** The texts for the codes of system errors and of TLS errors. They take precedence over `BY_ERROR_TYPE`. */
 const BY_CAUSE: Readonly<Record<string, Text>> = {
   ECONNREFUSED: refused,
-  // The code of Bun's `fetch`.
+  // Bun's `fetch` throws errors with this code.
   ConnectionRefused: refused,
   ENOENT: ({ at }) => [`there is no socket ${at}`, "is the upstream running? is the path right?"],
   EACCES: ({ at }) => [`no permission to connect to ${at}`, "run as a user that has it"],
@@ -129,7 +129,7 @@ const BY_CAUSE: Readonly<Record<string, Text>> = {
   ],
 };
 
-/** Returns the option whose time limit has passed, by the message of its error. */
+/** Returns the name of the option whose time limit has passed, as the message of the error shows it. */
 function limitNamedBy(message = ""): string {
   if (message.startsWith("an attempt")) return "attemptTimeout";
   return message.startsWith("no first byte") ? "firstByteTimeout" : "timeout";

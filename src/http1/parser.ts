@@ -108,7 +108,7 @@ type Phase =
   | "head"
   /** The body has a known length. */
   | "fixed-length"
-  /** The body ends with the connection. */
+  /** The body ends when the upstream closes the connection. */
   | "until-close"
   | "chunk-size"
   | "chunk-data"
