@@ -164,10 +164,9 @@ export interface ExplainingProxy {
 export interface WaitingProxy {
   /**
    * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
-   * because the target has changed. The other proxy treats them like new requests, but `onRequestEnd` of this proxy
-   * reports them.
-   * Requests that an upstream may have processed in part are not moved, nor are requests with `followRedirects`: they wait until
-   * their time ends. Without `wait`, the call has no effect.
+   * because the target has changed. The other proxy treats them like new requests, but `onRequestEnd` of this proxy reports
+   * them. Requests that an upstream may have processed in part are not moved, nor are requests with `followRedirects`: they
+   * wait until their time ends. Without `wait`, the call has no effect.
    * @param choose returns the proxy that takes a request
    * @example before.moveWaiting(() => after);
    */
