@@ -267,7 +267,7 @@ function narrowRequest(
   return { ...request, headers: narrow(headers), headersBeforeHooks: narrow(headersBeforeHooks) };
 }
 
-/** Returns all values of the fields with this name in one value, or undefined if there is none. */
+/** Joins the values of all fields with this name; returns undefined if there is no such field. */
 function valuesOf(list: HeaderList, lower: string): string | undefined {
   const values = list.filter((_, i) => i % 2 === 1 && list[i - 1]?.toLowerCase() === lower);
   return values.length === 0 ? undefined : values.join(", ");
@@ -414,7 +414,7 @@ function settleChange(
   });
 }
 
-/** @throws ProxyError for a body that breaks off */
+/** @throws ProxyError for a body that fails before its end */
 async function collectOrFail(held: HeldBody): Promise<Uint8Array | undefined> {
   try {
     return await held.collect();

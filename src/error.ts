@@ -79,7 +79,7 @@ export interface ProxyErrorInit {
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
  * The hook `onError` receives this error, and a response body that ends too early fails with it. Only its member `cause` may
- * contain addresses: `explainError` of `fetchway/errors` says at which upstream a request has failed.
+ * contain addresses. To log at which upstream a request has failed, use `explainError` of `fetchway/errors`.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
@@ -115,7 +115,7 @@ export class ProxyError extends Error {
 }
 
 /**
- * Where the request of an error was to go: one upstream, or several of which none could take the request. The core's
+ * The upstream of a request that has failed, or several upstreams of which none could take the request. The core's
  * `Upstream` and `Upstreams` have these members.
  */
 export interface ErrorPlace {
@@ -141,12 +141,12 @@ export interface ErrorPlace {
  */
 const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
 
-/** Notes where the request of an error was to go, for `explainError`, unless that was noted before. */
+/** Stores the place of an error for `explainError`, unless the error already has one. */
 export function placeError(error: ProxyError, place: ErrorPlace | undefined): void {
   if (place !== undefined && !places.has(error)) places.set(error, place);
 }
 
-/** Returns where the request of an error was to go; undefined if that is not known, or it was to go nowhere. */
+/** Returns the place of an error; undefined if the error was not stored with one, for example before a target was chosen. */
 export function placeOf(error: ProxyError): ErrorPlace | undefined {
   return places.get(error);
 }

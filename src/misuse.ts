@@ -1,6 +1,6 @@
 /**
- * The error for a mistake in the app's code, such as a bad option. If a transport rejects with this error, the call does so
- * too; all other errors of a transport become responses.
+ * The error for a mistake in the app's code, such as a bad option. If a transport rejects with this error, so does the promise
+ * of the proxy; all other errors of a transport become responses.
  */
 export class MisuseError extends TypeError {}
 

@@ -35,7 +35,7 @@ export interface RuntimeParts {
    * explanations.
    */
   explainOption?: Explain;
-  /** Reports failures to the developer of the app, if the app itself does not look for them; undefined to report none. */
+  /** Reports failures to the developer of an app without `onError` and `onRequestEnd`; undefined to report none. */
   log?: LogFailure;
   /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
   holdRequests?: typeof holdRequests;
@@ -65,7 +65,7 @@ export interface Plan extends RequestRules {
   readonly isBodyUsed: RuntimeParts["isBodyUsed"];
   /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
   readonly tracing: Tracing | undefined;
-  /** Reports failures to the developer of the app; undefined if the app looks for them itself, or does not want them. */
+  /** Reports failures to the developer of the app; undefined with `onError`, `onRequestEnd` or `log: false`. */
   readonly log: LogFailure | undefined;
 }
 

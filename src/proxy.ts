@@ -164,9 +164,9 @@ export interface ExplainingProxy {
 export interface WaitingProxy {
   /**
    * Moves the requests that wait for an upstream, and those that would begin to wait later, to other proxies, for example
-   * because the target has changed. The other proxy treats them like new requests, but this proxy reports their ends.
-   * Requests that an upstream may have processed in part are not moved, nor are requests with `followRedirects`: they wait until
-   * their time ends. Without `wait`, the call has no effect.
+   * because the target has changed. The other proxy treats them like new requests, but `onRequestEnd` of this proxy reports
+   * them. Requests that an upstream may have processed in part are not moved, nor are requests with `followRedirects`: they
+   * wait until their time ends. Without `wait`, the call has no effect.
    * @param choose returns the proxy that takes a request
    * @example before.moveWaiting(() => after);
    */
@@ -268,7 +268,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
 /** Makes a proxy with the members that it has on every runtime. */
 function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
-  // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
+  // Do not close a transport that the app has passed: the app may use it elsewhere, and closes it itself.
   const ownTransport = options.transport === undefined ? transport : undefined;
   const endUpstreams = (): void => {
     plan.held?.close();

@@ -46,7 +46,7 @@ const firstByteSchema: Schema<FirstByteOptions> = {
  * Returns an interceptor for `interceptors.attempt` that holds the response headers until the body begins. An event stream
  * begins with its first event (a comment is not an event), any other body with its first byte. At most 64 KiB are held.
  *
- * The attempt fails if the body does not begin within `firstByteTimeout`, if it breaks off before it begins, or if an event
+ * The attempt fails if the body does not begin within `firstByteTimeout`, if it fails before it begins, or if an event
  * stream ends without an event. The request is then sent again as after an `attemptTimeout`: its method must be in
  * `retry.methods`, and the upstream may already have processed it. Error responses are not held; see `retry.statusCodes`.
  *
@@ -158,7 +158,7 @@ class HeldHead {
   #status: number;
   /** Whether the body has begun, so that the response may be passed on. */
   #hasBegun = false;
-  /** The exception of `statusOf`. It is kept, because it must not reach the transport, which calls `#read` with each chunk. */
+  /** The exception of `statusOf`, until `wait` throws it. `#read` must not throw it, because the transport calls `#read`. */
   #exception: { readonly thrown: unknown } | undefined;
 
   constructor(response: UpstreamResponse, body: BodySource, options: FirstByteOptions) {

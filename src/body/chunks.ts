@@ -1,6 +1,6 @@
 import { encodeText } from "./memory.ts";
 
-/** The result of one read. The last chunks of a stream come together with `done: true`, or in an earlier read. */
+/** The result of one read. With `done: true`, `value` may still hold the last chunks of the stream. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
@@ -71,8 +71,8 @@ export class ChunkReader {
   }
 
   /**
-   * Reads a chunk into a buffer that this method provides, of at most the length of the rest of the body. Without that
-   * buffer, Deno would allocate 64 KiB for each chunk, however short the chunk is.
+   * Reads a chunk into a buffer that this method provides, and that is not longer than the rest of the body. A default
+   * reader would make Deno allocate 64 KiB for each chunk, however short the chunk is.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
     const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));

@@ -24,7 +24,7 @@ export const MAX_CODINGS = 5;
 
 /**
  * The maximum number of bytes that a decoder gets at a time. Deno's decoder decodes all of them before it returns the
- * first result; gzip expands this number to at most 4 MiB (1032 : 1).
+ * first result. This many bytes of gzip expand to at most 4 MiB (1032 : 1).
  */
 const DECODER_CHUNK_SIZE = 4096;
 
@@ -43,7 +43,7 @@ const BOMBS: Readonly<Record<string, readonly number[]>> = {
   ),
 };
 
-/** The codings that the runtime can undo. They are tested with the first request, so that Workers start faster. */
+/** The result of `findDecodable`; undefined before its first call, so that Workers start without the test. */
 let decodable: ReadonlySet<string> | undefined;
 
 /**

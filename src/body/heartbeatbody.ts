@@ -44,8 +44,8 @@ class HeartbeatSink extends PassSink {
   /** The last three bytes of the stream. Initially LF, so that the start of the stream counts as a place between events. */
   #last: readonly (number | undefined)[] = [LF, LF, LF];
   /**
-   * The first bytes of the stream while they may still become a byte order mark; undefined afterwards. A mark after a comment
-   * would be a part of a line, so it is dropped.
+   * The first bytes of the stream while they may be the start of a byte order mark; undefined afterwards. After an inserted
+   * comment, a mark would be a part of a line, so the sink holds these bytes back, and drops the mark.
    */
   #mark: Uint8Array | undefined = new Uint8Array();
   #isAfterComment = false;

@@ -17,7 +17,7 @@ export class HeldBody implements BodySource, Sink {
   readonly #chunks: Uint8Array[] = [];
   #size = 0;
   #sink: Sink | undefined;
-  /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
+  /** The callback that the source has passed to `onDrain` before `pipeTo` was called; undefined for none. */
   #onDrain: (() => void) | undefined;
   #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
   #reject: ((reason: unknown) => void) | undefined;
@@ -58,7 +58,7 @@ export class HeldBody implements BodySource, Sink {
     return hasRoom;
   }
 
-  /** Whether no code has begun to read the body. The body's time limit is then not paused, because the body may never be read. */
+  /** Whether no code has begun to read the body. If so, the idle timeout keeps running, because the body may never be read. */
   get isUnread(): boolean {
     return this.#sink === undefined || this.#sink.isUnread === true;
   }
@@ -85,7 +85,7 @@ export class HeldBody implements BodySource, Sink {
 
   // ── `BodySource`: called by the code that takes the body ──
 
-  /** Always returns undefined, because this object is used as a body only if the body is longer than the limit. */
+  /** Always returns undefined: code that needs all bytes of a short body calls `collect` instead. */
   whole(): undefined {}
 
   pipeTo(sink: Sink): void {

@@ -35,12 +35,12 @@ export abstract class PassBody implements BodySource {
     this.source.cancel(reason);
   }
 
-  /** Whether no byte of the body was read. */
+  /** Whether another attempt can still send the body; see `BodySource`. */
   get isUntouched(): boolean {
     return this.source.isUntouched === true;
   }
 
-  /** All bytes of the body so far, kept for another attempt; undefined if they are not all kept. */
+  /** The bytes of the body, if all of them were kept for another attempt; otherwise undefined. */
   get replay(): Uint8Array | undefined {
     return this.source.replay;
   }
@@ -50,7 +50,7 @@ export abstract class PassBody implements BodySource {
     return this.source.length;
   }
 
-  /** Whether the client sends the body only after 100. */
+  /** Whether the client sends the body only after a 100 (Continue). */
   get awaitsContinue(): boolean {
     return this.source.awaitsContinue === true;
   }
@@ -94,7 +94,7 @@ export class PassSink implements Sink {
     this.sink.onDrain(callback);
   }
 
-  /** Asks the sink to send the bytes so far. */
+  /** Asks the sink to send the head of the message before the first chunk. */
   flush(): void {
     this.sink.flush?.();
   }
@@ -104,7 +104,7 @@ export class PassSink implements Sink {
     this.sink.end(trailers);
   }
 
-  /** Tells the sink that the body has broken off. */
+  /** Reports to the sink that the body cannot be completed. */
   fail(reason: unknown): void {
     this.sink.fail(reason);
   }
@@ -114,7 +114,7 @@ export class PassSink implements Sink {
     return this.sink.isUnread === true;
   }
 
-  /** Which memory the sink accepts. */
+  /** What the sink does with the memory of its chunks. */
   get memory(): Ownership {
     return this.sink.memory ?? "owned";
   }

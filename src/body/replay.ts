@@ -5,8 +5,8 @@ import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
- * Returns a body with the bytes and the trailer fields of a request body that was sent, to send them again.
- * @returns `null` for no body; undefined if not all bytes of the body were kept
+ * Returns a body that sends the bytes and the trailer fields of a sent request body again.
+ * @returns `null` if the request has no body; undefined if not all bytes of the body were kept
  */
 export function replayOf(body: BodySource | null): BytesBody | null | undefined {
   if (body === null) return null;

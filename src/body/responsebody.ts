@@ -28,7 +28,7 @@ export interface BodyScope {
   touch(): void;
   /** Pauses the idle timeout while the client takes no chunks, and resumes it afterwards. */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
-  /** Reports that the body has failed. `end` follows. */
+  /** Reports that the body has failed. The body calls `end` afterwards. */
   failed(error: ProxyError): void;
   /** Reports that the body has ended. */
   end(): void;
@@ -140,8 +140,8 @@ export class ResponseBody implements BodySource {
   }
 
   /**
-   * Returns all bytes if all of them have arrived. Otherwise, and if several chunks are longer than `joinUpTo`, it
-   * returns undefined, and the body can still be taken.
+   * Returns all bytes. Returns undefined if some bytes have not arrived yet, or if the bytes are in several chunks that are
+   * together longer than `joinUpTo`; the body can then still be taken.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined {

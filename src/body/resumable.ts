@@ -23,7 +23,7 @@ export class ResumableBody extends PassBody implements Sink {
   /** The copies of all chunks so far; undefined once they exceed the limit, or no other attempt follows. */
   #kept: Uint8Array[] | undefined = [];
   #size = 0;
-  /** The bytes of a body that was taken as a whole. */
+  /** The bytes that `whole` has returned, if they are within the limit; otherwise undefined. */
   #whole: Uint8Array | undefined;
   #isPiped = false;
   /** The sink of the present attempt; undefined after its end. */
@@ -110,8 +110,8 @@ export class ResumableBody extends PassBody implements Sink {
   // ── `Sink`: called by the source ──
 
   /**
-   * While copies are kept, the memory of no chunk is freed: otherwise the next attempt would wait for the `release` of this
-   * one.
+   * While copies are kept, `"returned"` becomes `"borrowed"`. Otherwise, the source could wait for the `release` of a chunk
+   * that an earlier attempt has not sent, and would write nothing to the sink of the next attempt.
    */
   get memory(): Ownership {
     const { memory = "owned" } = this.#sink ?? {};
@@ -164,7 +164,7 @@ export class ResumableBody extends PassBody implements Sink {
   }
 }
 
-/** The body as one attempt has it: `cancel` has no effect once another attempt has taken the body. */
+/** The body that one attempt gets: `cancel` has no effect once another attempt has taken the body. */
 class Turn extends PassBody {
   declare protected readonly source: ResumableBody;
   #sink: Sink | undefined;

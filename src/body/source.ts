@@ -103,8 +103,8 @@ export interface WholeOptions {
  */
 export interface BodySource {
   /**
-   * Returns all bytes if all of them have arrived. Otherwise, and if several chunks are longer than `joinUpTo`, it
-   * returns undefined, and the body can still be taken.
+   * Returns all bytes. Returns undefined if some bytes have not arrived yet, or if the bytes are in several chunks that are
+   * together longer than `joinUpTo`; the body can then still be taken.
    *
    * The bytes belong to the caller, unless the caller has asked for borrowed bytes, or `replay` holds them: the caller must
    * then not change or transfer them, because they may be sent again.

@@ -54,7 +54,7 @@ export class StreamBody implements BodySource {
         const { value: chunks = [], done } = await reader.read();
         clearTimeout(flush);
         if (this.#isOver) return;
-        // Keep a body that one read returned as a whole, so that it can be sent again.
+        // If the first read has returned the whole body, keep the bytes, so that they can be sent again.
         if (isFirst && sumLengths(chunks) === this.length) this.replay = concat(chunks);
         for (const chunk of chunks) {
           if (this.#isOver) return;

@@ -10,9 +10,9 @@ const MAX_BYTES = 1_048_576;
 /** The number of chunks at which a body is streamed: each chunk costs memory in addition to its bytes. */
 const MAX_CHUNKS = 1024;
 /**
- * A body is streamed after this many timers in a row have fired without a new chunk, which takes about 3 ms. The limit is
- * not a time, because Node needs up to two turns of the event loop for each part of a `Blob`, and a turn may take long:
- * each timer waits for one turn.
+ * A body is streamed after this many timers in a row have fired without a new chunk, which takes about 3 ms. Timers are
+ * counted instead of milliseconds, because Node needs up to two turns of the event loop for each part of a `Blob`: a timer
+ * waits for one turn, however long the turn takes.
  */
 const MAX_SILENT_TIMERS = 3;
 /** A body is streamed after this many timers in all, even if a chunk arrives in every turn. */
@@ -22,7 +22,7 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
 /**
  * The body of a request without message framing, which declares neither a length nor chunked coding: a `Request` that
- * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
+ * code has constructed, a stream that `onRequest` has set, or an HTTP/2 request. In HTTP/1, a request without framing
  * has no body (RFC 9112 §6.3).
  *
  * A `Request` does not expose the length of the value that it was constructed from. But the stream of a string, of bytes,

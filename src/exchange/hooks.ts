@@ -44,7 +44,7 @@ export function assertUnread(isUsed: boolean): undefined {
   );
 }
 
-/** Makes the receiver of interim responses that passes each one to the hook `onInformational`, and then to the client. */
+/** Returns a receiver of interim responses. It passes each one to the hook `onInformational`, and then to the client. */
 export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,

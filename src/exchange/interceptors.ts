@@ -111,7 +111,7 @@ export function limitBody(limit: number): Interceptor {
 /**
  * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
  * @param limit the number of bytes above which no copy of a body is kept
- * @param methods the methods of the requests with this limit; undefined for all methods
+ * @param methods the methods of the requests whose bodies are kept; undefined for all methods
  */
 export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
   return (next) => (request, scope) => {

@@ -150,7 +150,7 @@ export class Observation implements ScopeObserver {
     const event = this.#event as CollectedEvent;
     try {
       const response = await responding;
-      // On Node, the response that opens a tunnel through the app's routes has the status 204, and no body.
+      // On Node, a tunnel through a framework's routes is opened by a 204 without a body (runtimes/node/routeupgrade.ts).
       event.status = this.#isOpen && response.status === 204 ? 101 : response.status;
       return response;
     } catch (thrown) {
@@ -187,7 +187,7 @@ export class Observation implements ScopeObserver {
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
     this.#event = undefined;
-    // The errors of tunnels come from sockets, which do not know where the request was sent.
+    // The errors of tunnels come from sockets, which do not know the upstream that `explainError` names.
     if (event.error instanceof ProxyError) placeError(event.error, this.#upstream);
     callListener(this.#report, event);
     callListener(this.#trace, event);

@@ -1,6 +1,7 @@
 /**
- * The rule for sending a request again. `sendAttempts` (one upstream), `LeasedAttempt` (several) and their timers of
- * `attemptTimeout` ask `nextAttempt`. Redirects and mirrors do not: they send other requests.
+ * The rule for sending a request again. `sendAttempts` in send.ts (one upstream) and `LeasedAttempt` in
+ * upstreams/failover.ts (several upstreams) ask `nextAttempt` after a failure, and when `attemptTimeout` is over. Redirects
+ * and mirrors do not: they send other requests.
  */
 import { replayOf } from "../body/replay.ts";
 import { type BodySource, mayGoUnread } from "../body/source.ts";
@@ -23,7 +24,7 @@ export type Outcome =
   | "unprocessed"
   /** A reused connection was closed before the first byte of the response. */
   | "stale"
-  /** The proxy has given the attempt up: it took too long, or its response has no content. */
+  /** The proxy has given the attempt up: it took too long, or the body of its response did not begin (`awaitFirstByte`). */
   | "abandoned"
   /** A new connection broke before the response headers arrived. */
   | "broken"
@@ -33,8 +34,8 @@ export type Outcome =
   | "final";
 
 /**
- * Where the next attempt would go: to the only upstream, or, if there are several upstreams, to the same one or to another
- * one; or, with the option `wait`, to any upstream of the target later.
+ * Where the next attempt would go. `"alone"`: to the only upstream. `"same"` and `"another"`: to the same or another one of
+ * several upstreams. `"later"`: to any upstream of the target, after the request has waited (option `wait`).
  */
 export type RetryPlace = "alone" | "same" | "another" | "later";
 
@@ -50,7 +51,7 @@ export type RetryPlace = "alone" | "same" | "another" | "later";
  */
 const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any" | "free">>>> = {
   // A request whose method is not listed could be sent to the only upstream again as well, because nothing was sent. It is
-  // not sent again at once, because that upstream would most likely refuse the connection again.
+  // not sent again immediately, because that upstream would most likely refuse the connection again.
   refused: { alone: "listed", another: "free", later: "free" },
   unresolved: { another: "free", later: "free" },
   unsent: { another: "free" },
@@ -62,7 +63,7 @@ const RULES: Readonly<Record<Outcome, Partial<Record<RetryPlace, "listed" | "any
   final: {},
 };
 
-/** The options of attempts. */
+/** The options that decide whether and when a request is sent again. */
 export interface AttemptOptions {
   /** Whether requests wait if no upstream can take them (`wait`). */
   readonly waits: boolean;
@@ -88,7 +89,7 @@ export interface NextAttempt {
  *
  * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts the attempts at all
  * upstreams together. An attempt that was not sent or processed does not reduce `left`, because the request goes to each
- * other upstream at most once.
+ * other upstream at most once, or waits no longer than `wait`.
  * @param left how often the request may still be sent again
  */
 export function nextAttempt(

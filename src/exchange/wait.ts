@@ -25,8 +25,8 @@ import { nextAttempt, type NextAttempt, type Outcome, outcomeOf } from "./repeat
 import { pause } from "./send.ts";
 
 /**
- * Milliseconds until the first look at an upstream. Each further pause is twice as long, up to the maximum, by which the return
- * of the upstream may be noticed late. A look costs little: it is one connection for all requests that wait.
+ * Milliseconds until the first look at an upstream. Each further pause is twice as long, up to `MAX_PAUSE`, so the proxy
+ * notices at most that much later that the upstream is back. A look is one connection for all requests that wait.
  */
 const FIRST_PAUSE = 50;
 const MAX_PAUSE = 250;
@@ -36,10 +36,11 @@ const MAX_WAITING = 1_024;
 const MAX_NAMED = 3;
 /**
  * The number of bytes that are kept of a body, to send it again if the upstream reports over HTTP/2 that it has not processed
- * the request. By then, the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2) and one more chunk were read.
+ * the request. By then, the proxy may have read the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2) and one more
+ * chunk.
  */
 const KEPT = 131_072;
-/** The outcomes of a request of which the upstream has processed nothing. */
+/** The outcomes after which the upstream has processed nothing of the request. */
 const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "refused",
   "unresolved",
@@ -52,7 +53,7 @@ const MAX_ANSWERED = 1_000;
 class HeldRequest implements Waiting {
   place: Place | undefined;
   readonly clientKey: string | undefined;
-  /** Whether another proxy may send the request instead. */
+  /** Whether another proxy may send the request instead (`HeldRequests.move`). */
   readonly isMovable: boolean;
   /** Ends the wait: without a reason, the request is sent. */
   readonly settle: (reason?: ProxyError) => void;
@@ -70,14 +71,14 @@ class HeldRequest implements Waiting {
  * reports its result once: with `answered`, `refused` or `left`.
  */
 class Gate {
-  /** The queue only orders requests. It shares no places, so it need not know the requests that have left it. */
+  /** This queue only decides the order. `#allowed` limits how many requests run, so the queue has no places to share. */
   readonly #queue: AddressQueue<HeldRequest> = new AddressQueue(
     { taken: 0, holders: () => [] },
     { minRate: 0, minRateGrace: 5_000 },
   );
   /** The number of requests that have left the queue, and have no result yet. */
   #running = 0;
-  /** The maximum of `#running`; 0 while the upstream refuses. */
+  /** The maximum of `#running`; 0 from a refusal until the pause is over. */
   #allowed = 0;
   #isAnswering = false;
   #isOver = false;
@@ -238,9 +239,9 @@ class Moved extends ProxyError {
 export class HeldRequests {
   readonly #timeout: number;
   readonly #retry: Required<RetryOptions>;
-  /** The gates, by the upstream, or by the target that has several upstreams. */
+  /** The gates, by the text of `keyOf` for one upstream, and by `Lease.group` for a target with several upstreams. */
   readonly #gates: Map<unknown, Gate> = new Map();
-  /** The upstreams that have answered, so that their names exist. */
+  /** The keys, as in `#gates`, of the upstreams that have answered, which shows that their host names exist. */
   readonly #answered: RecentMap<unknown, true> = new RecentMap(MAX_ANSWERED);
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
@@ -270,7 +271,7 @@ export class HeldRequests {
   }
 
   /**
-   * Sets the upstream of a proxy with a single one. Its name does not come from a request, so requests may wait for it
+   * Sets the upstream of a proxy that has only one. Its name does not come from a request, so requests may wait for it
    * (`#mayResolve`).
    */
   setFixedUpstream(upstream: Upstream): void {

@@ -154,7 +154,7 @@ class ExplainedFields {
     if (isTrusted && isAssertion && foldName(name) !== name) {
       return { reason: "some upstreams read it as the name with - (CVE-2026-30851)" };
     }
-    // The fixed rules come before the options: they drop these fields whatever the options say.
+    // Fixed rules drop these fields, unless `forwardHeaders` names them.
     if (findCovering(options.forwardHeaders ?? [], name) === undefined) {
       const own = DROPPED_REASONS[name];
       if (own !== undefined) return { reason: own };

@@ -1,4 +1,4 @@
-/** What happened to a request, where, and what to do about it. */
+/** Explains an error of a request: what happened, at which upstream, and what to do about it. */
 import { type ErrorPlace, placeOf, ProxyError, type ProxyErrorCode } from "../error.ts";
 import { escapeControls } from "./printable.ts";
 
@@ -13,7 +13,8 @@ export interface Diagnosis {
 }
 
 /**
- * Returns the name by which the reader sets an option, such as a flag, for its name in the library, such as `pool.maxSockets`.
+ * Translates the name of an option in the library, such as `pool.maxSockets`, into the name that the reader knows, such as a
+ * flag of the command.
  */
 export type NameOption = (option: string) => string;
 
@@ -23,7 +24,7 @@ interface FailureFacts {
   readonly at: string;
   /** The host name of the upstream, without the port. */
   readonly host: string;
-  /** Where the request was to go; undefined if that is not known. */
+  /** The upstream or the upstreams of the request; undefined if they are not known. */
   readonly place: ErrorPlace | undefined;
   /** The message of the `ProxyError`; undefined if it is only the error's code. */
   readonly message: string | undefined;
@@ -85,7 +86,7 @@ const refused: Text = ({ at }) => [at, "is it running?"];
 /** The texts for the codes of system errors and of TLS errors. They take precedence over `BY_ERROR_TYPE`. */
 const BY_CAUSE: Readonly<Record<string, Text>> = {
   ECONNREFUSED: refused,
-  // The code of Bun's `fetch`.
+  // Bun's `fetch` throws errors with this code.
   ConnectionRefused: refused,
   ENOENT: ({ at }) => [`there is no socket ${at}`, "is the upstream running? is the path right?"],
   EACCES: ({ at }) => [`no permission to connect to ${at}`, "run as a user that has it"],
@@ -128,7 +129,7 @@ const BY_CAUSE: Readonly<Record<string, Text>> = {
   ],
 };
 
-/** Returns the option whose time limit has passed, by the message of its error. */
+/** Returns the name of the option whose time limit has passed, as the message of the error shows it. */
 function limitNamedBy(message = ""): string {
   if (message.startsWith("an attempt")) return "attemptTimeout";
   return message.startsWith("no first byte") ? "firstByteTimeout" : "timeout";
@@ -175,7 +176,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     }
     const fix = `see its log${orTls(facts)}`;
     if (message?.startsWith("the upstream")) return [message, fix];
-    // Other messages than those of this library, such as those of Workers, name no upstream.
+    // Messages that are not from this library, such as those of workerd, do not name the upstream.
     if (message !== undefined) return [`${at}: ${message}`, `is it running? ${fix}`];
     // A runtime's `fetch` throws a TypeError for every failure of the network. Some have the reason as the cause.
     if (thrown instanceof TypeError) {
@@ -267,7 +268,7 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
 
 /**
  * The texts for the system errors that a hook or an app in this process may have thrown. The other system errors concern files
- * and connections of that code, not the connection to the upstream.
+ * and connections of the hook or the app, not the connection to the upstream.
  */
 const BY_APPS_CAUSE: Readonly<Record<string, Text>> = {
   EMFILE: tooManyFiles,
@@ -300,7 +301,7 @@ export function diagnoseError(
     status: isOurs ? error.status : 500,
     name: nameOption,
   };
-  // Only this 408 names the option: a server's own 408, for a header section or a body that takes too long, does not.
+  // The message of the 408 for a slow client names `minRate`. A server's own 408, for a message that takes too long, does not.
   if (message !== undefined && facts.status === 408 && message.includes("(minRate)")) {
     const fix = `the limit is ${nameOption("pool.minRate")}; ${nameOption("pool.maxSockets")} lets more requests run`;
     return { code: "client_too_slow", cause: toSafe(message), fix };
@@ -324,7 +325,7 @@ function toSafe(text: string): string {
 
 /**
  * Returns the first exception with a code in a chain of causes; without one, the first exception. The `fetch` of a runtime
- * hides the error of the socket behind one of its own.
+ * wraps the error of the socket in its own error.
  */
 function findCoded(cause: unknown): Thrown {
   let each = Object(cause) as Thrown;

@@ -17,7 +17,7 @@ import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
  * Explains what a request would become. The request passes every step on its way to the upstream, including hooks and
- * interceptors. The function `capture` takes it in place of the transport.
+ * interceptors. The function `capture` gets the request in place of the transport.
  */
 export async function explainRequest(
   { target, plan, pool }: Route,

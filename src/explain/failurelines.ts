@@ -4,8 +4,8 @@ import { explainError } from "./errors.ts";
 /** Milliseconds for which further failures of the same kind at the same upstream are not printed. */
 const QUIET_TIME = 60_000;
 /**
- * The maximum number of kinds that are printed in `QUIET_TIME`: clients that choose the upstream could otherwise flood
- * the log.
+ * The maximum number of kinds, each an error code at one upstream, that are printed in `QUIET_TIME`: clients that choose
+ * the upstream could otherwise flood the log.
  */
 const MAX_KINDS = 64;
 
@@ -39,7 +39,7 @@ export class FailureLines {
   }
 }
 
-/** The lines of this process. */
+/** Prints the failures of all proxies in this process. */
 export const failureLines: FailureLines = new FailureLines(
   // oxlint-disable-next-line no-console
   (line) => console.error(line),

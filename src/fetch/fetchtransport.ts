@@ -50,7 +50,7 @@ export interface FetchClient extends StreamClient {
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Whether the proxy reads every response body without content coding, even if no deadline and no `signal` may abort
+   * Whether the proxy reads every response body that has no content coding, even if no deadline and no `signal` may abort
    * it. When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
    */
   readonly watchesBodies?: boolean;
@@ -195,7 +195,7 @@ function toUpstreamResponse(
   const headers = toHeaderList(response.headers);
   const webSocket = status === 101 ? client.takeWebSocket?.(response) : undefined;
   if (webSocket !== undefined) {
-    // The exchange is over, because the runtime moves the messages of the WebSocket.
+    // End the scope, because the runtime itself moves the messages of the WebSocket.
     scope.end();
     const hints = { fields: { headers: response.headers, list: headers } };
     return { status, statusText, headers, body: null, webSocket, hints };

@@ -141,7 +141,7 @@ export function stopRequestStream(attempt: FetchAttempt): void {
   );
 }
 
-/** Aborts the fetch with a reason, which the scope or the caller keeps as well. */
+/** Aborts the fetch. The caller keeps the reason elsewhere, because `fetch` does not get it if the runtime would print it. */
 export function abortFetch({ client, controller }: FetchAttempt, reason: unknown): void {
   controller.abort(client.printsFailures ? undefined : reason);
 }

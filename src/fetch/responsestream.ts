@@ -39,8 +39,8 @@ export function toResponseStream(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const writer = writable.getWriter();
-    // `closed` rejects when the server cancels the stream or the client disconnects. Otherwise, only the next write
-    // would fail, and the upstream may send its next chunk much later.
+    // `closed` rejects when the server cancels the stream or the client disconnects. The next write would fail as well,
+    // but the upstream may send its next chunk much later.
     writer.closed.catch(cancel);
     pumpResponse(read, writer).catch((thrown: unknown) =>
       writer.abort(fail(thrown)).catch(() => {}),

@@ -112,7 +112,7 @@ export class HttpTransport implements Transport {
   readonly #loadHttp2: ClientParts["loadHttp2"];
   /** The HTTP/2 client, once it is loaded. */
   #http2: Http2Client | undefined;
-  /** When there are this many pools, the empty ones are removed before another pool is created. */
+  /** The number of pools at which the empty ones are removed; above `MAX_POOLS` while most pools are in use. */
   #limit = MAX_POOLS;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;

@@ -108,7 +108,7 @@ type Phase =
   | "head"
   /** The body has a known length. */
   | "fixed-length"
-  /** The body ends with the connection. */
+  /** The body ends when the upstream closes the connection. */
   | "until-close"
   | "chunk-size"
   | "chunk-data"
@@ -491,7 +491,7 @@ const MAX_KEPT_HEAD = 2048;
  *
  * Responses on one connection mostly have the same fields in the same order, and many equal values. So each name and
  * value is compared with the one at the same position in the last head. If they are equal, the string of the last head is
- * used again, which needs no new memory, and a name was already checked.
+ * used again, which needs no new memory, and a name need not be checked again.
  * @param lastFields the names and values of the last head, which are replaced by those of this one
  * @throws ProxyError for a line that is not a field, such as a folded line (RFC 9112 §5.2), and for unclear characters
  */

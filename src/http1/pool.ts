@@ -17,10 +17,10 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue, type QueuedJob } from "./queue.ts";
 
 /**
- * A connection takes no further request when this number of lookups in a row have not found its address. Some name servers
- * return only a part of many addresses at a time, in turn. If each answer has at least a third of the addresses, no
- * connection is closed. If the server picks addresses at random, a connection lasts at least three TTLs. The connections
- * to a host that has moved are closed after three lookups.
+ * A connection takes no further request when this number of lookups in a row have not found its address. If a name has
+ * many addresses, some name servers return only a part of them at a time, in turn. If each answer has at least a third of
+ * the addresses, no connection is closed. If the server picks addresses at random, a connection lasts at least three TTLs.
+ * The connections to a host that has moved are closed after three lookups.
  */
 const MAX_ABSENCES = 3;
 
@@ -281,7 +281,7 @@ export abstract class Pool<
     if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
   }
 
-  /** Whether connections carry requests, or open for them. */
+  /** Whether connections carry requests, or open for them. It is read only after `close`, when no connection is idle. */
   protected get hasRequests(): boolean {
     return this.connections.size > 0;
   }

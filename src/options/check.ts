@@ -11,7 +11,7 @@ export type Explain = (name: string, value: unknown) => string | undefined;
 
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
- * @param explain explains further names; it takes precedence over the names that the core explains
+ * @param explain explains further names; it takes precedence over the core's own explanations
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions, explain?: Explain): void {

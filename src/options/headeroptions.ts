@@ -1,7 +1,7 @@
 import { fields, forwardableNames, names, protocols, text, toggle } from "../schema/kinds.ts";
 import type { Schema } from "../schema/schema.ts";
 
-/** The options about the header fields of the upstream request, and about requests that are forwarded only if asked for. */
+/** The options about the header fields of the upstream request, about upgrades and about TRACE. */
 export interface HeaderOptions {
   /**
    * Sets fields of the upstream request; `null` deletes one.

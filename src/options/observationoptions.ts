@@ -85,16 +85,16 @@ export interface WaitChange {
   readonly reason: string;
   /** The number of requests that have waited so far. */
   readonly requests: number;
-  /** Milliseconds since the first request waits. */
+  /** Milliseconds since the first request began to wait. */
   readonly duration: number;
 }
 
 /** The options that make requests visible to browsers and to the tools that trace them. */
 export interface ObservationOptions {
   /**
-   * The name of the route that these requests belong to: `onRequestEnd` reports it as `route`, for metrics that must not
-   * have one series for each path. It has no other effect. The command and `fetchway/rules` set it to the pattern of their
-   * route.
+   * The name of the route that the requests with these options belong to. `onRequestEnd` reports it as `route`, for metrics
+   * that must not have one series for each path. It has no other effect. The command and `fetchway/rules` set it to the pattern
+   * of their route.
    * @example "/users/:id"
    */
   route?: string;

@@ -24,7 +24,7 @@ export function checkPoolOptions(options: PoolOptions): void {
   check(options, poolSchema, explainToPool);
 }
 
-/** Explains what to write instead of a name that is not an option of a proxy, where a proxy has a pool. */
+/** Explains what to write instead of a name that is not an option of a proxy, on runtimes where a proxy has a pool. */
 export const explainWherePooled: Explain = (name, value) =>
   explainOtherLibrary(name) ?? explainConnections(name, value);
 

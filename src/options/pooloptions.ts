@@ -157,10 +157,10 @@ export interface PoolOptions {
    * Whether to speak HTTP/2 with upstreams; by default, all requests are sent by HTTP/1.1. With `true`, an upstream with
    * `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN), and an upstream with `http:` must speak HTTP/2.
    *
-   * Requests share a connection up to the upstream's limit; `maxSockets` and the queue apply to further requests. HTTP/1.1
-   * costs less for each request: set this option for gRPC, for trailers, or where connections are expensive. The target's
-   * own `http2` takes precedence. WebSockets are sent over HTTP/2 to an upstream that announces it (RFC 8441), and over
-   * HTTP/1.1 to any other.
+   * Requests share a connection up to the upstream's limit. Above it, further connections are opened, up to `maxSockets`,
+   * and then requests wait. HTTP/1.1 costs less for each request: set this option for gRPC, for trailers, or where connections
+   * are expensive. The target's own `http2` takes precedence. WebSockets are sent over HTTP/2 to an upstream that announces
+   * it (RFC 8441), and over HTTP/1.1 to any other.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9113
    */

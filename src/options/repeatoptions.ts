@@ -24,7 +24,7 @@ export interface RetryOptions {
   /** The methods whose requests may be sent again. */
   methods?: readonly string[];
   /**
-   * Statuses from 400 on after which the response is discarded for another attempt; the client gets the last response.
+   * Statuses of 400 or more after which the response is discarded for another attempt; the client gets the last response.
    */
   statusCodes?: readonly number[];
   /** Milliseconds to wait before each further attempt. */
