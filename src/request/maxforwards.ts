@@ -19,7 +19,7 @@ export function countForwards(headers: HeaderList): void {
     const value = headers[i + 1] as string;
     if (seen || !/^\d+$/.test(value)) throw badRequest("Max-Forwards");
     seen = true;
-    // A larger number becomes the largest that this proxy supports (RFC 9110 §7.6.2).
+    // A number above 2^53, the largest that this proxy supports, becomes 2^53 (RFC 9110 §7.6.2).
     const left = Math.min(Number(value) - 1, 2 ** 53);
     if (left >= 0) headers[i + 1] = String(left);
   }
@@ -29,8 +29,8 @@ export function countForwards(headers: HeaderList): void {
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 
 /**
- * Returns the fields of a TRACE request that its response may show: all but fields that may hold a secret, and the
- * forwarding fields, which may show the addresses of earlier proxies (RFC 9110 §9.3.8).
+ * Returns the fields of a TRACE request that its response may show. It leaves out fields that may hold a secret, and
+ * forwarding fields, because they may show the addresses of earlier proxies (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {
   return headers.filter((_, i) => {

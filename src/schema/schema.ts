@@ -87,7 +87,7 @@ export function fillIn<Filled extends object>(defaults: Filled, given: object): 
   return filled as Filled;
 }
 
-/** Whether a value is an object with options as its properties; arrays, `Map` and `Headers` are not. */
+/** Whether a value can be an object of options: an array, a `Map` or a `Headers` cannot. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }

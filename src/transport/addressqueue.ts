@@ -24,8 +24,8 @@ const MAX_CHECK_INTERVAL = 500;
  * others, so that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
  * The places of each address are counted only while requests of several addresses wait, and for a moment longer, so
- * that a request that finds a free place costs nothing here. Requests count, not connections, so that HTTP/2 brings no
- * advantage.
+ * that a request that finds a free place costs nothing here. The queue counts requests instead of connections, so that a
+ * client gains nothing by HTTP/2.
  */
 export class AddressQueue<T extends Waiting> {
   /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */
@@ -35,7 +35,7 @@ export class AddressQueue<T extends Waiting> {
   readonly #places: Places;
   readonly #slowClients: SlowClients | undefined;
   readonly #interval: number;
-  /** The addresses with requests that wait and, while they are counted, with requests that run. */
+  /** The accounts of addresses with waiting requests and, while `isCounting` is true, with running requests. */
   readonly #accounts: Map<string, Account> = new Map();
   /** The account whose turn it is. */
   #firstAccount: Account | undefined;

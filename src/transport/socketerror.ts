@@ -93,8 +93,8 @@ function withErrorType(thrown: unknown): ProxyError {
 }
 
 /**
- * The error types of an address that this machine cannot connect to at all, because it may lack the address's family,
- * or a descriptor or port.
+ * The error types that this machine may cause, not the upstream: it may lack the address family, a permission, a descriptor
+ * or a port.
  */
 const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
   "connection_limit_reached",

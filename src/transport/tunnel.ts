@@ -15,7 +15,7 @@ export interface HandedSocket {
 /** The object that receives the events of a tunnel's upstream side. */
 export interface TunnelHandler {
   /**
-   * Called when bytes have arrived. They never change, and may share their ArrayBuffer with others.
+   * Called when bytes have arrived. They never change, and may share their ArrayBuffer with other bytes.
    * @param mayFree whether the handler may free the memory of the bytes, because no other code has seen them. False by
    * default, because a handler that wraps this one may keep the bytes
    */

@@ -592,7 +592,7 @@ function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTar
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
 }
 
-/** Names a failure without the message of the error, because the reasons of changes are shown on pages. */
+/** Names a failure without the message of the error, because status pages show the reasons of changes. */
 function nameFailure({ error, status }: Result): string {
   return `${error?.code ?? status ?? "no response"}`;
 }

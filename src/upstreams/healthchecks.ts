@@ -45,7 +45,7 @@ export interface CheckOptions {
   unhealthyThreshold?: number;
 }
 
-/** The number of characters at the beginning of a body that are searched. */
+/** The number of characters after which no further chunk of a body is searched. */
 const MAX_BODY = 65_536;
 
 /** The members of an upstream that its checks use. */

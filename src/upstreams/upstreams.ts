@@ -86,7 +86,7 @@ export interface Result {
 
 /** Keeps clients at the upstream that has answered them, by a field that the clients send back, such as a cookie. */
 export interface ClientKeeper {
-  /** Removes the fields that no upstream may get from a request, in place. */
+  /** Removes, in place, the fields of a request that no upstream may get. */
   cut(headers: HeaderList): void;
   /**
    * Returns fields to add to the response to a client.
