@@ -156,7 +156,7 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
-/** Runs an exchange of which no byte was sent again, with another proxy's options. Both runs are reported as one exchange. */
+/** Starts an exchange again with another proxy's options, if no byte was sent. Both runs are reported as one exchange. */
 export function forwardAgain(
   { incoming, context, respond, observation }: Exchange,
   target: Target,
@@ -177,7 +177,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.held !== undefined) {
-      // If redirects are followed, an upstream may have processed the first request, so no other proxy may start again.
+      // If redirects are followed, another proxy must not begin again: an upstream may have processed the first request.
       scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
     }
     return plan.send(request, scope).then(
@@ -203,7 +203,7 @@ function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
 
 /** Makes the response to the client from that of the upstream. */
 function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
-  // If an interceptor has answered without sending the request, this call gives the request's place at the upstream back.
+  // If an interceptor has answered without sending the request, this call gives back the place at the upstream.
   exchange.scope.lease?.release();
   exchange.cleaned = received;
   try {

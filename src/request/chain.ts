@@ -19,7 +19,7 @@ import type { Trust } from "./trust.ts";
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy.
-  // The test includes the values, because skipping them would be more complex: such a value only causes a needless copy.
+  // The test includes the values, because that is simpler: at worst, a value causes a copy that is not needed.
   if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];

@@ -8,8 +8,8 @@ import type { Incoming } from "./incoming.ts";
 const FIELD = "max-forwards";
 
 /**
- * Decrements `Max-Forwards` in place. Call it only for a method with which the field has a meaning. 0 stays 0, because
- * `respondAsRecipient` responds to a request with 0.
+ * Decrements `Max-Forwards` in place. Call it only for a method with which the field has a meaning. 0 stays 0:
+ * `respondAsRecipient` answers that request, so that it is not forwarded.
  * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be decremented
  */
 export function countForwards(headers: HeaderList): void {

@@ -123,7 +123,7 @@ export function parseTarget(given: TargetAddress): Upstream {
 
 /**
  * Parses a target, or returns the result of an earlier call with an equal target.
- * @param key a text of the target; targets with the same key replace each other in `parsed`
+ * @param key a text made from the target; targets with the same key replace each other in `parsed`
  */
 function parseOnce(key: string, target: string | TargetOptions): Upstream {
   const [copy, upstream] = parsed.get(key) ?? [];
@@ -166,7 +166,7 @@ function parseUncached(target: TargetAddress): Upstream {
   return upstream;
 }
 
-/** Matches the beginning of a URL, but not `http://unix:/path`: nginx means a socket by that, URL parsers a host `unix`. */
+/** Matches the beginning of a URL, but not `http://unix:/path`, which is a socket for nginx, and a host in a URL. */
 const HTTP = /^\s*https?:\/\/(?!unix:\/)/i;
 /** Matches a URL without its scheme, such as `localhost:4000`, or only a port. */
 const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;

@@ -98,7 +98,7 @@ export class AddressQueue<T extends Waiting> {
     return this.#firstAccount?.first as T | undefined;
   }
 
-  /** Yields all waiting requests in the order in which they are served. The caller may remove a request that it got. */
+  /** Yields all waiting requests in the order in which they are served. The caller may remove the yielded request. */
   *inOrder(): Generator<T> {
     const share = this.#share;
     for (const isOver of [false, true]) {
@@ -150,7 +150,7 @@ export class AddressQueue<T extends Waiting> {
   }
 
   /**
-   * Ends the counting of a holder's place. The owner calls it for each holder with an account that gives up its place.
+   * Ends the counting of a holder's place. The owner calls it when a holder with an account gives up its place.
    */
   end(holder: Holder): void {
     const { account } = holder;

@@ -8,7 +8,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOENT: "connection_refused",
   EACCES: "connection_refused",
   ETIMEDOUT: "connection_timeout",
-  // A local firewall, the permissions of Node, and the permissions of Deno, whose errors have a name but no code.
+  // Refused by a local firewall, by the permissions of Node, or by those of Deno, whose errors have a name but no code.
   EPERM: "destination_ip_prohibited",
   ERR_ACCESS_DENIED: "destination_ip_prohibited",
   NotCapable: "destination_ip_prohibited",

@@ -8,7 +8,7 @@ export interface PoolStats {
   readonly failed: number;
   /** The number of connections that were closed because they were silent for too long: idle, or in use (`timeout`). */
   readonly timedOut: number;
-  /** The number of requests that were sent on an open connection; each attempt counts. */
+  /** The number of requests that got a connection; each attempt counts. */
   readonly requests: number;
   /** The average number of requests per connection: `requests` divided by `created`. */
   readonly requestsPerSocket: number;
@@ -51,8 +51,8 @@ export interface UpstreamState {
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
   /**
-   * The present weight of the upstream, which is below the weight that was set while the state is `starting`. An upstream
-   * with the weight 2 gets about twice as many requests as one with the weight 1.
+   * The present weight of the upstream. In the state `starting`, it is lower than the weight that was set. An upstream with
+   * the weight 2 gets about twice as many requests as one with the weight 1.
    */
   readonly weight: number;
   /** The number of requests that were sent to the upstream and are not over. */

@@ -420,7 +420,7 @@ class LeasedAttempt {
   readonly #lease: UpstreamLease;
   /** How often the request may be sent again. */
   readonly #left: number;
-  /** Whether the request goes to another upstream than the one that was picked for it first. */
+  /** Whether the request may go to another upstream than the one that was picked for it first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
   /** The query for another upstream, after `attemptTimeout`. */
