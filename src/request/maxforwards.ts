@@ -30,7 +30,7 @@ const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 
 /**
  * Returns the fields of a TRACE request that its response may show. It leaves out fields that may hold a secret, and
- * forwarding fields, because they may show the addresses of earlier proxies (RFC 9110 §9.3.8).
+ * forwarding fields, which may show the addresses of earlier proxies (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {
   return headers.filter((_, i) => {

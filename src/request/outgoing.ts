@@ -73,8 +73,8 @@ export function toUpstreamRequest(
   const { options } = rules;
   const { method } = incoming;
   const isTrace = method === "TRACE";
-  // Refuse CONNECT, because a gateway opens no tunnels (RFC 9110 §9.3.6), and TRACE unless it is allowed, because its
-  // response shows the client the fields that the proxy has added.
+  // Refuse CONNECT, because a gateway opens no tunnels (RFC 9110 §9.3.6), and TRACE unless `trace` is set, because the
+  // response to TRACE shows the client the fields that the proxy has added.
   if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
   const address = rules.clientAddress
     ? rules.clientAddress(incoming.request(), context)

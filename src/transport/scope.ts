@@ -92,7 +92,7 @@ export interface ScopeObserver {
 export interface Lease {
   /** The upstream at which the place is. */
   readonly upstream: Upstream;
-  /** The target of which the upstream is one. */
+  /** The target that the upstream belongs to. */
   readonly group: ErrorPlace;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;

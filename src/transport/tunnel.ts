@@ -108,8 +108,8 @@ export class WatchedTunnel implements Tunnel {
 }
 
 /**
- * Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, within `timeout`
- * milliseconds.
+ * Returns the error for an upstream that has not read the remaining bytes of a tunnel, or has not closed it, within
+ * `timeout` milliseconds.
  */
 export function unreadEnd(timeout: number): ProxyError {
   const message = `the tunnel did not end within ${timeout} ms`;

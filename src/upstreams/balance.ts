@@ -280,7 +280,7 @@ export class Balancer implements Upstreams, Group {
    * connections are cold
    */
   #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
-    // If an address of a host name is found again before the requests to that address are over, the upstream still exists.
+    // An address of a host name may be found again while its upstream is still being removed: then keep that upstream.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);

@@ -64,7 +64,7 @@ interface Streak {
   contrary: number;
   /** The `ejection` of the upstream when the last check began; 0 for none. */
   readonly ejection: number;
-  /** The number of successive checks that began during this ejection and succeeded. */
+  /** The number of successive checks that began in the ejection `ejection` and succeeded. */
   readonly successes: number;
 }
 

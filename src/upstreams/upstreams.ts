@@ -47,8 +47,8 @@ export interface PickRequest {
    */
   leave?: (() => void) | undefined;
   /**
-   * @internal The client for which the request counts while requests wait, and how many bytes that client has taken or
-   * sent.
+   * @internal What a queue needs to know about the request: which client it is from, and how many bytes that client has taken
+   * or sent.
    */
   readonly claim?: Claim;
   /** @internal Set like `leave`: returns the error for a time limit that passes while the request waits. */

@@ -201,7 +201,7 @@ export class FrameReader {
 
 /**
  * Whether an endpoint may send this code in a close frame (RFC 6455 §7.4). 1004 is reserved; 1005, 1006 and 1015 are never
- * sent, because an endpoint uses them for a close without a code; codes from 3000 to 4999 are for applications.
+ * sent, because they report a close without a code; codes from 3000 to 4999 are for applications.
  */
 export function isCloseCode(code: number): boolean {
   if (code >= 3000) return code <= 4999;
