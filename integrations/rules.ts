@@ -28,7 +28,7 @@ export interface RuleEvent {
   readonly req: Request;
 }
 
-/** A handler for rules. Its type is written here, so that the package works with several versions of h3. */
+/** A handler for rules. The type is not imported from h3, so that the package works with several versions of h3. */
 export interface RuleHandler {
   /** The position among the handlers of a request: the same as that of h3's own handler. */
   readonly order: number;

@@ -32,7 +32,7 @@ export interface ViteServer {
   };
 }
 
-/** The plugin. Its type is written here, so that the package works with several versions of Vite. */
+/** The plugin. The type is not imported from Vite, so that the package works with several versions of Vite. */
 export interface VitePlugin {
   readonly name: string;
   readonly configureServer: (server: ViteServer) => void;

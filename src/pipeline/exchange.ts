@@ -33,9 +33,9 @@ export interface Exchange {
   readonly context: Context;
   readonly respond: Respond;
   readonly observation: Observation | undefined;
-  /** The target; a function of the app until `resolveTarget` has called it. */
+  /** The target. If the app passes a function, `resolveTarget` replaces it by the target that the function returns. */
   target: Target;
-  /** Resolves when the earlier requests on the same connection are finished; undefined if there are none. */
+  /** Resolves when the earlier requests on the client's connection are finished; undefined if there are none. */
   turn: Promise<void> | undefined;
   /** The scope of the exchange; undefined until the deadline starts. */
   scope: Scope | undefined;
@@ -45,7 +45,7 @@ export interface Exchange {
   request: UpstreamRequest | undefined;
   /** The request that `onRequest` may change; undefined without that hook. */
   drafted: DraftedRequest | undefined;
-  /** The upstream's response, without the fields that must not be forwarded. */
+  /** The upstream's response, from which `cleanReceived` removes the fields that must not be forwarded. */
   cleaned: UpstreamResponse | undefined;
   /** The response to the client. */
   response: Response | undefined;
@@ -55,5 +55,5 @@ export interface Exchange {
 export type Started = Exchange & { scope: Scope };
 /** An exchange whose request is prepared. */
 export type Sendable = Started & { request: UpstreamRequest };
-/** An exchange with the response of an upstream. */
+/** An exchange whose response headers have arrived. */
 export type Answered = Sendable & { cleaned: UpstreamResponse; response: Response };

@@ -8,8 +8,8 @@ import { closeSwitched, discardBody } from "../transport/message.ts";
 import type { Exchange, Respond } from "./exchange.ts";
 
 /**
- * Aborts the rest of an exchange, and makes the response for the client from the error. An error that is thrown before the
- * deadline starts is misuse: the promise rejects with it.
+ * Aborts the rest of an exchange, and makes the response for the client from the error. If the deadline has not started, the
+ * promise rejects with the error instead, because the app has caused it.
  */
 export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const { incoming, plan, respond, observation, scope, cleaned, response } = exchange;
@@ -23,8 +23,8 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   else if (cleaned !== undefined) discardBody(cleaned);
   // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
   scope.abort(error);
-  // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
-  // response, and becomes an error response, although it may not be a `ProxyError`.
+  // While only `cleaned` is set, no hook runs. So an exception at that stage comes from the upstream's response, and the
+  // client gets an error response, even if the exception is not a `ProxyError`.
   const isResponses = cleaned !== undefined && response === undefined;
   // An exception of `onInformational` aborts the exchange, and is then the `cause` of the error.
   const isHooked = plan.options.onInformational !== undefined;
@@ -36,7 +36,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   return respondToError(error, reported, incoming, plan, respond);
 }
 
-/** Whether an error was made from an exception for which neither the network nor the client is at fault. */
+/** Whether an error was made from an exception that neither the network nor the client has caused. */
 function isInternal(error: ProxyError): boolean {
   return error.code === "proxy_internal_error";
 }
@@ -44,7 +44,7 @@ function isInternal(error: ProxyError): boolean {
 /**
  * Returns the response to a failed exchange: the response that `onError` returns, or a response that is made from the
  * error.
- * @param thrown the error itself, or the exception of a hook from which the error was made
+ * @param thrown the error itself, or the hook's exception if the error was made from one
  * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
  */
 export async function respondToError(

@@ -2,7 +2,7 @@
  * The order in which a request is processed:
  *
  *     PREPARE      makes the request to the upstream
- *     plan.send    interceptors, body limit, kept body, redirects, attempts → transport
+ *     plan.send    interceptors, body limit, replay buffer, redirects, `wait`, attempts → transport
  *     FINISH       makes the response to the client
  *
  * The steps of both lists are below, in the order in which they run.
@@ -156,7 +156,7 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
-/** Runs an exchange again in another proxy, if no byte of it was sent. Both runs are reported as one exchange. */
+/** Starts an exchange again with another proxy's options, if no byte was sent. Both runs are reported as one exchange. */
 export function forwardAgain(
   { incoming, context, respond, observation }: Exchange,
   target: Target,
@@ -177,7 +177,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.held !== undefined) {
-      // With redirects, an upstream may have processed an earlier request, so no other proxy may begin the exchange again.
+      // If redirects are followed, another proxy must not begin again: an upstream may have processed the first request.
       scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
     }
     return plan.send(request, scope).then(
@@ -203,7 +203,7 @@ function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
 
 /** Makes the response to the client from that of the upstream. */
 function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
-  // If an interceptor has answered without sending the request, this call gives the request's place at the upstream back.
+  // If an interceptor has answered without sending the request, this call gives back the place at the upstream.
   exchange.scope.lease?.release();
   exchange.cleaned = received;
   try {
@@ -246,7 +246,7 @@ function runLater(
   return outcome.then((response) => response ?? runSteps(exchange, steps, from));
 }
 
-/** Calls `take`, the rest of a step, with a value. It does so synchronously, unless the value is a promise. */
+/** Passes a value to `take`, which does the rest of a step: synchronously, unless the value is a promise. */
 function settleStep<E extends Exchange, T>(
   exchange: E,
   value: T | PromiseLike<T>,
@@ -272,7 +272,7 @@ function refuseFault({ incoming, plan, respond, observation }: Exchange): Return
   return respondToError(fault, fault, incoming, plan, respond);
 }
 
-/** Determines where the request goes. A malformed target is misuse, for which the call rejects. */
+/** Determines where the request goes. For a malformed target, the promise of `forward` rejects. */
 function resolveTarget(exchange: Exchange): ReturnType<Step> {
   const { incoming, target } = exchange;
   // Ask for this request's turn on its connection before any step waits: afterwards, the order of arrival is lost.
@@ -443,7 +443,7 @@ async function setMeasured(
   }
 }
 
-/** Waits until the earlier requests on the same connection are finished. */
+/** Waits until the earlier requests on the client's connection are finished. */
 function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
   return turn && pauseUntil(turn, scope as Scope);
 }
@@ -468,7 +468,7 @@ function cleanReceived(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
   const { scope } = exchange as Answered;
   let { cleaned: received, request } = exchange as Answered;
-  // If `cleanResponse` throws, it has discarded the response, and `fail` must not discard it again.
+  // If `cleanResponse` throws, the response is discarded or invalid, so `fail` must not discard it.
   exchange.cleaned = undefined;
   if (observation !== undefined) {
     received = observation.watch(received, plan.transport.handsBodiesThrough);
@@ -493,7 +493,7 @@ function cleanReceived(exchange: Exchange): undefined {
   scope.endUnused(received.body !== null);
 }
 
-/** Lets the signal of the caller end a tunnel, as a client that disconnects does. */
+/** Closes a tunnel when the caller's signal is aborted, as when the client disconnects. */
 function endWithSignal(tunnel: Tunnel, signal: AbortSignal, incoming: Incoming): Tunnel {
   const end = (): void => tunnel.destroy();
   if (signal.aborted) end();

@@ -3,8 +3,8 @@ import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
 
 /**
- * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller must have
- * checked that the peer that sent the request is trusted.
+ * Drops those values of a request's forwarding fields that no trusted proxy has written. The caller must have checked
+ * that the peer that sent the request is trusted.
  *
  * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
  * that is not trusted is the client, and the client itself may have written all values to the left of it.
@@ -18,9 +18,8 @@ import type { Trust } from "./trust.ts";
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all forwarding fields begin with C, F, T or X. If no string in the list begins with one of these
-  // letters, the list needs no copy. The test includes the values, which is simpler than skipping them: a value with
-  // such a beginning only causes a copy that is not needed.
+  // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy.
+  // The test includes the values, because that is simpler: at worst, a value causes a copy that is not needed.
   if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
@@ -64,7 +63,7 @@ export function findAddress(headers: HeaderList, trusts: Trust): string | undefi
   return node && withoutPort(node);
 }
 
-/** Whether a name is like `X_Forwarded_For`, which some upstreams cannot distinguish from `X-Forwarded-For` (CVE-2026-30851). */
+/** Whether a name is like `X_Forwarded_For`, which some upstreams take for `X-Forwarded-For` (CVE-2026-30851). */
 function isAlias(name: string, lower: string): boolean {
   return REQUEST_ASSERTIONS.has(name) && foldName(name) !== lower;
 }

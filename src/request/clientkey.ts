@@ -9,9 +9,9 @@ export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">
 
 /**
  * Returns the address of a request's client; undefined if it is not known. If a trusted proxy has sent the request, the
- * forwarding fields name the client, and what they name may not be an address.
+ * result comes from the forwarding fields, and is possibly a name instead of an address.
  *
- * The function may call the option `clientAddress` a second time.
+ * The function calls the option `clientAddress`, which `toUpstreamRequest` calls as well.
  */
 export function clientAddressOf(
   incoming: Incoming,

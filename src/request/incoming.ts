@@ -37,7 +37,7 @@ export interface Incoming extends Client {
   readonly hints?: Hints;
   /** The IP address of the client, where it is known. */
   readonly address: string | undefined;
-  /** The body; `null` for none. A body that was measured is replaced by the one to send. */
+  /** The body; `null` for none. After a call of its `measure`, the result of that call replaces it. */
   body: BodySource | null;
   /** Keeps the process running for work that outlasts the response; set where the server passes such a function. */
   waitUntil?: WaitUntil | undefined;
@@ -51,8 +51,8 @@ export interface Incoming extends Client {
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
   /**
-   * Changes the header fields of an upgrade, in place, before they are forwarded. Left out by a server that hands out
-   * the connection. Without the connection, the proxy makes its own handshake with the upstream.
+   * Changes the header fields of an upgrade, in place, before they are forwarded. A server that does not hand out the
+   * client's connection needs it, because the proxy then makes its own handshake with the upstream.
    */
   prepareUpgrade?(headers: HeaderList): void;
   /**

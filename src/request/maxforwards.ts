@@ -8,8 +8,8 @@ import type { Incoming } from "./incoming.ts";
 const FIELD = "max-forwards";
 
 /**
- * Decrements `Max-Forwards` in place. Call it only for a method with which the field has a meaning. 0 stays 0, because
- * `respondAsRecipient` responds to a request with 0.
+ * Decrements `Max-Forwards` in place. Call it only for a method with which the field has a meaning. 0 stays 0:
+ * `respondAsRecipient` answers that request, so that it is not forwarded.
  * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be decremented
  */
 export function countForwards(headers: HeaderList): void {
@@ -19,7 +19,7 @@ export function countForwards(headers: HeaderList): void {
     const value = headers[i + 1] as string;
     if (seen || !/^\d+$/.test(value)) throw badRequest("Max-Forwards");
     seen = true;
-    // A larger number becomes the largest that this proxy supports (RFC 9110 §7.6.2).
+    // A number above 2^53, the largest that this proxy supports, becomes 2^53 (RFC 9110 §7.6.2).
     const left = Math.min(Number(value) - 1, 2 ** 53);
     if (left >= 0) headers[i + 1] = String(left);
   }
@@ -29,7 +29,7 @@ export function countForwards(headers: HeaderList): void {
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 
 /**
- * Returns the fields of a TRACE request that its response may show: all but fields that may hold a secret, and the
+ * Returns the fields of a TRACE request that its response may show. It leaves out fields that may hold a secret, and
  * forwarding fields, which may show the addresses of earlier proxies (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {

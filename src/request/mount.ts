@@ -1,5 +1,5 @@
 /**
- * Returns the prefix that a framework has removed from a path before it passed the request on, as `mount()` does; `""` for
+ * Returns the prefix that a framework has removed from a path before it passed the request on to a mounted app; `""` for
  * none. The result has no slash at its end.
  * @param sent the path and query that the client has sent
  * @param path the path and query that the framework has passed on

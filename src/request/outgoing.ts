@@ -35,7 +35,7 @@ export interface RequestRules {
    * none.
    */
   readonly overridden: NameSet | undefined;
-  /** The fields of the option `headers`, which are added last. */
+  /** The fields of the option `headers`, which are added after the forwarding fields and `Via`. */
   readonly added: HeaderList;
   /** Which fields describe the client to the upstream. */
   readonly forwarded: ForwardedStyle;
@@ -61,7 +61,7 @@ export interface RequestRules {
  * proxy adds (CVE-2021-33197).
  *
  * @param path the path and query to request, relative to the upstream's base path
- * @throws ProxyError 400 or 501 for a request that must not be forwarded, 502 for one that has passed this proxy before
+ * @throws ProxyError 400, 405 or 501 for a request that must not be forwarded, 502 for one that has passed this proxy before
  */
 export function toUpstreamRequest(
   incoming: Incoming,
@@ -73,8 +73,8 @@ export function toUpstreamRequest(
   const { options } = rules;
   const { method } = incoming;
   const isTrace = method === "TRACE";
-  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client the fields that the proxy has
-  // added.
+  // Refuse CONNECT, because a gateway opens no tunnels (RFC 9110 §9.3.6), and TRACE unless `trace` is set, because the
+  // response to TRACE shows the client the fields that the proxy has added.
   if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
   const address = rules.clientAddress
     ? rules.clientAddress(incoming.request(), context)
@@ -167,8 +167,8 @@ export interface OutgoingHead {
  *
  * @param kept names of fields that stay although they are in `dropped`
  * @param source the request that the fields belong to; its HTTP version is read only if there is a transfer coding
- * @throws ProxyError 400 for two `Host` fields, for one that is not an authority, and for a transfer coding in a request
- * of HTTP/1.0; 501 for a transfer coding other than `chunked`
+ * @throws ProxyError 400 for a repeated or malformed `Host` or `Content-Length`, and for a transfer coding in a request of
+ * HTTP/1.0; 501 for a transfer coding other than `chunked`
  */
 export function cleanRequestHeaders(
   raw: HeaderList,
@@ -193,7 +193,7 @@ export function cleanRequestHeaders(
     }
     switch (name.length) {
       case 2:
-        // `te` is the only field of this length that is dropped. Its members are a list (RFC 9110 §10.1.4).
+        // `te` is the only field of this length that is dropped. Its value is a list (RFC 9110 §10.1.4).
         if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
         break;
       case 4:
@@ -248,7 +248,7 @@ export function cleanRequestHeaders(
   };
 }
 
-/** Returns the error for a GET or HEAD whose body the server hides. Without its body, it would be another request. */
+/** Returns the error for a GET or HEAD whose body the server hides. Without its body, it could mean something else. */
 function hiddenBody(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -340,7 +340,7 @@ function setUnlessThere(
 
 /** Makes the element of `Forwarded` that describes this request (RFC 7239 §4). */
 function toElement({ by, host }: ClientFacts, address = "unknown", proto: string): string {
-  // An IPv6 address is enclosed in brackets, and a value that is not a token in quotes (RFC 7239 §6).
+  // Brackets enclose an IPv6 address, and quotes enclose any value that is not a token (RFC 7239 §6).
   const node = isIPv6(address) ? `"[${address}]"` : quote(address);
   // An identifier that is not an address begins with an underscore (RFC 7239 §6.3).
   const self = by === undefined ? "" : `;by=_${by}`;

@@ -1,6 +1,6 @@
 import { getHeaders, removeHeader, type HeaderList } from "../fields/headers.ts";
 
-/** A `traceparent` of any version: version, trace, parent and flags; later versions may append more fields. */
+/** Matches a `traceparent` of any version: version, trace, parent and flags. Later versions may append more fields. */
 const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:$|-)/;
 
 /**
@@ -22,8 +22,8 @@ function isTraceParent(value: string): boolean {
 }
 
 /**
- * Returns a new `traceparent` with the flag `sampled`. Both ids are the digits of a random UUID: that is faster than random
- * bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
+ * Returns a new `traceparent` with the flag `sampled`. Both ids consist of digits of random UUIDs. These are faster than
+ * random bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
  */
 function createTraceParent(): string {
   const digits = (crypto.randomUUID() + crypto.randomUUID()).replaceAll("-", "");

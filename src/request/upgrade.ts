@@ -64,7 +64,7 @@ function announcesBody(length: string | undefined, coding: string | undefined): 
  * (RFC 9110 §7.8).
  */
 function hasEffect(incoming: Incoming): boolean {
-  // A server that can switch the connection has read the version and `Connection` itself, and may not show them.
+  // A server that can switch the connection has checked the version and `Connection` itself, and need not show them.
   if (incoming.upgrade !== undefined) return true;
   return incoming.version() === "1.1" && nominatesUpgrade(incoming.headers);
 }

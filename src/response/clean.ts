@@ -93,7 +93,7 @@ function isSwitch(
  *
  * `Content-Length` is dropped where it cannot be the length of the body: with `Transfer-Encoding` (RFC 9112 §6.3), and
  * on a 101, 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
- * @throws ProxyError 502 for a transfer coding that is still on the body
+ * @throws ProxyError 502 for a transfer coding that the transport has not decoded
  */
 export function cleanResponseHeaders(
   { status, headers: raw, body, request: followed }: UpstreamResponse,

@@ -5,7 +5,8 @@ import type { HeaderList } from "../fields/headers.ts";
 import type { UpstreamResponse } from "../transport/message.ts";
 
 /**
- * The reason phrases of the statuses in `STATUS_OF`, and of those that this library sets by `ProxyErrorInit.status`.
+ * The reason phrases of the statuses that errors of this library have: those in `STATUS_OF` (error.ts), and those that are
+ * set by `ProxyErrorInit.status`.
  */
 const REASON: Record<number, string> = {
   400: "Bad Request",

@@ -36,8 +36,8 @@ export interface Kind<in T> {
   /** The options that an object of this kind may have. */
   readonly members?: Table;
   /**
-   * Returns whether a value is of this kind apart from its contents. If the contents are wrong, the message of `either`
-   * is then about them.
+   * Returns whether a value is meant to be of this kind, whatever its contents are. `either` then reports what is wrong
+   * with the contents.
    */
   readonly contains?: (value: unknown) => boolean;
   /** Never set. The property makes the compiler compare the type `T` with the type of the option. */
@@ -87,7 +87,7 @@ export function fillIn<Filled extends object>(defaults: Filled, given: object): 
   return filled as Filled;
 }
 
-/** Whether a value is an object with options as its properties; arrays, `Map` and `Headers` are not. */
+/** Whether a value can be an object of options: an array, a `Map` or a `Headers` cannot. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }

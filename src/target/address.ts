@@ -21,7 +21,7 @@ interface Range extends Address {
   readonly ipv4: readonly [first: number, end: number] | undefined;
 }
 
-/** The bits of the IPv4 address 0.0.0.0. */
+/** The bits of the IPv4 address 0.0.0.0, mapped into IPv6. */
 export const IPV4 = 0xffff_0000_0000n;
 
 const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
@@ -31,9 +31,9 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * The ranges of checked entries, such as those of `trustProxy`. An app that writes its options as a literal at the call
- * passes the same entries with each request. The number of entries is limited, because another app may make them from
- * requests.
+ * A cache of the ranges of checked entries, such as those of `trustProxy`, because an app that writes its options as a
+ * literal at the call passes the same entries with each request. Its size is limited, because an app may also make entries
+ * from requests.
  */
 const checked = new RecentMap<string, readonly Range[]>(100);
 

@@ -3,7 +3,7 @@
  * at each call, or change an object between two calls. A target is compared with a copy of the target that was parsed.
  */
 
-/** Whether a value is an array or a plain object, so that two values with equal members are equal. */
+/** Whether a value is an array or a plain object. Two of these are equal if their members are equal. */
 export function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {
   return Array.isArray(value) || (value as object | null | undefined)?.constructor === Object;
 }

@@ -7,8 +7,8 @@ import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { copyOptions, isPlain, isUnchanged } from "./sameoptions.ts";
 
 /**
- * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
- * options of `tls.connect` as well, and refuse a name that is not one of them.
+ * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all
+ * other options of `tls.connect` as well, and refuse a name that is not one of them.
  */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
@@ -47,8 +47,8 @@ export interface TargetOptions {
 }
 
 /**
- * Where to send requests: an `http:` or `https:` URL, `"unix:/path"` (on Windows `unix:\\.\pipe\name`), an object with a URL and more options, or an app in
- * this process, which is any object with a `fetch` method.
+ * Where to send requests: an `http:` or `https:` URL, `"unix:/path"` (on Windows `unix:\\.\pipe\name`), an object with a
+ * URL and more options, or an app in this process, which is any object with a `fetch` method.
  *
  * The server must understand HTTP/1.1, in which a request body of unknown length is sent in chunks, or, with the option
  * `http2`, HTTP/2.
@@ -123,7 +123,7 @@ export function parseTarget(given: TargetAddress): Upstream {
 
 /**
  * Parses a target, or returns the result of an earlier call with an equal target.
- * @param key a text of the target; targets with the same key replace each other in `parsed`
+ * @param key a text made from the target; targets with the same key replace each other in `parsed`
  */
 function parseOnce(key: string, target: string | TargetOptions): Upstream {
   const [copy, upstream] = parsed.get(key) ?? [];
@@ -166,7 +166,7 @@ function parseUncached(target: TargetAddress): Upstream {
   return upstream;
 }
 
-/** Matches the beginning of a URL. `http://unix:/path` is how nginx writes a socket; as a URL, its host is `unix`. */
+/** Matches the beginning of a URL, but not `http://unix:/path`, which is a socket for nginx, and a host in a URL. */
 const HTTP = /^\s*https?:\/\/(?!unix:\/)/i;
 /** Matches a URL without its scheme, such as `localhost:4000`, or only a port. */
 const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;
@@ -353,8 +353,8 @@ export function joinTarget(upstream: Upstream, path: string, method?: string): s
 }
 
 /**
- * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which some
- * upstreams end the path: `?`, `#` or NUL. Tabs and line breaks may be among the dots, because URL parsers remove them.
+ * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which
+ * some upstreams end the path: `?`, `#` or NUL. Tabs and line breaks may be among the dots, because URL parsers remove them.
  */
 // oxlint-disable-next-line no-control-regex
 const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;

@@ -23,9 +23,9 @@ const MAX_CHECK_INTERVAL = 500;
  * address are served in the order of their arrival. An address that has more than its share of the places comes after the
  * others, so that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
- * The places of each address are counted only while requests of several addresses wait, and for a moment longer, so
- * that a request that finds a free place costs nothing here. Requests count, not connections, so that HTTP/2 brings no
- * advantage.
+ * The places of each address are counted only while requests of several addresses wait, or requests of one wait until a
+ * check, and for a moment longer. So a request that finds a free place costs nothing here. The queue counts requests
+ * instead of connections, so that a client gains nothing by HTTP/2.
  */
 export class AddressQueue<T extends Waiting> {
   /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */
@@ -35,7 +35,7 @@ export class AddressQueue<T extends Waiting> {
   readonly #places: Places;
   readonly #slowClients: SlowClients | undefined;
   readonly #interval: number;
-  /** The addresses with requests that wait and, while they are counted, with requests that run. */
+  /** The accounts of addresses with waiting requests and, while `isCounting` is true, with running requests. */
   readonly #accounts: Map<string, Account> = new Map();
   /** The account whose turn it is. */
   #firstAccount: Account | undefined;
@@ -98,7 +98,7 @@ export class AddressQueue<T extends Waiting> {
     return this.#firstAccount?.first as T | undefined;
   }
 
-  /** Yields all waiting requests in the order in which they are served. The caller may remove a request that it got. */
+  /** Yields all waiting requests in the order in which they are served. The caller may remove the yielded request. */
   *inOrder(): Generator<T> {
     const share = this.#share;
     for (const isOver of [false, true]) {
@@ -150,7 +150,7 @@ export class AddressQueue<T extends Waiting> {
   }
 
   /**
-   * Ends the counting of a holder's place. The owner calls it for each holder with an account that gives up its place.
+   * Ends the counting of a holder's place. The owner calls it when a holder with an account gives up its place.
    */
   end(holder: Holder): void {
     const { account } = holder;

@@ -1,13 +1,13 @@
 import type { ProxyError } from "../error.ts";
 
 /**
- * A request that waits for a place, or has one: which client it is from, how many bytes that client has moved, and how
- * to end the request if the client is too slow.
+ * A request that waits for a place (a connection, an HTTP/2 stream, or one of `maxRequests`) or has one: which client it is
+ * from, how many bytes that client has moved, and how to end the request if the client is too slow.
  */
 export interface Claim {
   /**
-   * The address or network of the client; undefined if it is not known. All unknown clients count as one address. The
-   * queue reads the property only while requests wait.
+   * The address or network of the client; undefined if it is not known. All unknown clients count as one address.
+   * `AddressQueue` reads the property only while requests wait.
    */
   readonly clientKey?: string | undefined;
   /**
@@ -55,7 +55,7 @@ export interface Place {
 /** The requests of one address: those that wait, as a linked list, and the number of those that run. */
 export class Account {
   readonly key: string;
-  /** The number of places that the address has; correct only while the queue counts. */
+  /** The number of places that the address has; correct only while `AddressQueue.isCounting` is true. */
   running = 0;
   /** The number of requests that wait. */
   waiting = 0;

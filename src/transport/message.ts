@@ -42,7 +42,7 @@ export interface UpstreamRequest {
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
-  /** Whether the request needs a new connection, because a reused one has failed already. */
+  /** Whether the request needs a new connection, because an earlier attempt at the same upstream has failed. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
   readonly headersBeforeHooks?: HeaderList | undefined;

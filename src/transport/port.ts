@@ -68,7 +68,7 @@ export interface Transport {
    * send it.
    * @example
    * ```ts
-   * // examples/transport/index.ts has all of it.
+   * // The complete transport is in examples/transport/index.ts.
    * import { request } from "node:http";
    * import { ProxyError, ResponseBody, type Transport } from "fetchway/transport";
    *
@@ -94,8 +94,8 @@ export interface Transport {
    */
   readonly send: Send;
   /**
-   * Returns the addresses of a host name, of which `balance` makes one upstream each. Left out by a transport that
-   * cannot connect to an address of the caller's choice.
+   * Returns the addresses of a host name, so that `balance` can make an upstream for each address. Left out by a transport
+   * that cannot connect to an address of the caller's choice.
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**

@@ -92,15 +92,15 @@ export interface ScopeObserver {
 export interface Lease {
   /** The upstream at which the place is. */
   readonly upstream: Upstream;
-  /** The target that has the upstream and others. */
+  /** The target that the upstream belongs to. */
   readonly group: ErrorPlace;
   /** Whether an attempt has taken the place, or it was given back. */
   readonly isUsed: boolean;
-  /** The attempt that has the place at present. Only transports that know how fast clients are set it. */
+  /** The attempt that has the place at present. Set only by transports that measure the speed of clients. */
   attempt?: Claim | undefined;
   /** Gives the place back, unless an attempt has taken it. */
   release(): void;
-  /** Removes the fields from a request, in place, that are only for the balancer, such as its sticky cookie. */
+  /** Removes, in place, the fields of a request that are only for the balancer, such as its sticky cookie. */
   cut(request: UpstreamRequest): void;
   /**
    * Adds fields, such as a sticky cookie, to the response, in place, so that the client's next requests go to the same

@@ -26,7 +26,7 @@ const CLIENT_TOO_SLOW = 408;
  * would cost every request.
  *
  * A request ends when its client is behind the minimum rate by as many bytes as the rate allows in the grace period.
- * Bytes above the rate reduce that number, but give no credit for later. Each check counts as one interval, even if it
+ * Bytes above the rate let a client catch up, but give no credit for later. Each check counts as one interval, even if it
  * is late, because a client can do nothing while the event loop is blocked.
  */
 export class SlowClients {
@@ -83,13 +83,13 @@ export class SlowClients {
 /**
  * Returns the number of bytes of a response that the client has taken, if the response waits for the client.
  * @param reader the sink of the response, if it has no room; undefined if it has room
- * @param received the number of bytes that have arrived
+ * @param received the number of bytes that have arrived from the upstream
  */
 export function countTaken(reader: object | undefined, received: number): number | undefined {
   if (reader === undefined) return undefined;
   let sink: Partial<Sink> & { readonly sink?: Sink } = reader;
   while (sink.sink !== undefined) ({ sink } = sink);
-  // An app may have dropped a response that it has not begun to read. So the client is not slow, and nothing is counted.
+  // An app that has not begun to read the response may have dropped it, so its client does not count as slow.
   return sink.isUnread === true ? undefined : received - (sink.unsent ?? 0);
 }
 

@@ -8,7 +8,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ENOENT: "connection_refused",
   EACCES: "connection_refused",
   ETIMEDOUT: "connection_timeout",
-  // A local firewall, the permissions of Node, and the permissions of Deno, whose errors have a name but no code.
+  // Refused by a local firewall, by the permissions of Node, or by those of Deno, whose errors have a name but no code.
   EPERM: "destination_ip_prohibited",
   ERR_ACCESS_DENIED: "destination_ip_prohibited",
   NotCapable: "destination_ip_prohibited",
@@ -93,8 +93,8 @@ function withErrorType(thrown: unknown): ProxyError {
 }
 
 /**
- * The error types of an address that this machine cannot connect to at all, because it may lack the address's family,
- * or a descriptor or port.
+ * The error types that this machine may cause, not the upstream: it may lack the address family, a permission, a descriptor
+ * or a port.
  */
 const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyErrorCode>([
   "connection_limit_reached",

@@ -8,7 +8,7 @@ export interface PoolStats {
   readonly failed: number;
   /** The number of connections that were closed because they were silent for too long: idle, or in use (`timeout`). */
   readonly timedOut: number;
-  /** The number of requests that were sent on an open connection; each attempt counts. */
+  /** The number of requests that got a connection; each attempt counts. */
   readonly requests: number;
   /** The average number of requests per connection: `requests` divided by `created`. */
   readonly requestsPerSocket: number;
@@ -42,7 +42,7 @@ export interface OriginStats {
   readonly free: number;
   /** The number of requests that wait for a connection. */
   readonly waiting: number;
-  /** The number of tunnels. A connection that carries nothing else does not count as `inUse`. */
+  /** The number of tunnels. A connection that carries only tunnels does not count as `inUse`. */
   readonly tunnels: number;
 }
 
@@ -51,19 +51,19 @@ export interface UpstreamState {
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
   /**
-   * The present weight of the upstream, which is lower in the state `starting`. An upstream with the weight 2 gets about
-   * twice as many requests as one with the weight 1.
+   * The present weight of the upstream. In the state `starting`, it is lower than the weight that was set. An upstream with
+   * the weight 2 gets about twice as many requests as one with the weight 1.
    */
   readonly weight: number;
-  /** The number of requests that the upstream has, and that are not over. */
+  /** The number of requests that were sent to the upstream and are not over. */
   readonly active: number;
   /** The number of requests that wait for this upstream, and for no other. */
   readonly waiting: number;
   /** The number of attempts at the upstream since it was added, without active checks. */
   readonly requests: number;
   /**
-   * The number of attempts at the upstream that got no response, a status from 500, or a response that broke off. An
-   * attempt that fails because of the client or the proxy does not count.
+   * The number of attempts at the upstream that got no response, a status of 500 or above, or a response that broke off.
+   * An attempt that fails because of the client or the proxy does not count.
    */
   readonly failures: number;
   /**

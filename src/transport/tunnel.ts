@@ -15,7 +15,7 @@ export interface HandedSocket {
 /** The object that receives the events of a tunnel's upstream side. */
 export interface TunnelHandler {
   /**
-   * Called when bytes have arrived. They never change, and may share their ArrayBuffer with others.
+   * Called when bytes have arrived. They never change, and may share their ArrayBuffer with other bytes.
    * @param mayFree whether the handler may free the memory of the bytes, because no other code has seen them. False by
    * default, because a handler that wraps this one may keep the bytes
    */
@@ -108,8 +108,8 @@ export class WatchedTunnel implements Tunnel {
 }
 
 /**
- * Returns the error for an upstream that has not read the rest of a tunnel, or has not closed it, within `timeout`
- * milliseconds.
+ * Returns the error for an upstream that has not read the remaining bytes of a tunnel, or has not closed it, within
+ * `timeout` milliseconds.
  */
 export function unreadEnd(timeout: number): ProxyError {
   const message = `the tunnel did not end within ${timeout} ms`;

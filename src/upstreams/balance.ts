@@ -280,7 +280,7 @@ export class Balancer implements Upstreams, Group {
    * connections are cold
    */
   #put(target: TargetAddress, weight: number, startsSlowly: boolean): void {
-    // If an address of a host name is found again before the requests to that address are over, the upstream still exists.
+    // An address of a host name may be found again while its upstream is still being removed: then keep that upstream.
     let member = this.#byName.get(nameOf(target));
     if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
@@ -592,7 +592,7 @@ function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTar
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
 }
 
-/** Names a failure without the message of the error, because the reasons of changes are shown on pages. */
+/** Names a failure without the message of the error, because status pages show the reasons of changes. */
 function nameFailure({ error, status }: Result): string {
   return `${error?.code ?? status ?? "no response"}`;
 }

@@ -29,7 +29,7 @@ interface FailoverContext {
   readonly client: Incoming;
   readonly options: AttemptOptions;
   readonly reach: Reach;
-  /** The lease of the attempt that was answered last. It is set only for a target whose `keeper` keeps clients. */
+  /** The lease of the attempt that was answered last. It is set only if the target has a `keeper`. */
   answeredBy?: UpstreamLease;
 }
 
@@ -411,7 +411,7 @@ async function awaitPlace(
  * repeat.ts allows it: to the same upstream on a new connection, or else to another one, if the upstreams' budget allows
  * that as well.
  *
- * Async functions keep all of their variables in memory while they wait, so only failures run in one.
+ * An async function keeps all of its variables in memory while it waits, so only the methods for failures are async.
  */
 class LeasedAttempt {
   readonly #next: Send;
@@ -420,7 +420,7 @@ class LeasedAttempt {
   readonly #lease: UpstreamLease;
   /** How often the request may be sent again. */
   readonly #left: number;
-  /** Whether the request goes to another upstream than the one that was picked for it first. */
+  /** Whether the request may go to another upstream than the one that was picked for it first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
   /** The query for another upstream, after `attemptTimeout`. */
@@ -504,9 +504,9 @@ class LeasedAttempt {
   }
 
   /**
-   * Whether a request that has waited has found that the upstream is not back yet. This does not count as a failure: the looks
-   * alone would eject an upstream, and its return would not be noticed. With `retry: false`, a look asks only one upstream, and
-   * only the ejection of that one makes the next look ask another.
+   * Whether the attempt was a look (`Scope.isLook`) at an upstream that is not back yet. It does not count as a failure: looks
+   * alone would eject the upstream, and its return would not be noticed. With `retry: false`, it does count, because a look
+   * then asks only one upstream, and only the ejection of that one makes the next look ask another.
    */
   #isRefusedLook({ isLook }: Scope, outcome: Outcome): boolean {
     const isRefused = outcome === "refused" || outcome === "unresolved";
@@ -603,7 +603,7 @@ class LeasedAttempt {
     scope.failAttempt(attemptTooLong(limit));
   }
 
-  /** Returns the request with a body that records whether all of it was sent. */
+  /** Returns the request with a body that records whether all of it was sent. A body in memory counts as sent. */
   #watchUpload(handsBodiesThrough: boolean): UpstreamRequest {
     const request = this.#request;
     if (request.body === null || request.body.replay !== undefined) return request;

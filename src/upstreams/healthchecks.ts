@@ -45,7 +45,7 @@ export interface CheckOptions {
   unhealthyThreshold?: number;
 }
 
-/** The number of characters at the beginning of a body that are searched. */
+/** The number of characters after which no further chunk of a body is searched. */
 const MAX_BODY = 65_536;
 
 /** The members of an upstream that its checks use. */
@@ -64,7 +64,7 @@ interface Streak {
   contrary: number;
   /** The `ejection` of the upstream when the last check began; 0 for none. */
   readonly ejection: number;
-  /** The number of successive checks that began during this ejection and succeeded. */
+  /** The number of successive checks that began in the ejection `ejection` and succeeded. */
   readonly successes: number;
 }
 

@@ -30,7 +30,7 @@ export class BalancedMember implements Member, Checked {
   waiting = 0;
   /** The number of attempts at the upstream since it was added. */
   requests = 0;
-  /** The number of these attempts that have failed. */
+  /** The number of attempts at the upstream that have failed. */
   failures = 0;
   /** The state after the last change, as `onStateChange` reports it. */
   outage: StateChange["state"] = "up";

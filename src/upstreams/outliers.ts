@@ -46,7 +46,7 @@ export const outlierDefaults: Required<OutlierOptions> = {
   maxEjected: 0.5,
 };
 
-/** An upstream is ejected if this percentage of its requests in one interval has failed. */
+/** An upstream is ejected if at least this percentage of its requests in one interval has failed. */
 const MAX_FAILURES = 85;
 const MIN_REQUESTS_FOR_PERCENTAGE = 50;
 /** An upstream is ejected if its success rate is more than this many standard deviations below the mean of all upstreams. */

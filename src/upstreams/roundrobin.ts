@@ -39,7 +39,7 @@ export function roundRobin(): Policy {
   };
 }
 
-/** Groups upstreams by their weights. Each upstream takes its part of the `owed` of its earlier class to its new class. */
+/** Groups upstreams by their weights. An upstream's part of `owed` moves from its earlier class to its new class. */
 function classify(able: readonly Member[], earlier: readonly WeightClass[]): WeightClass[] {
   const before = new Map<Member, WeightClass>();
   for (const each of earlier) for (const member of each.members) before.set(member, each);

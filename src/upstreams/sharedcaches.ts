@@ -6,9 +6,9 @@ import { getHeaders, type HeaderList, trimOws } from "../fields/headers.ts";
 const TARGETED = /^(?:[\w-]+-cache-control|surrogate-control)$/i;
 
 /**
- * Whether shared caches may store a response (RFC 9111 §3). For a response that neither allows nor forbids this, the
- * result is `"by-default"`: a cache may reuse the response for a time that it chooses (RFC 9111 §4.2.2), or after a
- * validation. The directive `private` in `Cache-Control` prevents such reuse.
+ * Whether shared caches may store a response (RFC 9111 §3); `"as-it-says"` if the response allows it. If the response
+ * neither allows nor forbids it, the result is `"by-default"`: a cache may reuse the response for a time that it chooses
+ * (RFC 9111 §4.2.2), or after a validation, unless `private` is added to `Cache-Control`.
  */
 export function mayShare(headers: HeaderList): "never" | "by-default" | "as-it-says" {
   for (let i = 0; i < headers.length; i += 2) {

@@ -20,7 +20,7 @@ export function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null)?.pick === "function";
 }
 
-/** The kind of the option `next`: a policy that picks where another policy does not, or the name of one. */
+/** The kind of the option `next`: the policy for requests that another policy does not decide, or its name. */
 export const next: Kind<SpreadName | Policy> = object(
   (value) => (typeof value === "string" ? Object.hasOwn(SPREADS, value) : isPolicy(value)),
   `use ${Object.keys(SPREADS).join(", ")}, or a policy`,

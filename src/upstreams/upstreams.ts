@@ -47,8 +47,8 @@ export interface PickRequest {
    */
   leave?: (() => void) | undefined;
   /**
-   * @internal The client for which the request counts while requests wait, and how many bytes that client has taken or
-   * sent.
+   * @internal What a queue needs to know about the request: which client it is from, and how many bytes that client has taken
+   * or sent.
    */
   readonly claim?: Claim;
   /** @internal Set like `leave`: returns the error for a time limit that passes while the request waits. */
@@ -86,7 +86,7 @@ export interface Result {
 
 /** Keeps clients at the upstream that has answered them, by a field that the clients send back, such as a cookie. */
 export interface ClientKeeper {
-  /** Removes the fields that no upstream may get from a request, in place. */
+  /** Removes, in place, the fields of a request that no upstream may get. */
   cut(headers: HeaderList): void;
   /**
    * Returns fields to add to the response to a client.

@@ -57,7 +57,7 @@ export function withoutHttp1(fields: HeaderList): HeaderList {
 }
 
 /**
- * Converts the fields of a 2xx response to an extended CONNECT to those of a 101.
+ * Converts the fields of a 2xx response, which accepts an extended CONNECT, into those of a 101 response.
  * @param handshake the fields of the HTTP/1.1 handshake, whose key the 101 must answer
  */
 export async function toSwitch(answer: HeaderList, handshake: HeaderList): Promise<HeaderList> {

@@ -52,8 +52,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const EMPTY = new Uint8Array(0);
 
 /**
- * Collects a payload whose length the sender announces in advance. The memory grows only with the bytes that arrive, because
- * a sender can announce any length at no cost.
+ * Collects the payload of a message or of a control frame. The memory grows only with the bytes that arrive, because a sender
+ * can announce any length at no cost.
  */
 class Content {
   length = 0;
@@ -200,8 +200,8 @@ export class FrameReader {
 }
 
 /**
- * Whether an endpoint may send this code in a close frame (RFC 6455 §7.4): 1004 is reserved, 1005, 1006 and 1015 only
- * ever report that there was no close frame, and codes from 3000 on are for applications.
+ * Whether an endpoint may send this code in a close frame (RFC 6455 §7.4). 1004 is reserved; 1005, 1006 and 1015 are never
+ * sent, because they report a close without a code; codes from 3000 to 4999 are for applications.
  */
 export function isCloseCode(code: number): boolean {
   if (code >= 3000) return code <= 4999;
@@ -238,7 +238,7 @@ export function writeClose(code: number | undefined, reason = ""): Uint8Array<Ar
   const payload = new Uint8Array(MAX_CONTROL);
   payload[0] = code >> 8;
   payload[1] = code & 0xff;
-  // Characters that do not fit as a whole are not written.
+  // `encodeInto` writes no character that does not fit as a whole.
   const { written } = new TextEncoder().encodeInto(reason, payload.subarray(2));
   return writeFrame(Opcode.close, payload.subarray(0, 2 + written));
 }

@@ -31,11 +31,11 @@ export interface ClientSocket {
 export interface RelayLimits {
   /** The largest message of either side in bytes. */
   readonly maxMessage: number;
-  /** The number of bytes that may wait in one direction before the relay pauses the sender. */
+  /** The number of bytes for the client that may be buffered before the relay pauses the upstream. */
   readonly highWaterMark: number;
   /**
-   * The number of bytes of one client that may wait for the upstream, where the server cannot pause the client; above it,
-   * the WebSocket is closed with 1013.
+   * The number of bytes of one client that may wait for the upstream, above which the WebSocket is closed with 1013. A server
+   * that can pause the client seldom reaches it.
    */
   readonly maxWaiting: number;
   /** Milliseconds that a WebSocket stays open after one side has closed it; 0 for no limit. */
@@ -198,7 +198,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#isUpstreamClosed = true;
     clearTimeout(this.#closing);
     clearTimeout(this.#poll);
-    // After a close frame of the upstream, the client has been closed already.
+    // After a close frame or a violation of the upstream, the client's WebSocket has been closed already.
     if (!this.#isClientClosed && !this.#reader.isOver) {
       if (isPoolClosed(error)) this.#client.close(GOING_AWAY, "");
       else if (error !== undefined) this.#client.terminate();
