@@ -40,8 +40,7 @@ export class HostName {
     const { target } = this;
     const isBare = typeof target === "string" || target instanceof URL;
     const options = isBare ? { url: target } : (target as TargetOptions);
-    // The object is frozen, because all requests to this address share it.
-    return Object.freeze({ ...options, url: String(options.url), address });
+    return { ...options, url: String(options.url), address };
   }
 }
 
