@@ -145,8 +145,8 @@ export function lacksHost(req: {
 }
 
 /**
- * Returns the addresses to which `maxPerAddress` does not apply: those of trusted proxies, whose connections carry the
- * requests of many clients.
+ * Returns the addresses that are exempt from `maxPerAddress`: those of trusted proxies, whose connections carry the requests of
+ * many clients.
  */
 export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);

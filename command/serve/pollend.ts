@@ -19,8 +19,8 @@ const SIGNAL = "SIGURG";
 /** Milliseconds. A signal that takes longer to arrive shows that the turns of the event loop are long. */
 const LONG_TURN = 20;
 /**
- * Milliseconds after a new connection during which polling is ended in each turn, as long as turns are long. They are enough for
- * the connection's request, which may also need a new connection to the upstream.
+ * Milliseconds after a new connection during which polling is ended in each turn, as long as turns are long. They are enough
+ * for the request of the connection, which may also need a new connection to the upstream.
  */
 const DURATION = 1000;
 

@@ -149,8 +149,8 @@ export interface Snapshot {
 export interface TrafficRow {
   readonly name: string;
   /**
-   * The number of requests since the start. An upstream has those that had it as their last one; one of several upstreams has
-   * all attempts.
+   * The number of requests since the start. A single upstream counts each request that had its last attempt there; one of
+   * several upstreams counts every attempt.
    */
   readonly requests: number;
   readonly failed: number;
@@ -548,8 +548,8 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 
 /**
  * Describes a route or an upstream.
- * @param attempts the attempts at one of several upstreams. They are counted instead of the requests, because the end of a
- * request reports only its last attempt; the average time is that of requests
+ * @param attempts the attempts at one of several upstreams. They are counted in place of requests, because the end of a request
+ * reports only its last attempt. `average` is that of the requests in any case
  */
 function describeTraffic(
   name: string,

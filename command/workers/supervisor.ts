@@ -43,7 +43,10 @@ const KILL_AFTER = 3000;
 const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
-/** The maximum number of retired workers for each place. The requests and tunnels of these workers have no deadline. */
+/**
+ * The maximum number of retired workers for each place whose requests and tunnels have no deadline. Beyond it, the oldest ones
+ * must end within `stopTimeout`.
+ */
 const MAX_RETIRED = 2;
 
 /** A worker process, whether it is starting, serving or retired. */

@@ -194,7 +194,7 @@ describe("routes with a condition", () => {
   });
 });
 
-test("onRequestEnd reports the pattern of the route, or its option route", async () => {
+test("`onRequestEnd` names the route by its pattern, or by its option `route`", async () => {
   const routes: unknown[] = [];
   const onRequestEnd = ({ route }: RequestEnd): void => void routes.push(route);
   const router = new Router([
