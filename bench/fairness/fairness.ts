@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- fairness`: measures how the command, HAProxy and nginx serve other clients beside slow ones, and beside
- * many event streams. Everything runs on the loopback interface.
+ * `npm run bench -- fairness`: measures how the command, HAProxy and nginx serve clients while others are slow, or hold many
+ * event streams. Everything runs on the loopback interface.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";

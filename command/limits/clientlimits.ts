@@ -40,7 +40,7 @@ const MAX_STREAMS = 128;
 const PSEUDO_FIELDS = 5;
 /**
  * Makes TCP probe a client after a minute of silence. Without probes, the WebSocket of a client that vanished would stay open
- * for ever.
+ * forever.
  */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 

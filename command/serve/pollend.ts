@@ -1,5 +1,5 @@
 /**
- * Ends libuv's polling after a connection was accepted, so that new clients are served beside very many busy ones.
+ * Ends libuv's polling after a connection was accepted, so that new clients are served while very many others are busy.
  *
  * - Rests on: in one turn of the event loop, libuv polls up to 48 times while each poll finds 1024 events, and it begins to
  *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, a connection that was

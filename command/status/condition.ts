@@ -9,7 +9,7 @@ export const DEGRADED_SHARE = 0.05;
 /** From this share of failed requests on, the state is `failing`. */
 export const FAILING_SHARE = 0.5;
 
-/** What follows from the share of failed requests. */
+/** The state that follows from the share of failed requests alone. */
 type Grade = "up" | "degraded" | "failing";
 
 /** The state of an upstream or a route. */

@@ -175,7 +175,7 @@ export class Supervisor {
     return ready;
   }
 
-  /** Whether at least one worker accepts connections and sends heartbeats in time. */
+  /** `ready` if at least one worker accepts connections and sends heartbeats in time. */
   get readiness(): Readiness {
     if (this.#isStopping) return "stopping";
     return this.#places.some(({ member }) => member?.state === "serving") ? "ready" : "starting";

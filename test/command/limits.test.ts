@@ -25,7 +25,9 @@ function flood(res: ServerResponse): void {
   while (res.write(CHUNK));
 }
 
-/** A wait in milliseconds. It is longer than the time limits, which must not apply during this wait. */
+/**
+ * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, and none of these must apply during it.
+ */
 const LONGER_THAN_LIMITS = 3_000;
 
 /** The number of chunks in a body that does not fit into the kernel's buffers. */

@@ -72,7 +72,7 @@ describe("a header", () => {
     ["version 2, an unspecified protocol", v2(0x21, 0x10, V4), undefined],
     ["version 2, LOCAL", v2(0x20, 0x00), undefined],
     ["version 2, LOCAL with addresses", v2(0x20, 0x11, V4), undefined],
-  ])("%s", (_, header, address) => {
+  ])("of %s is parsed up to its end", (_, header, address) => {
     expect(parse(Buffer.concat([header, Buffer.from("GET /")]))).toBe(`${address} 5`);
     for (let n = 0; n < Math.min(header.length, 300); n++) {
       expect(parse(header.subarray(0, n))).toBe("incomplete");

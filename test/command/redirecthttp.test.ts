@@ -105,7 +105,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
   });
 
   // Bun does not show the authority of a request target.
-  test.skipIf(runtime === "bun")("ignores Host if the request target is in absolute-form", async () => {
+  test.skipIf(runtime === "bun")("ignores Host if the target is in absolute-form", async () => {
     const sent = head("GET http://shop.example/x HTTP/1.1", "Host: other.example");
     const [status, location] = await exchange(ports.plain, sent);
     expect([status, location]).toEqual([308, `https://shop.example:${ports.secure}/x`]);

@@ -161,7 +161,7 @@ describe("routes with a condition", () => {
     ["GET", "/api", { "x-dotted": "a.b" }, "dotted"],
     ["GET", "/api", { "x-dotted": "axb" }, "api"],
     ["POST", "/else", {}, "rest"],
-  ])("%s %s with %j", async (method, url, fields, name) => {
+  ])("the request %s %s with the fields %j finds its route", async (method, url, fields, name) => {
     expect(await nameOfTaker(method, url, fields)).toBe(name);
   });
 
