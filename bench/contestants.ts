@@ -165,7 +165,7 @@ export const crowded: readonly Contestant[] = [
   reference("nginx", "nginx with its defaults", defaultNginxCommand),
 ];
 
-/** The contestants that choose one of several upstreams, by two random choices, and retry a failed request once at another one. */
+/** The contestants that choose the less busy of two random upstreams, and retry a failed request once at another upstream. */
 export const balancing: readonly Contestant[] = [
   {
     name: "fetchway",

@@ -34,7 +34,9 @@ export interface Bench<F extends Flags = Flags> {
   run(values: Values<F>, isComplete: boolean): Promise<void> | void;
 }
 
-/** Returns a bench unchanged. With it, TypeScript infers the types of the values that `run` receives from `flags`. */
+/**
+ * Returns a bench unchanged. From the `flags` of the parameter, TypeScript infers the type of the values that `run` receives.
+ */
 export function defineBench<F extends Flags>(bench: Bench<F>): Bench {
   return bench;
 }

@@ -98,7 +98,7 @@ export class Program {
     return this.#child.exitCode === null && this.#child.signalCode === null && this.pid > 0;
   }
 
-  /** The end of the program's output. */
+  /** The last 4000 characters of the program's output. */
   get output(): string {
     return this.#output;
   }

@@ -3,7 +3,7 @@ import { contestantOf, type Role } from "./contestants.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, ratios, spread } from "./statistics.ts";
 
-/** The roles with which contestants are compared. */
+/** What Fetchway's contestants are compared with; see `baseOf`. */
 export const BASES = ["floor", "nginx", "go", "peer", "rival"] as const;
 export type Base = (typeof BASES)[number];
 
@@ -15,7 +15,7 @@ export const BASE_TITLES: Readonly<Record<Base, string>> = {
   rival: "to the host's own, or the naive one",
 };
 
-/** The roles whose fastest contestant is "the best Node peer". */
+/** The roles of the contestants of which the one with the lowest CPU time is "the best Node peer". */
 const PEERS: ReadonlySet<Role | undefined> = new Set(["peer", "own"]);
 
 /** Returns the title of a contestant for Markdown. The titles of Fetchway's contestants are bold. */
@@ -51,7 +51,7 @@ export function besides<T extends Compared>(all: readonly T[], one: Compared): T
   );
 }
 
-/** Finds the measurement to compare with; undefined if no contestant of that kind has figures. */
+/** Finds the measurement with which `one` is compared; undefined if that contestant has no figures. */
 export function baseOf<T extends Compared>(
   all: readonly T[],
   one: Compared,

@@ -114,7 +114,7 @@ export interface Config extends WithDurations<ProxyDefaults> {
 }
 
 /**
- * Returns a config unchanged. With it, an editor knows the types of the config.
+ * Returns the config unchanged. Its parameter has the type `Config`, so an editor completes and checks the options.
  * @example
  * ```ts
  * export default defineConfig({

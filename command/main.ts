@@ -27,7 +27,7 @@ async function run(args: readonly string[]): Promise<string[]> {
     console.log(VERSION);
     return [];
   }
-  // On Bun and Deno, this check passes: they report the version of a newer Node.
+  // On Bun and Deno, this check passes, because they report the version of a Node that is new enough.
   const old = checkNode(process.versions.node);
   if (old !== undefined) return [old];
   // If only the config file sets `log`, the form is not known yet. The output of `--inspect` is for people, so it

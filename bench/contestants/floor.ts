@@ -1,7 +1,7 @@
 /**
  * The control: a `node:http` server that forwards each request by undici's `dispatch`, and writes the response directly to
- * `res`. It does none of the other work of a proxy. It neither removes nor adds header fields, ignores disconnects, and has
- * no deadlines.
+ * `res`. It does none of the other work of a proxy. It removes only `Connection` and `Transfer-Encoding` from requests, ignores
+ * disconnects, and has no deadlines.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
@@ -76,7 +76,8 @@ function dispatch(
 await start("node", (req, res) => {
   if (req.method === "GET") dispatch(req, res, null);
   else if (Number(req.headers["content-length"]) <= ROOM) {
-    // One turn of the event loop later, a body in the same packet as the header section has arrived, and needs no stream.
+    // Wait for one turn of the event loop: a body in the same packet as the header section has then arrived, and needs no
+    // stream.
     setImmediate(() => dispatch(req, res, req.complete ? (req.read() as Buffer) : req));
   } else dispatch(req, res, req);
 });

@@ -9,7 +9,7 @@ import type { Workload } from "../workloads.ts";
 
 /** The number of sequential requests before the first count, during which V8 optimizes the code. */
 const WARM_UP = 8000;
-/** The number of requests in one count, small enough that no garbage is collected meanwhile. */
+/** The number of requests in one count. It is so small that V8 usually collects no garbage during the count. */
 const BATCH = 200;
 /** The number of requests in a count if garbage was collected in all larger counts. */
 const SMALLEST_BATCH = 20;

@@ -14,7 +14,7 @@ import { GCProfiler } from "node:v8";
 export interface Work {
   /** Bytes in V8's heap. */
   readonly heap: number;
-  /** The number of garbage collections. Only if there was none, the growth of the heap equals the allocated bytes. */
+  /** The number of garbage collections. If it has not changed, the growth of the heap equals the allocated bytes. */
   readonly collections: number;
   /**
    * The number of system calls that read. `writes` is the number of those that write. Both are `NaN` on systems other than

@@ -120,7 +120,7 @@ function ratiosOf(results: Report["results"], one: Measurement): Partial<Record<
 
 /**
  * Returns the tables of bench/README.md.
- * @param code the hash of the code beside the document
+ * @param code the hash of the current code
  */
 export function toOverview(summary: Summary, code: string): string {
   const { rounds, seconds, connections, generator, cpuTimes, ratios, date } = summary;

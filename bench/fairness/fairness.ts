@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- fairness`: measures how the command, HAProxy and nginx serve other clients beside slow ones, and beside
- * many event streams. Everything runs on the loopback interface.
+ * `npm run bench -- fairness`: measures how the command, HAProxy and nginx serve clients while others are slow, or hold many
+ * event streams. Everything runs on the loopback interface.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ import { usageOf } from "../usage.ts";
 import { MIB } from "../workloads.ts";
 import type { Crowd } from "./crowd.ts";
 
-/** A script, in which clients of one kind hold connections, while 20 other clients send requests. */
+/** A script of the benchmark: clients of one kind hold connections, while 20 other clients send requests. */
 interface Script {
   readonly name: string;
   readonly crowd: Crowd;
@@ -28,7 +28,10 @@ interface Script {
   readonly many: number;
   /** The number of clients if the limit of file descriptors is lower. */
   readonly few: number;
-  /** The number of clients for each upstream connection that `--max-sockets` allows; undefined to skip the script with that flag. */
+  /**
+   * The number of clients for each upstream connection that `--max-sockets` allows; undefined to skip this script if that flag
+   * is given.
+   */
   readonly perSocket?: number;
 }
 

@@ -42,7 +42,7 @@ function chooseInTurn(targets: readonly string[]): () => string {
   return () => targets[next++ % targets.length] as string;
 }
 
-/** A text of the length of two certificates. The upstream has no TLS, so it is not used. */
+/** A text as long as two certificates. Its content has no effect, because the upstream has no TLS. */
 const AUTHORITY = "A".repeat(4_000);
 
 export const ROWS: readonly Row[] = [

@@ -47,7 +47,7 @@ function importing(...modules: readonly string[]): Case {
   const code = modules.map((name) => `await import("${name}");`).join("");
   const args = ["--input-type=module", "--eval", `${code}console.log(process.cpuUsage())`];
   return toCase(async () => {
-    // The working directory makes "fetchway" the built package.
+    // In this working directory, "fetchway" is the built package.
     const { stdout, stderr, status } = spawnSync(process.execPath, args, {
       cwd: fileURLToPath(new URL("../..", import.meta.url)),
       encoding: "utf8",

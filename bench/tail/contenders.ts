@@ -50,7 +50,7 @@ export interface Runner {
   readonly program: Program | undefined;
   /** The cores of the load generator. */
   readonly pins: Pins;
-  /** Requests per second as fast as possible. */
+  /** The highest rate that the contestant reaches, in requests per second. */
   readonly capacity: number;
 }
 

@@ -169,7 +169,10 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   return [{ text: `${label}target: ${strip(named)}`, key: "target", ...place }];
 }
 
-/** Checks each option of `balance` alone, together with a valid target, so that only mistakes in `balance` are found. */
+/**
+ * Checks each option of `balance` in a config of its own, whose other parts are valid, so that only mistakes in `balance` are
+ * found.
+ */
 function checkBalance(
   given: unknown,
   target: unknown,

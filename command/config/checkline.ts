@@ -42,7 +42,7 @@ export function checkLine(line: CommandLine): {
   if (line.given.server.host?.startsWith("unix:") && line.given.server.port !== undefined) {
     problems.push(`${labelOf(line, "port")} does nothing beside --host unix:…; leave it out`);
   }
-  // Do not check this with a config file, which may set `record`.
+  // A config file may set `record`, so check this only without one.
   if (line.given.server.record === undefined && config === undefined) {
     const alone = names.filter((name) => name.startsWith("record"));
     problems.push(

@@ -1,4 +1,4 @@
-/** Durations and sizes in a config file, such as `timeout: "10s"`, for which the options of a proxy have numbers only. */
+/** Durations and sizes in a config file, such as `timeout: "10s"`. The options of a proxy itself take only numbers. */
 import {
   isRecord,
   type Kind,
@@ -26,7 +26,8 @@ function groupOf(members: Table): Table[string] {
 }
 
 /**
- * Returns a config with milliseconds in place of durations, and bytes in place of sizes. All other values stay as they are, whether valid or not.
+ * Returns a config with milliseconds in place of durations, and bytes in place of sizes. All other values stay as they are,
+ * whether valid or not.
  * @param onDoubt called with a warning about each number that is probably meant in seconds
  */
 export function readDurations(config: unknown, onDoubt: OnDoubt = () => {}): unknown {

@@ -29,7 +29,7 @@ let imports = 0;
 
 /**
  * Reads and checks a config file. Modules that the file itself imports are not reloaded.
- * @param onDoubt called with a warning about each value that is valid, but probably not meant
+ * @param onDoubt called with a warning about each value that is valid, but probably a mistake
  * @throws ConfigError that names the file, the line and the fix
  */
 export async function readConfig(

@@ -30,7 +30,7 @@ export function findTargetProblems(targets: readonly string[]): string[] {
   return wrong === undefined ? [] : [wrong];
 }
 
-/** Explains a word that stands where a target should, but probably means something else, such as a route. */
+/** Explains a word that is written in place of a target, but probably means something else, such as a route. */
 function explainWord(word: string): string | undefined {
   if (/^(?:help|version)$/.test(word)) return `there is no command ${word}: use --${word}`;
   if (/^[^/=:?#]*\/[^=:?#]*=/.test(word))

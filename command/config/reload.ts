@@ -42,7 +42,8 @@ export function reloadConfig(
           : `, but a restart would fail: ${refusal}`;
       printWarning(`${name}: server.${option} has changed${fix}`);
     }
-    // The server keeps the options with which it was started, so the next reload is compared with those as well.
+    // The server still has the options with which it was started, so compare the next reload with these, not with
+    // `next.server`.
     current = { server: current.server, routes: next.routes };
   }
 

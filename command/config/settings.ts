@@ -1,4 +1,4 @@
-/** Combines flags and config file to the settings of the command: those of its server, and those of its routes. */
+/** Combines flags and config file into the settings of the command: those of its server, and those of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
 import {
   serverDefaults,
@@ -47,10 +47,10 @@ export interface GivenFlags {
 }
 
 /**
- * Combines flags and config file. The flags of a route take precedence over the flags of the command, these over the options
- * of the file's routes, and these over the options of the file. A route of the command line replaces the file's routes for
- * the same host, path and condition.
- * @param base the defaults of the command for pools
+ * Combines flags and config file. The flags of a route take precedence over the flags of the command, these over the options of
+ * the file's routes, and these over the options of the file. A route of the command line replaces the file's routes for the
+ * same host, path and condition.
+ * @param base the default options of the pool of each route
  */
 export function toSettings(
   flags: GivenFlags,
@@ -105,9 +105,9 @@ export function nameAsWritten(given: ServerOptions, { server = {} }: ReadConfig)
 }
 
 /**
- * Merges layers of options; later layers take precedence. The members of `pool`, `balance` and `balance.cookie` are merged
- * one by one. Every other option is replaced as a whole.
- * @param base the defaults of the command for pools
+ * Merges layers of options; later layers take precedence. The members of `pool`, `balance` and `balance.cookie` are merged one
+ * by one. Every other option is replaced as a whole.
+ * @param base the default options of the pool
  */
 function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): RouteOptions {
   const merged = Object.assign({}, ...layers) as RouteOptions;

@@ -9,8 +9,8 @@ export function makeSecret(): string {
 }
 
 /**
- * Gives the cookie of each sticky route a secret, and a separate name. With the same name, the cookie of one route would
- * replace the cookie of another.
+ * Gives the cookie of each sticky route a secret, and a name that no other route uses, unless its options set them. With the
+ * same name, the cookie of one route would replace the cookie of another.
  * @param secret the same for all workers, and after a reload of the config file
  */
 export function fillCookies({ server, routes }: Settings, secret: string): Settings {
@@ -30,7 +30,9 @@ function fillCookie(route: RouteSettings, secret: string): RouteSettings {
   };
 }
 
-/** Returns a hash of the patterns of a route for the name of its cookie, so that the name does not reveal them. */
+/**
+ * Returns a hash of the patterns and the condition of a route. It makes the name of the cookie unique without revealing them.
+ */
 function hashOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 8);
 }

@@ -7,7 +7,9 @@ import { isSame } from "./settings.ts";
 
 /** Milliseconds between two polls of a file. Polls find the changes for which the system reports no event. */
 const POLL_INTERVAL = 2000;
-/** Milliseconds for which the contents must not change before they count, because editors write a file in several steps. */
+/**
+ * Milliseconds for which the contents must stay the same before they are used, because editors write a file in several steps.
+ */
 const SETTLE_TIME = 50;
 
 /**
@@ -66,7 +68,7 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
       if (isEnded) return;
       timer = setTimeout(check, interval).unref();
       if (isSame(toStamp(now), toStamp(before))) {
-        // A program that replaces a file may remove it first, so a file counts as missing at the second poll.
+        // A program that replaces a file may remove it first, so report a missing file only at the second poll without it.
         if (now === undefined && !isReported) {
           isReported = true;
           printWarning(
@@ -76,8 +78,8 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
         return;
       }
       isReported = false;
-      // If a file that is mounted alone is replaced outside of its mount, the mount still shows the old file, which
-      // then has no links.
+      // A single file may be mounted, as in a container. If it is replaced outside of the mount, the mount still shows the old
+      // file, whose number of links is then 0.
       if (now?.nlink === 0 && before?.nlink !== 0) {
         printWarning(
           `${basename(path)} has been replaced, but the mount of this one file still shows the old one: mount its folder, or restart the container after a change`,

@@ -43,9 +43,9 @@ export interface ListenOptions {
    * address in the header is the client's address for the log, the limits, the turns in queues, `trustProxy` and the forwarding
    * fields. Versions 1 and 2 are supported, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
    *
-   * A connection of these proxies without a header gets 400, and a connection with a late header (`headersTimeout`) gets 408; with
-   * TLS, it is closed. A header from any other peer gets 400. If a program at one of these addresses passes the bytes of clients
-   * on without its own header, clients can forge their address.
+   * A connection of these proxies without a header gets 400, and a connection with a late header (`headersTimeout`) gets 408;
+   * with TLS, it is closed. A header from any other peer gets 400. If a program at one of these addresses passes the bytes of
+   * clients on without its own header, clients can forge their address.
    * @example ["10.0.0.0/8"]
    */
   proxyProtocol?: readonly string[];
@@ -323,9 +323,9 @@ export interface ReportOptions {
    */
   stats?: boolean;
   /**
-   * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty on
-   * a terminal, and common elsewhere. Failures are printed on stderr in any case, except with `"json"`, which prints everything
-   * on stdout, messages of the command included.
+   * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty
+   * on a terminal, and common elsewhere. Failures are printed on stderr in any case, except with `"json"`, which prints
+   * everything on stdout, messages of the command included.
    * @default "auto"
    */
   log?: LogForm | "auto";
@@ -374,16 +374,16 @@ export const reportFlags: Flags<ReportOptions> = {
 export interface RecordOptions {
   /**
    * The file to which requests to upstreams and their responses are written, in the format HAR 1.2. Browsers can open it, and
-   * `fetchway replay` sends its requests again. It replaces a file of the same name, and only its owner may read it. In a config
-   * file, the path is relative to the folder of that file.
+   * `fetchway replay` sends its requests again. It replaces a file of the same name, and only its owner may read it. In a
+   * config file, the path is relative to the folder of that file.
    *
    * Bodies are recorded unchanged, including any secrets in them.
    * @example "traffic.har"
    */
   record?: string;
   /**
-   * Whether the recording includes secrets: the values of cookies, of fields such as `Authorization`, and of query parameters such
-   * as `key` and `token`. By default, they are replaced with `REDACTED`.
+   * Whether the recording includes secrets: the values of cookies, of fields such as `Authorization`, and of query parameters
+   * such as `key` and `token`. By default, they are replaced with `REDACTED`.
    * @default false
    */
   recordSecrets?: boolean;

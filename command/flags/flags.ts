@@ -42,7 +42,10 @@ export interface Flag extends Form {
   readonly help: string;
   readonly check: Check;
   readonly instead?: string;
-  /** The words that may follow a flag that needs no value. Any other word after the flag is not its value. */
+  /**
+   * The words that count as the flag's value if they follow it, although the flag needs no value. Any other word is not its
+   * value.
+   */
   readonly choices: readonly string[];
   /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;

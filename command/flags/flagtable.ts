@@ -25,7 +25,7 @@ export interface FlagText {
   readonly fallback?: string;
   /** The advice for a wrong value, if the message of the option does not give it. */
   readonly instead?: string;
-  /** The values that may follow a flag which needs no value. */
+  /** The values that may follow the flag, if it needs no value. */
   readonly optional?: readonly string[];
 }
 

@@ -24,7 +24,7 @@ export interface CommandLine {
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
   readonly problems: readonly string[];
-  /** The warnings about values that are valid, but probably not meant, one line each. */
+  /** The warnings about values that are valid, but probably mistakes, one line each. */
   readonly doubts: readonly string[];
   /** Whether `target` may be the value of an unknown flag instead. */
   readonly unsure: boolean;

@@ -1,4 +1,4 @@
-/** The flags of other commands that do what a flag of this command does, and what to write instead. */
+/** The flags of other commands that do the same as a flag of this command, and what to write instead. */
 import { isTargetText } from "./shorttarget.ts";
 
 /** The advice what to write instead of a flag of another command. */

@@ -55,7 +55,7 @@ export const mirrorFlags: Flags<MirrorOptions> = {
   flags: { mirror: { value: "<url>", help: "send a copy of each request there as well" } },
 };
 
-/** The option `log` has no flag: the command has a log of its own, `--log`. */
+/** The option `log` has no flag: `--log` sets the command's own log. */
 export const observationFlags: Flags<Omit<ObservationOptions, "log">> = {
   heading: "Observation",
   flags: {

@@ -1,7 +1,10 @@
 /** The short forms of a target on the command line. */
 
 const PORT = /^:?(\d+)(\/.*)?$/s;
-/** A host name, an IPv4 address or an IPv6 address in brackets, with a port. A URL reads a host of digits as an address. */
+/**
+ * A host name, an IPv4 address or an IPv6 address in brackets, with a port. A host that has only digits is excluded, because
+ * URL parsers read it as an IPv4 address.
+ */
 const HOST_AND_PORT = /^(?!\d+:)((?:[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\])):(\d+)(\/.*)?$/is;
 
 /** Whether a text is a target: a URL, or one of the short forms. */

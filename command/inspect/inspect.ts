@@ -216,7 +216,7 @@ function mayUseHttp2({ http2 }: CapturedUpstream, { options }: RouteSettings): b
   return http2 ?? options.pool?.http2 ?? false;
 }
 
-/** The fields of HTTP/1.1 that HTTP/2 does not have, where the request has no body. */
+/** The fields of an HTTP/1.1 request without a body that are not sent over HTTP/2. */
 const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
   "connection",
   "content-length",

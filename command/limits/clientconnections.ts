@@ -232,10 +232,10 @@ export class ClientConnections {
    * with `Connection: close`. Resolves when the close has been announced.
    */
   async stopAccepting(): Promise<void> {
-    // The system may have connections in its queue that Node has not accepted yet. It would reset these when the listening
-    // socket closes. After two turns of the event loop, Node has accepted all of them. `close` of the HTTP server is not
-    // called, because it closes idle connections immediately. The announcement comes last, because it makes clients open new
-    // connections.
+    // When a listening socket closes, the system resets the connections that Node has not accepted yet. In each of these two
+    // turns of the event loop, Node accepts at least one connection from each listening socket. `close` of the HTTP server is
+    // not called, because it closes idle connections immediately. The announcement comes last, because it makes clients open
+    // new connections.
     await new Promise(setImmediate);
     await new Promise(setImmediate);
     for (const listener of this.listeners) NetServer.prototype.close.call(listener);
@@ -252,9 +252,9 @@ export class ClientConnections {
     for (const res of this.running.keys()) closeAfter(res);
     for (const connection of this.all) {
       connection.idleSince = now;
-      // This first GOAWAY refuses no request, but nghttp2 ignores those that arrive after it. The second one, which
-      // `session.close` sends later, refuses these, so that clients repeat them (RFC 9113 §6.8). `goaway` throws if the
-      // session has been destroyed, and the socket of a destroyed session may still be open.
+      // This first GOAWAY refuses no request, but nghttp2 ignores the requests that arrive after it. The second one, which
+      // `session.close` sends later, refuses these, so that clients repeat them (RFC 9113 §6.8). `goaway` throws if the session
+      // has been destroyed, and the socket of a destroyed session may still be open.
       if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
     }
   }
@@ -292,7 +292,7 @@ export class ClientConnections {
     return address === "" || this.#isExempt(address) ? undefined : groupOf(address);
   }
 
-  /** Returns whether an address has as many connections as it may have, and none of them is idle. */
+  /** Returns whether an address is at its limit. If one of its connections is idle, evicts that one, and returns false. */
   #isOver(group: string | undefined, address: string): boolean {
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxPerAddress } = this.#limits;
@@ -345,7 +345,10 @@ export class ClientConnections {
     });
   }
 
-  /** Returns whether all connections are in use, and none of them is idle. Tunnels on HTTP/2 streams count as well. */
+  /**
+   * Returns whether the server is at its limit, where tunnels on HTTP/2 streams count as well. If a connection is idle, evicts
+   * it, and returns false.
+   */
   #isFull(): boolean {
     const count = this.all.size + this.streams.size;
     return count >= this.#limits.maxConnections && !this.#evict(this.#idle);

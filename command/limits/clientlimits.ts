@@ -40,7 +40,7 @@ const MAX_STREAMS = 128;
 const PSEUDO_FIELDS = 5;
 /**
  * Makes TCP probe a client after a minute of silence. Without probes, the WebSocket of a client that vanished would stay open
- * for ever.
+ * forever.
  */
 export const PROBES = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
@@ -145,8 +145,8 @@ export function lacksHost(req: {
 }
 
 /**
- * Returns the addresses to which `maxPerAddress` does not apply: those of trusted proxies, whose connections carry the
- * requests of many clients.
+ * Returns the addresses that are exempt from `maxPerAddress`: those of trusted proxies, whose connections carry the requests of
+ * many clients.
  */
 export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
   return createTrust(trustProxy);

@@ -26,7 +26,10 @@ export interface ClientTimeouts {
 /** The maximum number of milliseconds between two checks. A timeout takes effect up to this much later. */
 const MAX_INTERVAL = 5_000;
 
-/** Returns the milliseconds between two checks of the connections: an eighth of the shortest timeout. */
+/**
+ * Returns the milliseconds between two checks of the connections: an eighth of the shortest timeout, but at least 10 and at
+ * most `MAX_INTERVAL`.
+ */
 export function intervalOf({
   headersTimeout,
   bodyTimeout,

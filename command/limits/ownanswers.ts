@@ -143,7 +143,8 @@ export function answerRefusals(
     addresses.set(session, session.socket.remoteAddress);
   });
   server.on("sessionError", (error: ParserError, session: ServerHttp2Session) => {
-    // Only errors that nghttp2 has found are reported, neither errors that the client has sent nor those of the connection.
+    // Report only the errors that nghttp2 has found. Other session errors are those that the client has sent, and those of the
+    // connection.
     if (error.code !== "ERR_HTTP2_ERROR") return;
     const cause = `the connection is not valid HTTP/2: ${error.message}`;
     report(toEnd({ address: addresses.get(session) }, 400, cause));

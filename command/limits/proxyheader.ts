@@ -11,7 +11,10 @@ import { type Report, toEnd } from "./ownanswers.ts";
 
 /** The maximum length of a header of version 1 in bytes, including CRLF (§2.1). */
 const MAX_LINE = 107;
-/** The first bytes of a header of version 2. Every header of version 1 is longer than these bytes. */
+/**
+ * The first bytes of a header of version 2. Every header of version 1 is longer, so this many bytes can be read before the
+ * version is known.
+ */
 const SIGNATURE = Buffer.from("\r\n\r\n\0\r\nQUIT\n", "latin1");
 const V1 = "PROXY ";
 /** A header of version 1, which is one line. Any text after `UNKNOWN` is ignored. */
@@ -88,8 +91,8 @@ export interface HeaderSettings {
 }
 
 /**
- * Makes a server read a header at the beginning of each connection of a trusted peer. The present listeners for `connection`
- * are called after the header was read. Listeners that are added later are called before.
+ * Makes a server read a header at the beginning of each connection of a trusted peer. The server's listeners for `connection`
+ * are then called after the header was read; only listeners that are added later are called before that.
  */
 export function expectHeaders(server: Server, settings: HeaderSettings): void {
   const listeners = server.listeners("connection");
@@ -156,7 +159,10 @@ function readHeader(
   socket.on("readable", read).on("end", destroy).on("error", destroy).on("close", stop);
 }
 
-/** Makes `bytesRead` of a socket count only the bytes after its header. */
+/**
+ * Makes `bytesRead` of a socket count only the bytes after its header, because `priorknowledge.ts` finds the position of the
+ * HTTP/2 preface by it.
+ */
 function beginCount(socket: Socket, length: number): void {
   const get = (): number =>
     (Reflect.get(Object.getPrototypeOf(socket) as object, "bytesRead", socket) as number) - length;

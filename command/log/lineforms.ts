@@ -130,7 +130,7 @@ export function createPrettyForm(palette: Palette): LineForm {
   };
 }
 
-/** Renders the outcome of a request beside its status: how long it took, how much was sent, and whether it ended early. */
+/** Renders the outcome of a request, without its status: how long it took, how much was sent, and whether it ended early. */
 export function renderOutcome(end: RequestEnd): string {
   const { bytesIn, bytesOut, protocol, error, attempts, timings } = end;
   const duration = renderDuration(timings.total);
@@ -173,8 +173,7 @@ export function renderCommon(end: RequestEnd): string {
   const { clientAddress = "-", method, path, status, bytesOut, startedAt } = end;
   const version = (end.request as ServerRequest).runtime?.node?.req?.httpVersion ?? "1.1";
   const line = `${escapeAsApache(method)} ${escapeAsApache(path)} HTTP/${version}`;
-  // `%b` is a hyphen where no bytes were sent.
-  // The address is escaped, because a hook of the app may take it from a header field.
+  // A hook of the app may take the address from a header field, so escape it. `%b` is a hyphen where no bytes were sent.
   return `${escapeAsApache(clientAddress)} - - ${apacheTime(startedAt)} "${line}" ${status} ${bytesOut || "-"}`;
 }
 

@@ -13,13 +13,13 @@ const MAX_PENDING = 1024 * 1024;
 const CLOSE_TIMEOUT = 1000;
 
 /**
- * Writes lines to a stream. The lines of one turn of the event loop are written together, and each write waits for
- * the previous one. If the reader of a pipe is too slow, the writer keeps up to 1 MB of lines, then drops lines,
- * and reports how many: a slow reader neither holds up requests nor fills the memory. (Only on Deno it holds up
- * requests, because stdout is synchronous there.)
+ * Writes lines to a stream. The lines of one turn of the event loop are written together, and each write waits for the previous
+ * one. If the reader of a pipe is too slow, the writer keeps up to 1 MB of lines, then drops lines, and reports how many: a
+ * slow reader neither holds up requests nor fills the memory. (On Deno, it does hold up requests, because stdout is synchronous
+ * there.)
  *
- * Lines that cannot be written, for example because a disk is full, are dropped and counted as well. Writing is
- * tried again with each further line.
+ * Lines that cannot be written, for example because a disk is full, are dropped and counted as well. Each further line causes
+ * another attempt to write.
  */
 export class LineWriter {
   readonly #output: Output;

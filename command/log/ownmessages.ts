@@ -14,7 +14,7 @@ import { renderJson } from "./escape.ts";
 /** How urgent a message is. */
 export type Level = "info" | "warn" | "error";
 
-/** Whether somebody can press Ctrl+C. */
+/** Whether stdin is a terminal, where the user can press Ctrl+C. */
 export const hasTerminal: boolean = isatty(0);
 
 let isJson = false;
@@ -48,7 +48,7 @@ function print(level: Level, text: string, isForStderr: boolean): void {
     else if (isForStderr) console.error(renderMessage(level, text));
     else printLine(text);
   } catch {
-    // Deno throws if the terminal has closed. Then nobody reads the text anyway.
+    // Deno throws if the terminal has closed. Nobody could read the text then.
   }
 }
 

@@ -36,7 +36,7 @@ export interface ReplayLine {
   /** Request fields to set, by lower-case name. The value null removes the field. */
   readonly fields: ReadonlyMap<string, readonly [name: string, value: string | null]>;
   readonly query: ReadonlyMap<string, string>;
-  /** The names of response fields that are not compared either (beside `IGNORED`), in lower case. */
+  /** The names of response fields that are not compared, in addition to those of `IGNORED`, in lower case. */
   readonly ignored: readonly string[];
   readonly concurrency: number;
   readonly isPaced: boolean;

@@ -25,7 +25,9 @@ export interface ReplayOutcome {
   readonly against: string;
   /** The names of the response fields that were not compared. */
   readonly ignored: readonly string[];
-  /** The number of requests by each field that was not sent, because its recorded value is redacted. */
+  /**
+   * The fields that were not sent, because their recorded values are redacted. Each has the number of requests that lack it.
+   */
   readonly leftOut: Readonly<Record<string, number>>;
   /** The number of requests with each result. */
   readonly counts: Readonly<Record<ReplayResult["result"], number>>;

@@ -32,7 +32,7 @@ export function renderBanner(
   ].join("\n");
 }
 
-/** Renders what the user may try next; `""` if no suggestion suits every route. */
+/** Renders what the user may try next; `""` unless the demo runs, or a single route takes all requests. */
 export function renderHint(
   address: string,
   { routes }: Settings,

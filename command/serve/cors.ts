@@ -43,11 +43,10 @@ type Answer<RequestType> = (request: RequestType) => Response | Promise<Response
 
 /**
  * Answers preflights of allowed origins, and adds the fields of CORS to other responses. If the upstream sends
- * `Access-Control-Allow-Origin` itself, all its fields stay as they are, because the upstream knows its responses
- * better.
+ * `Access-Control-Allow-Origin` itself, all its fields stay as they are, because the upstream knows its responses better.
  *
- * All origins are allowed without credentials only: with credentials, each page that the user visits could act for
- * the user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
+ * Without a list of origins, all are allowed, but without credentials: with credentials, each page that the user visits could
+ * act for the user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
  * @returns `answer` itself if CORS is off
  */
 export function addCors<RequestType extends Request>(

@@ -53,7 +53,7 @@ export interface ListenSettings {
   readonly limits?: ClientLimitSettings;
   /** The addresses and ranges of the peers whose connections begin with a header of the PROXY protocol. */
   readonly proxyProtocol?: readonly string[] | undefined;
-  /** Returns whether `maxPerAddress` does not apply to an address. */
+  /** Returns whether an address is exempt from `maxPerAddress`. */
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets for Bun's server. The servers of other runtimes need none. */
   readonly websocket?: unknown;

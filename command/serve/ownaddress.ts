@@ -15,8 +15,8 @@ const LEADING: Readonly<Record<string, RegExp>> = {
 };
 
 /**
- * Refuses routes to the server itself. It looks up no names: any name but `localhost` counts as another machine, although the
- * port is the same, as in many deployments of containers.
+ * Refuses routes to the server itself. It looks up no names: except for `localhost` and the value of `host`, each name counts
+ * as another machine, even with the same port, because in a container it usually is one.
  * @throws UsageError that names the target
  */
 export function refuseOwnAddress({ server, routes }: Settings): void {

@@ -39,9 +39,8 @@ export function checkPattern(text: unknown): string | undefined {
 }
 
 /**
- * Returns what is wrong with the path of a pattern. A path that can be written more simply is refused: the pattern
- * would not match the simpler path that clients send, and the router would treat requests for the path as written
- * as ambiguous.
+ * Returns what is wrong with the path of a pattern. A path that can be written more simply is refused: the pattern would not
+ * match the simpler path that clients send, and a request for the path as it is written would be ambiguous to the router.
  */
 function checkPath(host: string, path: string): string | undefined {
   if (/[?#]/.test(path)) return "write the path without a query";
@@ -170,13 +169,15 @@ function hasPrefix(path: string, prefix: string): boolean {
 /** Matches the characters at which an upstream may end a path that it has decoded. */
 // oxlint-disable-next-line no-control-regex
 const PATH_END = /[?#\u0000]/;
-/** Matches a path that an upstream might read as another path: with escapes, dot segments or empty segments. */
+/**
+ * Matches a path that an upstream might read as another path: with escapes, backslashes, path parameters, dot segments or empty
+ * segments.
+ */
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns the other paths as which an upstream could read a path: decoded any number of times, with dot segments resolved,
- * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. Returns an empty list for an ordinary
- * path.
+ * Returns what an upstream may take a path for if it decodes the path any number of times, resolves dot segments, removes empty
+ * segments and path parameters, or ends the path at a decoded `?`, `#` or NUL. Returns an empty list for an ordinary path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

@@ -1,5 +1,5 @@
 /**
- * Ends libuv's polling after a connection was accepted, so that new clients are served beside very many busy ones.
+ * Ends libuv's polling after a connection was accepted, so that new clients are served while very many others are busy.
  *
  * - Rests on: in one turn of the event loop, libuv polls up to 48 times while each poll finds 1024 events, and it begins to
  *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, a connection that was
@@ -19,8 +19,8 @@ const SIGNAL = "SIGURG";
 /** Milliseconds. A signal that takes longer to arrive shows that the turns of the event loop are long. */
 const LONG_TURN = 20;
 /**
- * Milliseconds after a new connection during which polling is ended in each turn, as long as turns are long. They are enough for
- * the connection's request, which may also need a new connection to the upstream.
+ * Milliseconds after a new connection during which polling is ended in each turn, as long as turns are long. They are enough
+ * for the request of the connection, which may also need a new connection to the upstream.
  */
 const DURATION = 1000;
 

@@ -14,7 +14,8 @@ export interface RouteCondition {
    */
   method?: string | readonly string[];
   /**
-   * A pattern for the value of each header field, in which `*` stands for any characters. The lines of a repeated field are joined.
+   * A pattern for the value of each header field, in which `*` stands for any characters. The lines of a repeated field are
+   * joined.
    * @example { "x-beta": "1", cookie: "*beta=1*", "content-type": "application/grpc*" }
    */
   headers?: Values;

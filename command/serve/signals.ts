@@ -5,7 +5,7 @@ import { isatty } from "node:tty";
 /** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
 const SAME_SIGNAL = 250;
 /**
- * Milliseconds after SIGHUP in which the terminal may close: a shell that is closed passes the signal on before its terminal
+ * Milliseconds from SIGHUP until the terminal is checked again: a shell that is closed passes the signal on before its terminal
  * is gone.
  */
 const CLOSE_TIME = 1000;
@@ -26,14 +26,14 @@ export interface SignalActions {
 /** The signals that stop the command. The number is the exit code if a second signal ends the process. */
 const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
 /**
- * The same on Windows, where SIGBREAK is Ctrl+Break, and SIGHUP a closed console, a few seconds after which Windows
- * ends the process.
+ * The same on Windows. Ctrl+Break sends SIGBREAK. A closed console sends SIGHUP, and a few seconds later, Windows ends the
+ * process.
  */
 const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
 
 /**
- * Installs the signal handlers. SIGHUP has two meanings: the terminal has closed, which stops the command, or the operator
- * requests a reload of the files. Without a terminal, SIGHUP always requests a reload.
+ * Installs the signal handlers. Except on Windows, SIGHUP has two meanings: the terminal has closed, which stops the command,
+ * or the operator requests a reload of the files. Without a terminal, it always requests a reload.
  */
 export function handleSignals(
   { stop, end, reload }: SignalActions,

@@ -23,7 +23,8 @@ export function readSocketPath(host: string): string | undefined {
 }
 
 /**
- * Makes sure that `socketMode` has an effect. The mode of a config file may have none if a flag replaces the file's host.
+ * Makes sure that `socketMode` has an effect. Only a config file may set it without effect, if a flag replaces the socket of
+ * the file with another host.
  * @throws UsageError that names the option and the fix
  */
 export function checkSocketMode(flags: ListenOptions, { server = {} }: ReadConfig): void {

@@ -9,7 +9,7 @@ export const DEGRADED_SHARE = 0.05;
 /** From this share of failed requests on, the state is `failing`. */
 export const FAILING_SHARE = 0.5;
 
-/** What follows from the share of failed requests. */
+/** The state that follows from the share of failed requests alone. */
 type Grade = "up" | "degraded" | "failing";
 
 /** The state of an upstream or a route. */
@@ -47,8 +47,8 @@ function renderShare({ requests, failed }: LastMinute): string {
 }
 
 /**
- * Since when too many requests fail. Call `update` both before and after requests are counted: between two counts,
- * the share may have been normal.
+ * Since when too many requests fail. Call `update` both before and after requests are counted: since the last count, failures
+ * may have become older than a minute, so that the share was normal for a while.
  */
 export class Trouble {
   /** In milliseconds since 1970; undefined if the share of failed requests is normal. */
@@ -71,9 +71,9 @@ export interface ConditionFacts extends LastMinute {
 }
 
 /**
- * Returns the state of an upstream or a route. The health takes precedence, except `up`: the last usable upstream
- * is never ejected, so it stays `up` although it fails. For an upstream that is `starting`, the last minute is from
- * before its return.
+ * Returns the state of an upstream or a route. The health takes precedence, except `up`: the last usable upstream is never
+ * ejected, so it stays `up` although it fails. If the health is `starting`, the failures of the last minute are from before the
+ * upstream's return, so they do not count.
  */
 export function describeCondition(facts: ConditionFacts): Condition {
   const { health, troubledSince, lastFailure, requests } = facts;
@@ -118,7 +118,7 @@ export function describeOverall(facts: OverallFacts): Overall {
     reasons.push(`${renderShare({ requests, failed })} of the last minute ${what}`);
   }
   const count = upstreams.length;
-  // The last usable upstream is never ejected, even if it fails. "2 of 3 down" would read as if it worked.
+  // The last usable upstream is never ejected, even if it fails. "2 of 3 down" would read as if the third one worked.
   const isNoneLeft = count > 1 && upstreams.every((state) => state === "failing" || OUT.has(state));
   if (isNoneLeft && down < count) reasons.push(`${count} of ${count} upstreams fail`);
   else if (down > 0) reasons.push(`${down} of ${count} upstreams down`);

@@ -149,8 +149,8 @@ export interface Snapshot {
 export interface TrafficRow {
   readonly name: string;
   /**
-   * The number of requests since the start. An upstream has those that had it as their last one; one of several upstreams has
-   * all attempts.
+   * The number of requests since the start. A single upstream counts each request that had its last attempt there; one of
+   * several upstreams counts every attempt.
    */
   readonly requests: number;
   readonly failed: number;
@@ -174,7 +174,7 @@ export interface UpstreamRow extends TrafficRow {
 
 /** The workers of the command. */
 export interface WorkersState {
-  /** The number of workers that accept new connections. */
+  /** The number of workers that are not retired. A hung worker counts until it is replaced. */
   readonly running: number;
   /** The number of replaced workers that still finish their requests and tunnels. */
   readonly retired: number;
@@ -548,8 +548,8 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 
 /**
  * Describes a route or an upstream.
- * @param attempts the attempts at one of several upstreams. They are counted instead of the requests, because the end of a
- * request reports only its last attempt; the average time is that of requests
+ * @param attempts the attempts at one of several upstreams. They are counted in place of requests, because the end of a request
+ * reports only its last attempt. `average` is that of the requests in any case
  */
 function describeTraffic(
   name: string,

@@ -38,7 +38,7 @@ export class Recent {
     this.sum[index] = (this.sum[index] as number) + amount;
   }
 
-  /** Drops the counts of the seconds that are more than a minute before `second`. */
+  /** Drops the counts of the seconds that are a minute or more before `second`. */
   advance(second: number): void {
     const from = Math.max(this.#second + 1, second - RECENT_SECONDS + 1);
     for (let each = from; each <= second; each++) {
@@ -60,7 +60,10 @@ export class Recent {
   }
 }
 
-/** The percentiles of the latencies, in milliseconds: three digits of each, and the exact maximum to the microsecond. */
+/**
+ * The percentiles of the latencies, in milliseconds. `max` is exact to the microsecond; the others have three significant
+ * digits.
+ */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
 /** The latencies of the last minute, in buckets, and the longest one. */

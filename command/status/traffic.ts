@@ -36,7 +36,7 @@ export class RecentTraffic {
     this.#trouble.update(this);
   }
 
-  /** Drops the counts of the seconds that are more than a minute before `second`. */
+  /** Drops the counts of the seconds that are a minute or more before `second`. */
   advance(second: number): void {
     this.#second = second;
     this.#recent.advance(second);

@@ -3,24 +3,19 @@
 /** Milliseconds between two heartbeats. */
 export const BEAT_INTERVAL = 1000;
 
-/**
- * Milliseconds by which a check may be late. A later check means that the parent could not run, because the machine
- * was asleep or overloaded; then missing heartbeats do not count.
- */
+/** Milliseconds by which a check may be late. A later check shows that the machine was asleep or overloaded. */
 const MAX_DELAY = 500;
 
 /** The state of a worker's heartbeats. */
 interface Pulse {
-  /** The number of successive checks before which no heartbeat had arrived. */
+  /** The number of checks in a row that have found no new heartbeat. */
   missed: number;
   hasBeaten: boolean;
 }
 
 /**
- * Checks every second whether each worker has sent a heartbeat.
- *
- * A missing heartbeat counts only if the check itself runs in time, so that no worker is blamed when the whole machine was
- * asleep or overloaded.
+ * Checks every second whether each worker has sent a heartbeat. If a check is late by more than `MAX_DELAY`, the workers could
+ * not run either, so the counts of missing heartbeats begin again from 0.
  */
 export class Heartbeat<Key> {
   readonly #pulses: Map<Key, Pulse> = new Map();

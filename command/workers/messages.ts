@@ -1,8 +1,8 @@
 /**
  * The messages between the parent process and its workers, as JSON.
  *
- * Each message is in an object with one member. Its name distinguishes the message from those of a config file,
- * whose code may also call `process.send`.
+ * Each message is wrapped in an object with one member, `WORKER_MARK`. Messages without it come from the code of a config file,
+ * which may also call `process.send`.
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";

@@ -43,7 +43,10 @@ const KILL_AFTER = 3000;
 const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
-/** The maximum number of retired workers for each place. The requests and tunnels of these workers have no deadline. */
+/**
+ * The maximum number of retired workers for each place whose requests and tunnels have no deadline. Beyond it, the oldest ones
+ * must end within `stopTimeout`.
+ */
 const MAX_RETIRED = 2;
 
 /** A worker process, whether it is starting, serving or retired. */
@@ -172,7 +175,7 @@ export class Supervisor {
     return ready;
   }
 
-  /** Whether at least one worker accepts connections and sends heartbeats in time. */
+  /** `ready` if at least one worker accepts connections and sends heartbeats in time. */
   get readiness(): Readiness {
     if (this.#isStopping) return "stopping";
     return this.#places.some(({ member }) => member?.state === "serving") ? "ready" : "starting";

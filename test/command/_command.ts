@@ -15,7 +15,7 @@ import { until, within } from "../helpers/wait.ts";
 
 export const root: URL = new URL("../../", import.meta.url);
 const script = fileURLToPath(new URL("command/main.ts", root));
-/** The file of the command. In the matrix, this is the file that was compiled for other versions of Node. */
+/** The file of the command. When other versions of Node are tested, it is the file that was compiled for them. */
 const compiled = process.env["HOST_COMMAND"] ?? script;
 const node = process.env["HOST_NODE"] ?? process.execPath;
 // The command must ignore the variables that other servers read, so they are set to wrong values.

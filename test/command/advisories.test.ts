@@ -33,8 +33,8 @@ const { cert, key } = await makeCertificate();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 
 /**
- * Code that counts the HTTP/2 sessions in the memory of its process. Node does not export their class, so the code takes
- * the class of a session.
+ * Code that counts the HTTP/2 sessions in the memory of its process. Node does not export their class, so the code takes it
+ * from a session.
  */
 const COUNTER = `
   import { connect, createServer } from "node:http2";

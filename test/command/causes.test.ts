@@ -41,7 +41,7 @@ test("a failure because of bytes that are not HTTP gets no advice about limits",
   expect(diagnoseFailure(new ProxyError("http_request_error", { message })).fix).toBeUndefined();
 });
 
-test("the 408 for a slow client is distinguished from a server's own 408", () => {
+test("a 408 because of `minRate` counts as a slow client, and the server's own 408 does not", () => {
   const of408 = (message: string): ProxyError =>
     new ProxyError("http_request_error", { status: 408, message });
   expect(isClientSlow(of408("too slow (minRate)"))).toBe(true);

@@ -10,7 +10,7 @@ import { RecentTraffic } from "../../command/status/traffic.ts";
 
 type State = Condition["state"];
 
-/** Returns upstreams or routes of which the first ones have these states, and the others are up. */
+/** Returns the states of `count` upstreams or routes: first the given ones, then `up` for all others. */
 const of = (count: number, ...states: State[]): State[] =>
   Array.from({ length: count }, (_, i) => states[i] ?? "up");
 
@@ -145,7 +145,7 @@ describe("the time since which too many requests fail", () => {
     expect(traffic.troubledSince).toBeUndefined();
   });
 
-  test("is that of the first failure, if no request came in the minute before it", () => {
+  test("begins again with a failure that follows more than a minute without requests", () => {
     const traffic = new RecentTraffic();
     traffic.add(100, [1, 1]);
     vi.setSystemTime(90_000);

@@ -380,7 +380,7 @@ test.each([
   }
 });
 
-test("only a config file that a flag names is read; one with the usual name in the folder is suggested", async () => {
+test("without --config, a config file in the working directory is not read, but suggested in the message", async () => {
   const found = write("fetchway.config.mjs", `export default { target: "${target}" };`);
   const { checkLine } = await import("../../command/config/checkline.ts");
   const { parse } = await import("../../command/flags/parse.ts");

@@ -1,4 +1,4 @@
-/** No message about wrong input repeats the credentials of a URL, wherever the URL was written and whatever is wrong with it. */
+/** No message about wrong input shows the credentials of a URL, wherever the URL is written and whatever is wrong with it. */
 import { describe, expect, test } from "vitest";
 import { checkConfig } from "../../command/config/checkconfig.ts";
 import { checkLine } from "../../command/config/checkline.ts";

@@ -172,7 +172,7 @@ const cases: Case[] = [
   },
 ];
 
-/** The title of the case that also runs on Bun and Deno. */
+/** The titles of the cases that also run on Bun and Deno. */
 const EVERYWHERE = new Set(["a path", "https, with the certificate in the config", "a WebSocket"]);
 
 const runs = Object.keys(programs).flatMap((runtime) =>
@@ -245,7 +245,7 @@ function linesOf(text: string): string[] {
   return rows.flatMap((row) => /^ {2}(\S.*?)(?: {2,}.*)?$/.exec(row)?.[1] ?? []);
 }
 
-describe("what is shown is what the upstream receives", () => {
+describe("--inspect shows what the upstream receives", () => {
   test.each(runs)("on $runtime: $title", async (each) => {
     const program = programs[each.runtime as keyof typeof programs];
     const line = prepare(each, `case${each.index}-${each.runtime}`);
@@ -280,7 +280,7 @@ test.each<[status: number, each: Omit<Case, "title">]>([
   [431, { config: `target: "TARGET", server: { maxHeadersCount: 2 }`, fields: ["A: 1", "B: 2"] }],
   [404, { config: `routes: [{ match: "/a", target: "TARGET" }]`, request: "/b" }],
   [405, { config: `target: "TARGET"`, request: "TRACE /" }],
-])("%i is shown where the client gets it: %j", async (status, each) => {
+])("--inspect shows the status %i if the client gets it: %j", async (status, each) => {
   const refused = { title: "", ...each };
   const line = `${prepare(refused, `refused${status}`)} --port 0`;
   const { status: actual } = await send(refused, line, programs.node);
@@ -288,7 +288,7 @@ test.each<[status: number, each: Omit<Case, "title">]>([
   expect(await inspect(refused, line, programs.node)).toContain(`the client gets ${status}: `);
 });
 
-test("a scheme that the server does not speak is named", async () => {
+test("--inspect says if the server does not speak the scheme of the request", async () => {
   const each = { title: "", config: `target: "TARGET"` };
   const line = prepare(each, "scheme");
   const plainServer = await inspect({ ...each, request: "https://a.test/" }, line, programs.node);
@@ -306,7 +306,7 @@ test("a scheme that the server does not speak is named", async () => {
   expect(redirected).toContain("\nnot over http: the client gets 308 to https (--redirect-http)\n");
 });
 
-test("a certificate with which the server could not start is refused", async () => {
+test("--inspect refuses a certificate with which the server could not start", async () => {
   const line = prepare({ title: "", config: `target: "TARGET"` }, "wrong");
   const command = new Command(`${line} --cert ${key} --key ${key} --inspect /`);
   expect(await command.refusal()).toMatch(/--cert .* there is no certificate in PEM/);

@@ -102,7 +102,7 @@ test("--inspect shows the upstream request line by line, each line with its reas
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
-test("--inspect does not show a field as dropped that is sent as the client has sent it", async () => {
+test("--inspect does not show a field as dropped if it is sent unchanged", async () => {
   const upgrade = ["Connection: Upgrade", "Upgrade: websocket"];
   const text = await show(
     { target, changeOrigin: false },
@@ -116,7 +116,7 @@ test("--inspect does not show a field as dropped that is sent as the client has 
   expect(text).not.toContain("not forwarded");
 });
 
-test("--inspect shows a trace that the proxy starts with the option that starts it", async () => {
+test("--inspect names the option that makes the proxy start a trace", async () => {
   const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
   expect(text).toMatch(
     /^ *traceparent: 00-[\da-f]{32}-[\da-f]{16}-01\s+startTrace: starts a trace$/m,
@@ -124,7 +124,7 @@ test("--inspect shows a trace that the proxy starts with the option that starts 
   expect(reasonOf(text, "tracestate: a=1")).toBe("startTrace: has no valid traceparent");
 });
 
-describe("a request that is not forwarded is shown with its answer", () => {
+describe("--inspect shows the answer to a request that is not forwarded", () => {
   test.each<[string, ReadConfig, string]>([
     ["http://a/else", {}, "404: Not Found: no route for this host and path"],
     [
@@ -215,7 +215,7 @@ test.each(["", "a b c", "ftp://a/", "http:///x", "G(T /x", "http://a b/"])(
   (text) => expect(() => readInspected(text)).toThrow(/write it as "GET http:\/\/shop\.example/),
 );
 
-test("a header field without a colon is refused, and white space around a field is removed", () => {
+test("--inspect-header refuses a field without a colon, and removes white space around the value", () => {
   expect(() => readInspected("/", ["no colon"])).toThrow(/^--inspect-header: write it as/);
   expect(readInspected("/", ["host: a", "X: b:c "]).headers).toEqual(["host", "a", "X", "b:c"]);
 });
@@ -306,7 +306,7 @@ test("the reason of each field matches what the proxy does, and the option in th
         (changed) => send(received, { ...given, ...changed }),
         { options: given, isTrusted: plan.trusts?.("127.0.0.1") ?? false, hooks: [] },
       );
-      // Each field that is sent has one row, in the same order. So has each field of the client that is dropped.
+      // Each field that is sent has one row, in the same order. Each field of the client that is not sent has a row as well.
       expect(explained.fields.flatMap(({ name, value }) => [name, value])).toEqual(sent);
       const gone = new Set(NAMES.filter((name) => valuesOf(sent, name).length === 0));
       const names = explained.dropped.map(({ name }) => name);

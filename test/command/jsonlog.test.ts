@@ -95,7 +95,7 @@ const cases = [
   ["deno", ""],
 ] as const;
 
-test.each(cases)("on %s %s: every line of a whole run", async (runtime, workers) => {
+test.each(cases)("on %s %s: every line of a whole run is JSON", async (runtime, workers) => {
   const good = `{ match: "/", target: "${upstream.url}" }`;
   const config = writeConfig(good);
   const flags = `--insecure --stats --admin 0 --stop-timeout 300 ${workers}`;
@@ -164,7 +164,7 @@ test.each(cases)("on %s %s: every line of a whole run", async (runtime, workers)
   expect(command.stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
-test("a refused connection has a line, and so has its request, and each refusal of the server", async () => {
+test("refused connections have a line in JSON, and so have the requests that the server itself refuses", async () => {
   const origin = await start(`${upstream.url} --log json --max-connections 1`);
   const command = proxy as Command;
   const first = fetch(`${origin}/held`);
@@ -201,7 +201,7 @@ test("a refused connection has a line, and so has its request, and each refusal 
 });
 
 test.each(cases)(
-  "on %s %s: an exception that ends the process is a line",
+  "on %s %s: an exception that ends the process is a line in JSON",
   async (runtime, workers) => {
     const path = join(folder, "crash.mjs");
     const crash = `onRequest: () => void setTimeout(() => { throw new RangeError("crashed"); })`;
@@ -256,7 +256,7 @@ test("the stderr of a worker that dies becomes JSON lines as well", async () => 
   await lineWith(command, /^worker \d+ has ended \(SIGABRT\)/);
 });
 
-test("the TLS version is in the lines of HTTP/1.1 and HTTP/2, also if the client left", async () => {
+test("the lines of HTTP/1.1 and HTTP/2 requests have the TLS version, even if the client has disconnected", async () => {
   const { cert, key } = await makeCertificate();
   writeFileSync(join(folder, "cert.pem"), cert);
   writeFileSync(join(folder, "key.pem"), key);

@@ -25,7 +25,9 @@ function flood(res: ServerResponse): void {
   while (res.write(CHUNK));
 }
 
-/** A wait in milliseconds. It is longer than the time limits, which must not apply during this wait. */
+/**
+ * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, and none of these must apply during it.
+ */
 const LONGER_THAN_LIMITS = 3_000;
 
 /** The number of chunks in a body that does not fit into the kernel's buffers. */
@@ -318,7 +320,7 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     session.destroy();
   });
 
-  test("is served while it uploads in bursts that fill the window again", async () => {
+  test("is served while it uploads in bursts, after each of which Node enlarges the window again", async () => {
     const session = open();
     const stream = session.request({ ":method": "POST", ":path": `/h2-bursts-${kind}` });
     for (let n = 0; n < 8; n++) {
@@ -392,7 +394,8 @@ describe("at the limits for connections", () => {
     const idle: Raw[] = [];
     for (const from of ["127.0.0.2", "127.0.0.3"]) {
       for (let n = 0; n < 4; n++) {
-        // Several sockets listen, so wait for each response: connections may be accepted in another order than they were opened.
+        // Wait for each response: several sockets listen, so Node may accept connections in another order than the clients open
+        // them.
         const client = open(from);
         idle.push(client);
         client.socket.write(head("GET /"));
@@ -406,7 +409,7 @@ describe("at the limits for connections", () => {
     await expect.poll(metrics).toMatch(/^fetchway_client_connections 0$/m);
   });
 
-  test("busy connections are not closed for new ones, for one address or in total, and stderr says so", async () => {
+  test("busy connections are not closed for new ones at either limit, and stderr says that new ones are refused", async () => {
     const busy: Raw[] = [];
     const begin = async (from: string): Promise<void> => {
       const client = open(from);

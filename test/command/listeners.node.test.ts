@@ -75,7 +75,7 @@ describe.runIf(canSharePort)("on Linux", () => {
     expect(turns).toBeLessThan(turnsOfOne / 3);
   });
 
-  test("a port that is in use cannot be claimed; a free one can be claimed by one process at a time", async () => {
+  test("a port cannot be claimed while it is in use, or while another process claims it", async () => {
     const server = createServer();
     const port = await start(server, { reusePort: true });
     await expect(claimPort(port, "127.0.0.1")).rejects.toMatchObject({ code: "EADDRINUSE" });

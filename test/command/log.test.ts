@@ -285,7 +285,7 @@ describe("failures in the log", () => {
     return [new RequestLog(form, stdout as never, stderr as never), stdout, stderr];
   }
 
-  test("are on stderr with cause and fix; the pretty form prints no other line", async () => {
+  test("have one line in the pretty form, on stderr, with cause and fix", async () => {
     const [log, stdout, stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     await log.close();
@@ -325,7 +325,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("after the header section have a line with the part that the client has received", async () => {
+  test("that break off a response have a line that says how much the client has received", async () => {
     const [log, , stderr] = start("pretty");
     const error = new ProxyError("http_response_incomplete");
     placeError(error, { origin: "http://127.0.0.1:4000" });
@@ -354,7 +354,7 @@ describe("failures in the log", () => {
     expect(stdout.text).toBe("");
   });
 
-  test("that are summed up have the time of the summary, so that the log does not go back", async () => {
+  test("that are summed up have the time of the summary, so that the lines are in the order of time", async () => {
     const before = new Date().toISOString();
     const [log, , stderr] = start("common");
     // The failures of `endOf` have a time in the past.
@@ -464,7 +464,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toMatch(/ … 1 time more in 1\.0 s: .+\n.+ … 1 time more in 500 ms: /);
   });
 
-  test("of an upstream that stays down are one line a minute", () => {
+  test("of an upstream that stays down have one line a minute", () => {
     let sums = 0;
     const failures = new FailureLog(
       () => sums++,

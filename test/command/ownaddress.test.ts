@@ -19,7 +19,7 @@ function check(host: string, options: RouteOptions, port = 3100): void {
   refuseOwnAddress({ server, routes: [{ match: ["/"], options }] });
 }
 
-describe("refused", () => {
+describe("`refuseOwnAddress` refuses", () => {
   test.each<[string, RouteOptions["target"]]>([
     ["127.0.0.1", "http://localhost:3100"],
     ["127.0.0.1", "http://127.0.0.1:3100/base?query"],
@@ -60,7 +60,7 @@ describe("refused", () => {
   });
 });
 
-describe("accepted", () => {
+describe("`refuseOwnAddress` accepts", () => {
   test.each<[string, RouteOptions["target"]]>([
     ["127.0.0.1", "http://127.0.0.1:3101"],
     ["127.0.0.1", "http://127.0.0.2:3100"],

@@ -39,7 +39,7 @@ describe("flags", () => {
     ["--stats true 4000", { stats: true }],
     ["--stats false 4000", { stats: false }],
     ["--no-stats 4000", { stats: false }],
-  ])("%s: the flag has its value, and 4000 is the target", (line, server) => {
+  ])("%s: the flag gets its value, and 4000 stays the target", (line, server) => {
     const parsed = parse(line.split(" "));
     expect(parsed.problems).toEqual([]);
     expect(parsed.given.server).toEqual(server);

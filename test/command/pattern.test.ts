@@ -81,7 +81,7 @@ test.each([
   ["Shop.Example", "shop.example/"],
   ["Shop.Example./A/", "shop.example/A"],
   ["[::1]/", "[::1]/"],
-])("the patterns %s and %s are the same", (one, other) => {
+])("the pattern %s has the normal form %s", (one, other) => {
   expect(checkPattern(one)).toBeUndefined();
   expect(normalizePattern(one)).toBe(other);
 });

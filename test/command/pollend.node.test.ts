@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-test("a new connection makes the process signal itself, and others before the signal arrives cause no further one", () => {
+test("a new connection makes the process send itself a signal, and further connections send none until it arrives", () => {
   for (let n = 0; n < 3; n++) server.emit("connection");
   expect(signals.sent).toBe(1);
   signals.arrive(1);

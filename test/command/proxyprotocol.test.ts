@@ -72,7 +72,7 @@ describe("a header", () => {
     ["version 2, an unspecified protocol", v2(0x21, 0x10, V4), undefined],
     ["version 2, LOCAL", v2(0x20, 0x00), undefined],
     ["version 2, LOCAL with addresses", v2(0x20, 0x11, V4), undefined],
-  ])("%s", (_, header, address) => {
+  ])("of %s is parsed up to its end", (_, header, address) => {
     expect(parse(Buffer.concat([header, Buffer.from("GET /")]))).toBe(`${address} 5`);
     for (let n = 0; n < Math.min(header.length, 300); n++) {
       expect(parse(header.subarray(0, n))).toBe("incomplete");
@@ -106,7 +106,7 @@ describe("a header", () => {
     expect(parse(header)).toMatch(/^(?:the connection|its|it) /);
   });
 
-  test("of random bytes is parsed without reading beyond its end, and without other errors", () => {
+  test("of random bytes is parsed or refused, and the parser never reads beyond its end", () => {
     const start = fc.constantFrom(
       SIGNATURE,
       Buffer.from("PROXY TCP4 "),
@@ -344,7 +344,7 @@ describe("the command", () => {
   });
 
   test.each(["http/1.1", "h2"])(
-    "knows the running request of a named client over TLS, with %s",
+    "does not count a connection over TLS as idle while its request runs, with %s",
     async (protocol) => {
       upstream.handler = (_, res) => void res.write("begun");
       const { origin } = await listening(

@@ -105,7 +105,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
   });
 
   // Bun does not show the authority of a request target.
-  test.skipIf(runtime === "bun")("ignores Host beside an absolute-form target", async () => {
+  test.skipIf(runtime === "bun")("ignores Host if the target is in absolute-form", async () => {
     const sent = head("GET http://shop.example/x HTTP/1.1", "Host: other.example");
     const [status, location] = await exchange(ports.plain, sent);
     expect([status, location]).toEqual([308, `https://shop.example:${ports.secure}/x`]);
@@ -119,7 +119,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
 });
 
 test.each(["node", "bun", "deno"] as const)(
-  "when %s stops, the redirecting listener closes before running requests end; --log off prints nothing",
+  "on %s, when the command stops, the redirecting listener closes before running requests end",
   async (runtime) => {
     const { promise: arrived, resolve } = Promise.withResolvers<() => void>();
     upstream.handler = (_, res) => resolve(() => res.end("late"));

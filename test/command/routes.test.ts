@@ -161,7 +161,7 @@ describe("routes with a condition", () => {
     ["GET", "/api", { "x-dotted": "a.b" }, "dotted"],
     ["GET", "/api", { "x-dotted": "axb" }, "api"],
     ["POST", "/else", {}, "rest"],
-  ])("%s %s with %j", async (method, url, fields, name) => {
+  ])("the request %s %s with the fields %j finds its route", async (method, url, fields, name) => {
     expect(await nameOfTaker(method, url, fields)).toBe(name);
   });
 
@@ -194,7 +194,7 @@ describe("routes with a condition", () => {
   });
 });
 
-test("onRequestEnd reports the pattern of the route, or its option route", async () => {
+test("`onRequestEnd` names the route by its pattern, or by its option `route`", async () => {
   const routes: unknown[] = [];
   const onRequestEnd = ({ route }: RequestEnd): void => void routes.push(route);
   const router = new Router([

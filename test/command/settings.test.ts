@@ -41,7 +41,7 @@ const config: ReadConfig = {
 };
 
 describe("precedence", () => {
-  test("a route's options take precedence over the file's; options of the pool are merged one by one", () => {
+  test("a route's options take precedence over the file's, and so does each option of its pool", () => {
     const { server, routes } = toSettings(none, config);
     expect(server).toEqual({ ...serverDefaults, port: 1, host: "::" });
     expect(routes).toEqual([

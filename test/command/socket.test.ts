@@ -213,7 +213,7 @@ test("clients of a Unix socket are trusted if the loopback addresses are", async
   });
 });
 
-test("the limit for each address does not count clients without an address", async () => {
+test("clients of a Unix socket, which have no address, are exempt from the limit for each address", async () => {
   const path = newPath();
   await starts(`${upstream.url} --log off --max-per-address 1 --host unix:${path}`);
   let release: () => void;
@@ -336,7 +336,7 @@ test.skipIf(!hasNginx)("nginx that connects to the Unix socket is a trusted prox
   }
 });
 
-test("`socketMode` of a config file without a socket is refused, unless a flag replaces the host", async () => {
+test("`socketMode` of a config file is refused if neither the file nor --host names a socket", async () => {
   const config = join(folder, "mode.json");
   const write = (host?: string): void =>
     writeFileSync(

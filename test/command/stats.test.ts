@@ -58,7 +58,7 @@ describe.each([
     expect(program.code()).toBeUndefined();
   });
 
-  test.each([true, false])("--stats=%j prints the counters at the end", async (stats) => {
+  test.each([true, false])("--stats=%j decides if counters are printed at exit", async (stats) => {
     const [program, origin] = await start(`--stats=${stats}`);
     await using _ = program;
     expect(await (await fetch(origin)).text()).toBe("ok");

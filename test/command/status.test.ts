@@ -148,7 +148,7 @@ describe("the counters of the status page", () => {
     });
   });
 
-  test("include, for one of several upstreams, the counts of its target", () => {
+  test("count all attempts at one of several upstreams, not only the last one of each request", () => {
     const name = "http://127.0.0.1:4000";
     let counted = { requests: 0, failures: 0 };
     const state = { name, weight: 1, active: 0, waiting: 0, state: "up" } as const;
@@ -528,7 +528,7 @@ describe("the status server", () => {
     expect(ask("/healthz", "evil.example").status).toBe(200);
   });
 
-  test("a page of another site cannot use up the connections for status pages", async () => {
+  test("does not let a page of another site use up the connections for status pages", async () => {
     advisory("CVE-2025-24010");
     const from = (site: string, path: string): Response => {
       const headers = { host: "127.0.0.1:9100", "sec-fetch-site": site };

@@ -45,7 +45,7 @@ interface Front {
   readonly origin: string;
   readonly program: Program;
   readonly ask: (path: string, body?: string) => Promise<string>;
-  /** Waits until this number of requests waits, and returns all metrics. */
+  /** Resolves to all metrics as soon as `count` requests wait for an upstream. */
   held(count: number): Promise<string>;
 }
 
@@ -79,7 +79,7 @@ async function start(flags: readonly string[], tool = "node"): Promise<Front> {
         body === undefined ? {} : { method: "POST", body },
       );
       const answer = await response.text();
-      // No upstream here answers without a body: the header fields tell who does.
+      // Each upstream of this test sends a body. If there is none, the header fields show who has answered.
       return `${response.status} ${answer || JSON.stringify([...response.headers])}`;
     },
   };
@@ -138,7 +138,7 @@ describe.each(Object.keys(ARGS))("on %s", (tool) => {
     socket.terminate();
   });
 
-  test("a stop ends them with 503 within its time", async () => {
+  test("a stop ends waiting requests with 503 within --stop-timeout", async () => {
     const port = await findPort();
     const target = `http://127.0.0.1:${port}`;
     const front = await start([target, "--wait=60s", "--stop-timeout=300"], tool);
@@ -177,7 +177,7 @@ test("--wait: requests wait for an upstream that restarts, and the log and the m
   expect(front.program.output().match(/requests wait for/g)).toHaveLength(1);
 });
 
-test("the lines are JSON with --log json", async () => {
+test("with --log json, the lines about waiting requests are JSON", async () => {
   const port = await findPort();
   const target = `http://127.0.0.1:${port}`;
   const front = await start([target, "--wait", "15s", "--log", "json"]);
@@ -198,7 +198,7 @@ test("the lines are JSON with --log json", async () => {
   ]);
 });
 
-test("a worker that is replaced moves its requests to the upstream of the new config", async () => {
+test("a worker that is replaced moves its waiting requests to the upstream of the new config", async () => {
   const config = writeConfig("workers", await findPort());
   const front = await start([`--config=${config}`, "--workers=2"]);
   const answers = sendAll(front);
@@ -219,7 +219,7 @@ test("a worker that is replaced lets its requests wait for an upstream that stay
   expect(await within(answers, "the answers")).toEqual(answersOf("again"));
 });
 
-test("a stop ends the requests of all workers with 503", async () => {
+test("a stop ends the waiting requests of all workers with 503", async () => {
   const target = `http://127.0.0.1:${await findPort()}`;
   const front = await start([target, "--wait=60s", "--stop-timeout=300", "--workers=2"]);
   const answers = sendAll(front);

@@ -61,7 +61,10 @@ async function openSession(origin: string): Promise<ClientHttp2Session> {
   return session;
 }
 
-/** Starts a bridge through which `ws` can be an HTTP/2 client of the command. Returns the bridge's URL. */
+/**
+ * Starts a WebSocket server that passes its clients on to the command over HTTP/2, because `ws` itself speaks only HTTP/1.1.
+ * Returns its URL.
+ */
 async function openBridge(origin: string): Promise<string> {
   const session = await openSession(origin);
   const bridge: Server = bridgeTo(() => session);
@@ -84,7 +87,7 @@ function closeOf(stream: ClientHttp2Stream): Promise<void> {
   return within(new Promise((resolve) => void stream.on("close", resolve)), "the close");
 }
 
-test("are announced, are routed, and are logged and counted as tunnels", async () => {
+test("WebSockets over HTTP/2 are announced, routed, and logged and counted as tunnels", async () => {
   const { proxy, origin } = await start(`--route /api=${target} --log json --admin 0`);
   const session = await openSession(origin);
   expect(session.remoteSettings.enableConnectProtocol).toBe(true);
@@ -110,7 +113,7 @@ test("are announced, are routed, and are logged and counted as tunnels", async (
   tunnel.close(constants.NGHTTP2_CANCEL);
 });
 
-test("count as GET in the condition of a route, as over HTTP/1.1", async () => {
+test("WebSockets over HTTP/2 count as GET in the condition of a route, as over HTTP/1.1", async () => {
   const condition = "--when-method GET --when-header x-beta:1 --when-query v=2";
   const { origin } = await start(`--route "/=${target} ${condition}" --log off`);
   const session = await openSession(origin);
@@ -120,7 +123,7 @@ test("count as GET in the condition of a route, as over HTTP/1.1", async () => {
   taken.close(constants.NGHTTP2_CANCEL);
 });
 
-test("also work on a port without TLS, with prior knowledge", async () => {
+test("WebSockets over HTTP/2 also work on a port without TLS, with prior knowledge", async () => {
   const { proxy, origin } = await listening(`${target} --log off`);
   const session = await openSession(origin);
   const bridge = bridgeTo(() => session);
@@ -133,7 +136,7 @@ test("also work on a port without TLS, with prior knowledge", async () => {
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
-test("share a session with requests, and keep the session from being closed as idle", async () => {
+test("WebSockets share an HTTP/2 session with requests, and keep it from being closed as idle", async () => {
   const { origin } = await start(`${target} --log off --keep-alive-timeout 200`);
   const session = await openSession(origin);
   const [tunnel] = await ask(session);
@@ -148,8 +151,8 @@ test("share a session with requests, and keep the session from being closed as i
   await within(closed, "the end of the idle session");
 });
 
-describe("the limits", () => {
-  test("of connections count each WebSocket, and WebSockets beyond them get 503", async () => {
+describe("the limits for WebSockets over HTTP/2", () => {
+  test("of connections count each WebSocket, and further ones get 503", async () => {
     const { proxy, origin } = await start(`${target} --route /other=${target} --max-connections 3`);
     const session = await openSession(origin);
     const [first] = await ask(session);
@@ -203,7 +206,7 @@ describe("the limits", () => {
   });
 });
 
-describe("the stop", () => {
+describe("the stop of the command", () => {
   test("waits for running WebSockets", async () => {
     const { proxy, origin } = await start(`${target} --log off`);
     const socket = new WebSocket(await openBridge(origin));

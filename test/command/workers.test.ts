@@ -395,7 +395,7 @@ test("if too many workers have retired, --stop-timeout applies to the oldest", a
   );
   const ends: string[] = [];
   for (let round = 1; round <= 3; round++) {
-    // One response that does not end for each of the two workers.
+    // On each of the two workers, begin a response that does not end.
     for (let i = 0; i < 2; i++) {
       void ask(origin).then(
         () => ends.push("complete"),
@@ -486,7 +486,7 @@ describe("a config file", () => {
     return file;
   };
 
-  test("is read by new workers when it changes; an invalid file does not change the workers", async () => {
+  test("is read by new workers when it changes, and does not replace the workers if it is invalid", async () => {
     upstream.handler = (req, res) => res.end(req.headers["x-revision"]);
     const file = write("reload.mjs", "1");
     const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
@@ -716,7 +716,7 @@ test("HTTPS and HTTP/2 work with workers, another worker resumes a TLS session, 
   );
 
   let ticket: Buffer | undefined;
-  /** Requests something on a new connection, and resolves to whether it has resumed the session. */
+  /** Sends a request on a new TLS connection, and resolves to whether the connection has resumed the session. */
   const resume = async (): Promise<boolean> => {
     const socket: TLSSocket = connectTls({ port, host: "127.0.0.1", ca, session: ticket });
     socket.on("session", (next: Buffer) => (ticket = next));

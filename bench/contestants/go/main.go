@@ -16,7 +16,7 @@ func main() {
 		log.Fatal(err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// By default, the pool keeps only two idle connections to a host, and all others are opened again.
+	// By default, the pool keeps only two idle connections to a host, so most requests of a load would open a new one.
 	transport.MaxIdleConnsPerHost = 4096
 	transport.MaxIdleConns = 4096
 	transport.DisableCompression = true

@@ -250,7 +250,8 @@ func main() {
 	}
 }
 
-// measureHiccups repeats a timer of 1 ms after a delay, and returns how late each one fired.
+// measureHiccups waits for delay, then repeats a timer of 1 ms until stop is closed, and sends how late each one fired to
+// result.
 func measureHiccups(delay time.Duration, stop chan struct{}, result chan []int64) {
 	preciseThread()
 	late := []int64{}
