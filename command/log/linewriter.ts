@@ -136,14 +136,14 @@ export class LineWriter {
 
   /** @param dropped the number of dropped lines that the last of `lines` reports; 0 if no line reports that */
   #writeDirectly(lines: string, dropped: number): void {
-    let bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
+    const bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
+    let end = 0;
     try {
-      while (bytes.length > 0) bytes = bytes.subarray(writeSync(this.#output.fd, bytes));
+      while (end < bytes.length) end += writeSync(this.#output.fd, bytes, end);
     } catch (error) {
-      const unwritten = bytes.toString();
-      this.#isCut =
-        unwritten.length < lines.length && !lines.slice(0, -unwritten.length).endsWith("\n");
-      return this.#lose(unwritten, dropped, error as Error);
+      if (end === 0) return this.#lose(lines, dropped, error as Error);
+      this.#isCut = bytes[end - 1] !== 0x0a /* \n */;
+      return this.#lose(bytes.toString("utf8", end), dropped, error as Error);
     }
     this.#isCut = false;
     if (this.#lost === undefined) return;

@@ -1,0 +1,42 @@
+/** A log file on a disk that has no room in the middle of a line. */
+import { writeSync } from "node:fs";
+import { expect, test, vi } from "vitest";
+import { LineWriter } from "../../command/log/linewriter.ts";
+
+vi.mock("node:fs", async (original) => ({
+  ...(await original<typeof import("node:fs")>()),
+  writeSync: vi.fn(),
+}));
+
+test("the line after one that was cut off begins on a line of its own, also if another write failed before", async () => {
+  const noSpace = Object.assign(new Error("no space"), { code: "ENOSPC" });
+  let written = "";
+  let room = 4;
+  vi.mocked(writeSync).mockImplementation(((_fd: number, bytes: Uint8Array, offset = 0) => {
+    const taken = Buffer.from(bytes.subarray(offset, offset + room));
+    if (taken.length === 0) throw noSpace;
+    room -= taken.length;
+    written += taken.toString();
+    return taken.length;
+  }) as typeof writeSync);
+  const output = {
+    fd: 1,
+    on() {},
+    // From the first such error on, the writer writes by itself.
+    write: (_lines: string, done: (error: Error) => void) => done(noSpace),
+  };
+  const writer = new LineWriter(
+    output as never,
+    (count) => `${count} dropped`,
+    () => {},
+  );
+  for (const line of ["lost", "first", "second"]) {
+    writer.write(line);
+    await new Promise(setImmediate);
+    await new Promise(setImmediate);
+  }
+  room = Infinity;
+  writer.write("third");
+  await writer.close();
+  expect(written).toBe("firs\nthird\n3 dropped\n");
+});
