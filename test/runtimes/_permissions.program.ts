@@ -19,7 +19,7 @@ for (const [name, options] of Object.entries(cases)) {
   proxy.destroy();
 }
 
-// With the option `resolve` of `balance`, host names are looked up by this method.
+// This method looks host names up for `balance` with the option `resolve`.
 const resolved = createOwn().resolve?.("upstream.example");
 await resolved?.catch((error: unknown) =>
   console.log(`lookup: ${(error as { code: string }).code}`),

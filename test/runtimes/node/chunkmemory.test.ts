@@ -67,7 +67,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)(
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
 
-    test("for an upload with its length", async () => {
+    test("for an upload with Content-Length", async () => {
       await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
@@ -148,7 +148,7 @@ test("the chunks of an upload are not freed if other code listens for them", asy
   server.close();
 });
 
-test("chunks that other code gets keep their memory", async () => {
+test("chunks of a body that the app reads keep their memory", async () => {
   const response = await proxy.fetch(new Request(`http://proxy.test/1/${LENGTH}/sized`));
   expect(Buffer.from(await response.arrayBuffer()).equals(bodyOf(1, LENGTH))).toBe(true);
   expect(freed).toBe(0);

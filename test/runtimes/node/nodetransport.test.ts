@@ -72,7 +72,7 @@ test("connections share one read buffer only on Node, and not on Windows", () =>
   Object.defineProperty(process, "platform", { value: platform });
 });
 
-/** Returns bytes that differ from those of every other number at each place. */
+/** Returns bytes that differ at each place from those for another `number`. */
 function makeBytes(length: number, number: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, i) => i * 7 + (i >> 8) + number));
 }

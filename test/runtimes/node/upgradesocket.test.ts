@@ -367,7 +367,7 @@ test("a receiver of a tunnel that does not read makes the sender wait, in both d
 
 /**
  * Passes a tunnel's bytes from the upstream on, and keeps them.
- * @param passesLeave whether it also passes on the permission to free them
+ * @param passesLeave whether it also passes `mayFree` on, the permission to free the bytes
  */
 function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
   return {
@@ -462,7 +462,7 @@ describe("limits of tunnels", () => {
 });
 
 describe("responses to a handshake other than 101", () => {
-  test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
+  test("a large response arrives whole, and ends the connection", async () => {
     const size = 8 * 1024 * 1024;
     upstream.script = (call) => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
@@ -528,7 +528,7 @@ describe("responses to a handshake other than 101", () => {
     report.mockRestore();
   });
 
-  test("a header field that a hook has made invalid is not sent", async () => {
+  test("an invalid header field that an interceptor has added is not sent", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     switching();
     const { port } = await serve({

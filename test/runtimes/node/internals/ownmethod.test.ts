@@ -53,7 +53,7 @@ const wrappers: Record<string, (method: Method) => unknown> = {
   "a proxy": (method) =>
     new Proxy(method, { apply: (target, self, args) => Reflect.apply(target, self, args) }),
   "a bound function": (method) => method.bind(new EventEmitter()),
-  "another name": () => undefined,
+  "a function that does not call it": () => undefined,
 };
 
 describe.each(methods)("the method `%s`", (name, prototype) => {
