@@ -141,7 +141,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
       expect(upstream.calls).toHaveLength(before + 1);
     }
 
-    test("any exchange looks the same to the client and to the upstream", async () => {
+    test("any exchange passes unchanged in both directions", async () => {
       await fc.assert(
         fc.asyncProperty(exchanges, setup, async (steps, way) => {
           await upstream.reset();

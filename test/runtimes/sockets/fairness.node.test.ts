@@ -111,7 +111,7 @@ function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   return slow;
 }
 
-/** Waits until four requests run, and all others wait. */
+/** Waits until four requests run, and `waiting` requests wait. */
 async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
   const stats = (): object => ({ ...originOf(proxy) });
   await until(() => {

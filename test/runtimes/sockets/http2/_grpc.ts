@@ -62,7 +62,7 @@ function record(metadata: Metadata | undefined): Record<string, string[]> {
 export interface GrpcServer {
   readonly port: number;
   readonly url: string;
-  /** The metadata and the outcome of each call. */
+  /** The metadata of each call. */
   readonly seen: unknown[];
   cancelled(): number;
   stop(): void;
