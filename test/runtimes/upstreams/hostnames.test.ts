@@ -16,7 +16,7 @@ import { until } from "../../helpers/wait.ts";
 
 const PROGRAM = join(import.meta.dirname, "_hostnames.program.ts");
 
-/** A name server whose records the test sets. */
+/** A fake transport whose `resolve` returns the addresses that the test sets. */
 class Names {
   addresses: string[] | Error = [];
   readonly asked: string[] = [];
@@ -108,7 +108,7 @@ describe("a host name", () => {
     expect(target.states()).toHaveLength(2);
   });
 
-  test("whose lookup fails keeps its upstreams; one without any gets 503, and is looked up again", async () => {
+  test("whose lookup fails keeps its upstreams, and gets 503 only before any lookup has succeeded", async () => {
     const names = new Names();
     names.addresses = new Error("no answer");
     const { target, ask } = make(names, ["http://app.test"]);
@@ -208,7 +208,7 @@ describe("a host name", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
-  test("is not looked up where it is an address, a socket or an app", async () => {
+  test("is not looked up for a target that is an address, a socket or an app", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.9"];
     const app = { fetch: () => new Response("ok") };

@@ -321,7 +321,7 @@ test("a further attempt that waited for a place and got none costs the retry bud
         paidThen ??= paid;
         return url;
       }
-      // The further attempt gets no place until the first attempt fails by itself.
+      // The further attempt waits until the first attempt has failed, and then gets no place.
       return new Promise((resolve) => (request.leave = () => resolve(undefined)));
     },
     mayRetry: () => ++paid > 0,

@@ -184,7 +184,7 @@ test("if the Worker's script aborts the pipe that is the body of a large request
   expect(answer.status).toBe(400);
 });
 
-/** Sends only a part of some large uploads, and returns the statuses of their responses. */
+/** Sends only a part of some large uploads, and returns the different statuses of their responses. */
 async function statusesOfUploads(): Promise<number[]> {
   const answers = Array.from({ length: 100 }, async () => {
     const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
