@@ -101,8 +101,8 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
       { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "{" },
       "FETCHWAY_OPTIONS is not JSON",
     ],
-    ["a list as the options", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
-    ["an unknown option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
+    ["a JSON list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
+    ["a bad option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
   ])("%s makes the entry exit with one line that says what is wrong", async (_what, env, line) => {
     await using program = start("runtimes/server.ts", env);
     await program.ended();

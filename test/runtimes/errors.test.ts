@@ -118,7 +118,7 @@ test.each<[client: string, options: Partial<CreateProxyOptions>]>([
   ["HTTP/2", { pool: { http2: true } }],
   ["fetch", { fetch: globalThis.fetch }],
   ["undici", { transport: createUndiciTransport() }],
-])("an interceptor of attempts can explain an error with the upstream's address: %s", async (_, options) => {
+])("an interceptor of attempts can name an error's upstream: %s", async (_, options) => {
   const seen: string[] = [];
   const explain: Interceptor = (next) => (request, scope) =>
     next(request, scope).catch((error: unknown) => {

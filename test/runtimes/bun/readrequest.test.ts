@@ -53,7 +53,7 @@ test.each<[string, RequestInit]>([
   ["Content-Length", { headers: { "content-length": "5" } }],
   ["Transfer-Encoding", { headers: { "transfer-encoding": "chunked" } }],
   ["Upgrade", { headers: { upgrade: "websocket" } }],
-])("the signal of a request with %s is read from the start, because Bun may still refuse the request", (_, init) => {
+])("the signal of a request with %s is read early, because Bun may refuse it", (_, init) => {
   const { request, abort, reads } = createRequest(init);
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   expect(reads()).toBeGreaterThan(0);

@@ -138,7 +138,7 @@ const watchers: Record<string, Watch> = {
   },
 };
 
-test.each(Object.keys(watchers))("chunks that middleware keeps do not change if it %s", async (way) => {
+test.each(Object.keys(watchers))("kept chunks do not change if middleware %s", async (way) => {
   const kept: Buffer[] = [];
   const copies: Buffer[] = [];
   const uploaded = upload((req, res) => {

@@ -25,7 +25,7 @@ describe("a header of version 1", () => {
     ["no client", undefined, IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["no client, and a Unix socket", undefined, UNIX, "UNKNOWN"],
     ["a client with a name", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-    ["a client with a list of addresses", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a client with a list", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["a client with a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
   ])("for %s", (_, client, ends, line) => {
     expect(Buffer.from(makeHeader("v1", client, ends)).toString()).toBe(`PROXY ${line}\r\n`);
@@ -56,7 +56,7 @@ describe("a header of version 2", () => {
   });
 });
 
-test.each(["v1", "v2"] as const)("the parser of the command reads the headers of version %s", (version) => {
+test.each(["v1", "v2"] as const)("the command parses the headers of version %s", (version) => {
   for (const client of ["192.0.2.7", "2001:db8::7", "::", "0.0.0.0", "::ffff:1.2.3.4"]) {
     const header = Buffer.from(makeHeader(version, client, IPV4));
     const parser = parseHeader();

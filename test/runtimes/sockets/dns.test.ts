@@ -274,7 +274,7 @@ describe("localhost", () => {
     expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
   });
 
-  test.each(["localhost.test", "mylocalhost"])("does not include names such as %s", async (name) => {
+  test.each(["localhost.test", "mylocalhost"])("does not include the name %s", async (name) => {
     record(name, ["127.0.0.1"]);
     expect(await names().resolve(name)).toMatchObject({ isOrder: false });
     expect(server.asked).toEqual([name]);
