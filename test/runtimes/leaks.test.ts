@@ -101,7 +101,7 @@ describe("on Node", () => {
     return now;
   }
 
-  test("10 000 requests leave no memory, timer, listener or connection", async () => {
+  test("10 000 requests leave no memory, timer, listener or connection behind", async () => {
     const file = fileURLToPath(new URL("../hosts/leaks.ts", import.meta.url));
     child = spawn(process.execPath, ["--expose-gc", file], {
       env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "" },

@@ -152,7 +152,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await client?.read())?.text).toBe("POST 1");
   });
 
-  test("at the end of the time, the client gets 503 and may try again", async () => {
+  test("at the end of `wait`, the client gets 503 with Retry-After", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 200 });
     upstream.stop();

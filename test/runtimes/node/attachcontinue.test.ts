@@ -111,7 +111,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
   });
 
-  test("the client of a route that is not the proxy's gets its 100 when the route reads the body", async () => {
+  test("on a route of the app, the client gets its 100 when the route reads the body", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port, "/own");
     const heading = client.readHead();

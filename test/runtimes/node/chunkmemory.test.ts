@@ -109,7 +109,7 @@ test("most memory of the chunks of a tunnel is freed, in both directions", async
   expect(freed / LENGTH).toBeGreaterThan(1.8);
 });
 
-test("a tunnel whose client's socket has another listener keeps its chunks", async () => {
+test("a tunnel does not free chunks that another listener of the client's socket sees", async () => {
   await echo((socket) => socket.on("data", () => {}));
   expect(freed / LENGTH).toBeLessThan(1.1);
 });
@@ -127,7 +127,7 @@ test.skipIf(streams.duplexPair === undefined)(
   },
 );
 
-test("a response whose `write` is wrapped keeps its chunks", async () => {
+test("the chunks of a response are not freed if its `write` is wrapped", async () => {
   const { server, url } = await startHttp((req, res: ServerResponse) => {
     const write = res.write.bind(res) as (...args: unknown[]) => boolean;
     res.write = (...args: unknown[]) => write(...args);

@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 
 const BODY = "x".repeat(1000);
 
-test("a body that arrives with its head leaves in one write with the head", async () => {
+test("a body that arrives with its head is sent in one write with the head", async () => {
   const proxy = createProxy({ target: upstream.url });
   const { port } = upstream;
   const front = await apps.serve("node", proxy.nodeHandler);

@@ -108,7 +108,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
   });
 
-  test("a hundred pipelined requests are sent in order, without a warning of the process", async () => {
+  test("a hundred pipelined requests are sent in order, and cause no process warning", async () => {
     const warn = vi.fn<(warning: Error) => void>();
     process.on("warning", warn);
     try {

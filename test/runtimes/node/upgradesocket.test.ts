@@ -433,7 +433,7 @@ describe("limits of tunnels", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
-  test("stats count tunnels, apart from connections in use", async () => {
+  test("stats() counts tunnels separately from connections in use", async () => {
     switching();
     const { proxy, port } = await serve();
     const clients = [await open(port), await open(port)];

@@ -447,7 +447,7 @@ describe("a request that has only waited", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("gets 503, which names the limit: %s", async (_, make, bound) => {
+  ])("gets 503, and its error names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);

@@ -242,7 +242,7 @@ describe("a host name", () => {
     [{ resolve: 5 }, "option `resolve`: use true, or an object"],
     [{ resolve: { interval: 0 } }, "option `resolve`: interval: use whole milliseconds from 1"],
     [{ resolve: { intervall: 1 } }, "option `resolve`: intervall: there is no such option"],
-  ])("with the options %j is refused with the fix", (options, message) => {
+  ])("with the options %j is refused, and the error names the fix", (options, message) => {
     expect(() => balance(["http://app.test"], options as BalanceOptions)).toThrow(message);
   });
 });
@@ -332,7 +332,7 @@ describe("a target with an address", () => {
     [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "set `address` or `socketPath`"],
-  ])("is refused with the fix if it is %j", (target, fix) => {
+  ])("is refused if it is %j, and the error names the fix", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);
   });
 

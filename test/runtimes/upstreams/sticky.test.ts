@@ -378,7 +378,7 @@ describe("the cookie", () => {
     expect(new Set(seen.map(({ cookie }) => cookie))).toEqual(new Set(["a=1"]));
   });
 
-  test("is kept from the upstream of a redirect that is followed", async () => {
+  test("does not reach the upstream when a redirect is followed", async () => {
     await start(1, {}, { followRedirects: true });
     answer = (_, path) =>
       path === "/from" ? { status: 302, headers: { location: "/to" } } : undefined;

@@ -169,7 +169,7 @@ test("clients keep their upstream by a cookie, whose secret is made at the first
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a request that waits for an upstream is sent when the request of another event has ended", async () => {
+test("a request in the queue is sent when the request of another event has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -192,7 +192,7 @@ test("a request that waits for an upstream is sent when the request of another e
   expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
-test("a small upload is complete if workerd does not show the length of its stream", async () => {
+test("a small upload arrives complete even if workerd does not show the length of its stream", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `

@@ -136,7 +136,7 @@ describe("with `shouldUpgradeCallback`", () => {
     };
   };
 
-  test("Node's default function decides only by the listeners of other code", () => {
+  test("Node's default function is replaced by one that accepts upgrades only if other code listens", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;
