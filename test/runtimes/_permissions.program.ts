@@ -1,4 +1,7 @@
-/** A program for every runtime: it sends a request through each of several proxies, and prints each outcome. */
+/**
+ * A program for every runtime: it sends a request through each of several proxies, and prints each outcome.
+ * test/runtimes/permissions.test.ts runs it without the permission to connect.
+ */
 import { createProxy, type CreateProxyOptions, createTransport as createOwn } from "#fetchway";
 import { createTransport } from "../../runtimes/fetch.ts";
 

@@ -1,4 +1,4 @@
-/** Copies of requests for a mirror, whose state must never be visible to the client. */
+/** Copies of requests for a mirror. What the mirror does with them must never be visible to the client. */
 import { createServer } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";

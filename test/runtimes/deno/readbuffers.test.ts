@@ -1,4 +1,4 @@
-/** The memory into which Deno's sockets read. */
+/** The buffers into which sockets read on Deno: one for all sockets, or one for each socket. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import {
@@ -10,7 +10,7 @@ import { digestOf, mebibyte } from "../../helpers/large.ts";
 import { startProgram } from "../../helpers/program.ts";
 import { Upstream } from "../../helpers/upstream.ts";
 
-/** Returns the buffers into which two sockets read on a version of Deno. */
+/** Returns the buffers into which two sockets read on this version of Deno and this operating system. */
 function takeBuffers(deno: string, os = "linux"): Uint8Array[] {
   vi.stubGlobal("Deno", { version: { deno }, build: { os } });
   const buffers = [0, 1].map(() => takeReadBuffer());

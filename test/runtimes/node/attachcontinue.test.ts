@@ -94,7 +94,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
       const client = await send(port, "/", [["Content-Length", "500000"]]);
       const answer = await client.read();
       expect(answer).toMatchObject({ status, text: "no", interim: [] });
-      // The next bytes could be the body or another request (RFC 9110 §10.1.1).
+      // The connection must close, because the next bytes could be the body or another request (RFC 9110 §10.1.1).
       expect(answer.get("connection")).toBe("close");
       expect(await client.rest()).toHaveLength(0);
       expect(apps.only()).toMatchObject({ length: 0 });

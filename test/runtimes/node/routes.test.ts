@@ -76,7 +76,8 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
       ["/own", 204, "", "x-own"],
     ] as const) {
       const client = await apps.connect(port);
-      // A proxy in front that does not wait for the 101 would pass on the next bytes as part of the tunnel.
+      // A proxy in front that does not wait for the 101 sends the next bytes as part of the tunnel, so they must not become a
+      // request.
       client.send(request("GET", path, handshake), request("GET", "/smuggled"));
       const answer = await client.read();
       expect(answer).toMatchObject({ status, text, cut: false });

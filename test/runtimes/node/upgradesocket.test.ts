@@ -354,7 +354,7 @@ test("a receiver of a tunnel that does not read makes the sender wait, in both d
     from.on("drain", push);
     push();
     const before = await settled(() => sent);
-    // The kernel's buffers hold these bytes, and the process only a few.
+    // The kernel's buffers hold most of these bytes.
     expect(before).toBeLessThan(32 * 1024 * 1024);
     from.removeListener("drain", push);
     let received = 0;

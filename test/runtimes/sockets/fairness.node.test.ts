@@ -38,7 +38,7 @@ interface Setup {
   readonly ends: RequestEnd[];
 }
 
-/** Creates a proxy with four connections, whose clients a trusted balancer on this machine names. */
+/** Creates a proxy with four connections. It trusts this machine, so `X-Forwarded-For` sets the addresses of its clients. */
 function setUp(pool: PoolOptions = {}, options: ProxyOptions = {}, target?: Target): Setup {
   const ends: RequestEnd[] = [];
   const proxy = pooled({ maxSockets: 4, minRateGrace: GRACE, ...pool }, target, {

@@ -85,7 +85,7 @@ describe("a host name", () => {
     await ask();
     names.addresses = ["10.0.0.1", "10.0.0.2"];
     await until(() => target.states().length === 2, "the second address");
-    // An address that is added later begins slowly.
+    // An address that is added later gets its share of the requests gradually.
     expect(namesOf(target)[1]).toBe("http://app.test (10.0.0.2) starting");
     const running = target.pick(
       { method: "GET", path: "/", headers: [], clientAddress: undefined },

@@ -111,7 +111,7 @@ describe("the queue of several upstreams", () => {
     void queue.target.remove(A);
     await queue.end(B);
     expect(waiting[0]?.target).toBe(B);
-    // Five still wait, and two upstreams are left.
+    // Five requests wait, which is more than `maxQueue` allows for the two upstreams that are left.
     expect(queue.ask().isSettled).toBe(true);
   });
 

@@ -46,7 +46,7 @@ const wrappers: Record<string, (method: Method) => unknown> = {
         try {
           method.apply(this, args);
         } catch {
-          // The probe throws.
+          // `isOwnMethod` calls the wrapper on an object whose members throw.
         }
       });
     },

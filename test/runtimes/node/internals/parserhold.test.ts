@@ -1,4 +1,4 @@
-/** The parser of a connection with pipelined requests stops, and the number of waiting bytes is bounded. */
+/** Node's parser of a connection stops while pipelined requests wait, which bounds the number of waiting bytes. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -248,7 +248,7 @@ test("if Node has stopped reading before the second request, the connection is r
     else void turn.then(end);
   });
   const client = await apps.connect(port);
-  // The end of the body fills the buffer of the request, and the next head is in the same read.
+  // The end of the body fills the buffer of the request, and the next head is in the same read, so Node stops reading.
   client.send(request("POST", "/0", [], Buffer.alloc(70_000)), request("GET", "/1"));
   await until(() => paths.length === 2, "the second request");
   client.send(request("GET", "/2"));
