@@ -226,7 +226,7 @@ test("a client that disconnects closes the upstream request although the Worker 
 
 describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how) => {
   /**
-   * Sends requests in sequence, and returns their statuses. The upstream answers on a new connection, and closes a
+   * Sends requests in sequence, and returns their different statuses. The upstream answers on a new connection, and closes a
    * reused one.
    */
   async function statusesOf(method: string, body?: string): Promise<Set<number>> {

@@ -68,7 +68,7 @@ export interface GrpcServer {
   stop(): void;
 }
 
-/** @param certificate the certificate of a server with TLS */
+/** Starts the server. @param certificate makes it a server with TLS */
 export async function startGrpc(certificate?: Certificate): Promise<GrpcServer> {
   const seen: unknown[] = [];
   let cancelled = 0;
