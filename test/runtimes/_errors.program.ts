@@ -1,6 +1,6 @@
 /**
- * A program for every runtime with real sockets. It sends requests to upstreams that fail in different ways, and prints as
- * JSON how each failure is explained, and what a client or a careless app may show of it.
+ * A program for Node, Bun and Deno. It makes requests fail in different ways. For each failure, it prints as JSON what
+ * `explainError` returns, and the texts that a client sees, or would see if an app sent it the error.
  */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
@@ -62,7 +62,7 @@ const signed = await withTls("TLS", good);
 const tls = { ca: good.cert };
 const client = { ...good, ca: good.cert, requestCert: true, rejectUnauthorized: true };
 
-/** Two upstreams that active checks have found down. */
+/** A target whose two upstreams the active checks find down. */
 const down = balance([`http://127.0.0.1:${dead}`, `http://127.0.0.1:${silent}`], {
   check: { path: "/", interval: 10, timeout: 10, unhealthyThreshold: 1 },
 });
@@ -150,7 +150,7 @@ const cases: Record<string, CreateProxyOptions> = {
   },
 };
 
-/** Replaces what differs from run to run. */
+/** Replaces ports by the names of their servers, and the path of the folder for temporary files, which differ between runs. */
 function generalize(text: string): string {
   return text
     .replaceAll(/:(\d+)\b/g, (all, port: string) => {
@@ -160,7 +160,7 @@ function generalize(text: string): string {
     .replace(tmpdir(), "/tmp");
 }
 
-/** Returns what an app may send to a client of an error. */
+/** Returns all texts of an error that an app could send to a client. */
 function show(error: Error): string {
   return [
     error.message,
@@ -171,11 +171,11 @@ function show(error: Error): string {
 }
 
 interface Failure {
-  /** How the error that `onRequestEnd` reports is explained. */
+  /** What `explainError` returns for the error that `onRequestEnd` reports. */
   readonly explained: string;
-  /** How the error that `onError` gets is explained, in a proxy without `onRequestEnd`; undefined where it does not run. */
+  /** What `explainError` returns for the error that `onError` gets in another proxy; undefined if `onError` did not run. */
   readonly hooked: string | undefined;
-  /** What the client gets, and what an app may send of the errors. */
+  /** The header fields and body that the client gets, and the texts of the errors that an app could send. */
   readonly shown: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A program for every runtime. It sends requests that fail, and prints a heading before each kind of them, so that the output
- * shows after which requests the library has printed a line.
+ * A program for every runtime. It sends failing requests for which the library must print no line, prints `quiet`, and then
+ * sends others: the first failure of each kind must print a line.
  */
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
@@ -30,8 +30,8 @@ async function send(options: CreateProxyOptions, init?: RequestInit): Promise<vo
   await proxy.close();
 }
 
-// Only the first failure of each kind prints a line. Send these failures first, while a line could be printed: they
-// must print none.
+// These failures must print no line. They come first, because only the first failure of each kind prints one: later, a missing
+// line would prove nothing.
 const put = { method: "PUT", body: "hello" };
 await send({ target: dead, onError: () => {} });
 await send({ target: dead, onRequestEnd: () => {} });

@@ -1,4 +1,7 @@
-/** A program for every runtime: it sends a request through each of several proxies, and prints each outcome. */
+/**
+ * A program for every runtime: it sends a request through each of several proxies, and prints each outcome.
+ * test/runtimes/permissions.test.ts runs it without the permission to connect.
+ */
 import { createProxy, type CreateProxyOptions, createTransport as createOwn } from "#fetchway";
 import { createTransport } from "../../runtimes/fetch.ts";
 
@@ -19,7 +22,7 @@ for (const [name, options] of Object.entries(cases)) {
   proxy.destroy();
 }
 
-// With the option `resolve` of `balance`, host names are looked up by this method.
+// This method looks host names up for `balance` with the option `resolve`.
 const resolved = createOwn().resolve?.("upstream.example");
 await resolved?.catch((error: unknown) =>
   console.log(`lookup: ${(error as { code: string }).code}`),

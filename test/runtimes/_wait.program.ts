@@ -1,6 +1,6 @@
 /**
- * A server of the runtime that runs this program, with a proxy whose options are the first argument, and with routes about
- * the proxy. A list of targets becomes a target of several upstreams.
+ * Starts a server with a proxy on the runtime that runs this program. The first argument is the proxy's options as JSON; a list
+ * as `target` is passed to `balance`. Some paths report the proxy's state, or close the proxy.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,4 +1,4 @@
-/** Upgrades under `node:http` of Bun and Deno. */
+/** Upgrades in the `node:http` servers of Bun and Deno. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { useApps } from "../helpers/apps.ts";
@@ -29,7 +29,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     await until(() => sockets[1]?.readyState === WebSocket.CLOSED, "the end at the upstream");
   });
 
-  test("upgrades pass the routes of an app, whose middleware may refuse them", async () => {
+  test("the app's middleware runs for upgrades, and may refuse them", async () => {
     const sockets = echoMessages(upstream);
     const routes = host.port("routes");
     expect(await sayHello(`ws://127.0.0.1:${routes}/`)).toBe("hello");
@@ -73,16 +73,16 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     await within(call.link.closed, "the end of the upstream's connection", 1000);
   });
 
-  test("a request that offers h2c is an ordinary request, with its body", async () => {
+  test("a request that offers h2c is forwarded as an ordinary request, with its body", async () => {
     const answer = await apps.ask(port, request("GET", "/", offer("h2c")));
     expect(answer.status).toBe(200);
     const posted = await apps.ask(port, request("POST", "/", offer("h2c"), "body"));
-    // Deno refuses an Upgrade with a body itself.
+    // Deno's server may itself refuse a request with `Upgrade` and a body.
     if (name === "nodehttp-deno" && posted.status === 400) return;
     expect(posted).toMatchObject({ status: 200, text: "body" });
   });
 
-  test("bytes behind a handshake reach the upstream, and a receiver that does not read makes the sender wait", async () => {
+  test("bytes that follow a handshake reach the upstream, and an upstream that does not read pauses the client", async () => {
     let [arrived, sent] = [0, 0];
     upstream.script = (call) => {
       const { socket, rest } = call.link.takeOver();

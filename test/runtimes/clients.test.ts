@@ -17,7 +17,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-/** A short custom transport. It passes bodies through as streams, and does not convert errors. */
+/** A short custom transport that sends through undici. It does not convert errors. */
 const own: Transport = {
   name: "own",
   capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
@@ -52,7 +52,7 @@ const ways: Record<string, ProxyOptions> = {
     fetch: async (url, init) =>
       (await fetchByUndici(url, { ...init, dispatcher } as never)) as unknown as Response,
   },
-  "a transport of the app's own": { transport: own },
+  "the app's own transport": { transport: own },
 };
 
 describe.each(Object.entries(ways))("a proxy that sends through %s", (name, options) => {
@@ -111,7 +111,7 @@ test.each(
     [tool, "fetchway/fetch", ""] as const,
   ]),
 )(
-  "the fetch of %s sends the requests of a proxy that is imported from %s",
+  "on %s, a proxy from %s sends its requests through the runtime's fetch",
   async (tool, path, option) => {
     const { href } = new URL(`../../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
     await using program = startProgram(tool, [

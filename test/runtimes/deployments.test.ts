@@ -1,4 +1,4 @@
-/** The ready-to-run entry and the examples, started as users start them. */
+/** The ready-to-run entry runtimes/server.ts, the command and the examples, started as users start them. */
 import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { describe, expect, test } from "vitest";
@@ -30,7 +30,7 @@ async function originOf(program: Program): Promise<string> {
 }
 
 describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
-  test("the entry forwards to FETCHWAY_TARGET under FETCHWAY_OPTIONS", async () => {
+  test("the entry forwards to FETCHWAY_TARGET with the options of FETCHWAY_OPTIONS", async () => {
     await using program = start("runtimes/server.ts", {
       FETCHWAY_TARGET: `${upstream.url}/base`,
       FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"},"timeout":5000}',
@@ -46,7 +46,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     });
   });
 
-  test("the entry forwards bodies of any length as long as chunks keep arriving", async () => {
+  test("the entry accepts a request whose Content-Length is 200 MiB", async () => {
     const upload = new Upstream();
     await upload.listen();
     try {
@@ -65,7 +65,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     }
   });
 
-  // Bun does not show the authority of an absolute-form target, so Host decides there, also for the router.
+  // Bun does not show the authority of an absolute-form target, so the proxy uses Host there.
   test.skipIf(tool === "bun")(
     "for the entry, the authority of an absolute-form target takes precedence over Host",
     async () => {
@@ -97,13 +97,13 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     ["no target", {}, "FETCHWAY_TARGET is not set"],
     ["a bad target", { FETCHWAY_TARGET: "ftp://a" }, 'bad target "ftp://a": use a URL such as'],
     [
-      "no JSON",
+      "options that are not JSON",
       { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "{" },
       "FETCHWAY_OPTIONS is not JSON",
     ],
-    ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
-    ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
-  ])("%s makes the start of the entry fail with one clear line", async (_what, env, line) => {
+    ["a JSON list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
+    ["a bad option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
+  ])("%s makes the entry exit with one line that says what is wrong", async (_what, env, line) => {
     await using program = start("runtimes/server.ts", env);
     await program.ended();
     expect(program.code()).toBe(2);
@@ -116,7 +116,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test.each(["h3", "hono"])(
     "the %s example forwards below /api and serves the rest",
     async (name) => {
-      // Run a copy of the example with the port of this test's upstream, which imports the sources.
+      // Run a copy of the example that imports the sources and has the port of this test's upstream.
       const copy = copyPathOf(name);
       writeFileSync(copy, readLinkedExample(name).replace("http://127.0.0.1:4000", upstream.url));
       try {

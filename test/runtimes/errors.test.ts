@@ -1,4 +1,4 @@
-/** How `explainError` explains the real failures of Node, Bun and Deno, and that nothing else contains an address. */
+/** How `explainError` explains the real failures of Node, Bun and Deno. No other text of an error may contain an address. */
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { expect, test } from "vitest";
@@ -85,7 +85,7 @@ test.each([
   ["bun", ["test/runtimes/_errors.program.ts"]],
   ["deno", ["run", "-A", "test/runtimes/_errors.program.ts"]],
 ])(
-  "on %s, `explainError` explains each kind of real failure, and no other text contains an address",
+  "on %s, `explainError` explains each kind of real failure, and no other text of an error contains an address",
   async (tool, args) => {
     await using program = startProgram(tool, args);
     await program.ended();
@@ -104,7 +104,7 @@ test.each([
   },
 );
 
-/** Returns the URL of a port on which nothing listens. `fetch` refuses the lowest ports. */
+/** Returns the URL of a port on which nothing listens. Port 1 would not do, because `fetch` refuses it. */
 async function findDead(): Promise<string> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -118,7 +118,7 @@ test.each<[client: string, options: Partial<CreateProxyOptions>]>([
   ["HTTP/2", { pool: { http2: true } }],
   ["fetch", { fetch: globalThis.fetch }],
   ["undici", { transport: createUndiciTransport() }],
-])("an interceptor of attempts learns the upstream of an error: %s", async (_, options) => {
+])("an interceptor of attempts can name an error's upstream: %s", async (_, options) => {
   const seen: string[] = [];
   const explain: Interceptor = (next) => (request, scope) =>
     next(request, scope).catch((error: unknown) => {

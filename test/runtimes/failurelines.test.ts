@@ -42,6 +42,6 @@ test.each(TOOLS)("on %s, an app in production gets no line about failures", asyn
   expect(await run(tool, args, "production")).toEqual(["quiet"]);
 });
 
-test("Deno neither throws nor asks for the permission to read NODE_ENV", async () => {
+test("on Deno without the permission to read NODE_ENV, the lines are printed, and nothing throws or asks for it", async () => {
   expectLines(await run("deno", ["run", "--no-prompt", "--allow-net"], "production"));
 });

@@ -91,7 +91,7 @@ describe("on Node", () => {
     return next<Holdings>();
   }
 
-  /** Waits until each connection that one side has closed is also closed on the other side, and then measures. */
+  /** Waits until no upstream connection is in use and no client is connected, and then measures. */
   async function settle(): Promise<Holdings> {
     let now = await measure();
     await expect.poll(async () => (now = await measure()).pool.inUse, { timeout: 5000 }).toBe(0);
@@ -101,7 +101,7 @@ describe("on Node", () => {
     return now;
   }
 
-  test("10 000 requests leave no memory, timer, listener or connection", async () => {
+  test("10 000 requests leave no memory, timer, listener or connection behind", async () => {
     const file = fileURLToPath(new URL("../hosts/leaks.ts", import.meta.url));
     child = spawn(process.execPath, ["--expose-gc", file], {
       env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "" },

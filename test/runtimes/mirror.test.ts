@@ -1,4 +1,4 @@
-/** Copies of requests for a mirror, whose state must never be visible to the client. */
+/** Copies of requests for a mirror. What the mirror does with them must never be visible to the client. */
 import { createServer } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
@@ -89,7 +89,7 @@ test("a request without a body, and one whose body comes in chunks, are copied",
 });
 
 describe("the client does not notice", () => {
-  test("a mirror that never responds; at most 100 copies run", async () => {
+  test("a mirror that never responds, to which at most 100 copies are sent", async () => {
     mirror.script = () => {};
     const origin = await serve({ mirror: mirror.url });
     for (let batch = 0; batch < 12; batch++) {
@@ -126,7 +126,7 @@ describe("the client does not notice", () => {
     expect(response.headers.get("set-cookie")).toBeNull();
     const copy = await mirror.call();
     await copy.done;
-    // The copy has the client's credentials. The proxy must not follow the mirror's redirect.
+    // The copy has the client's credentials, so the proxy must not send it elsewhere when the mirror redirects.
     expect(copy.get("cookie")).toBe("session=1");
     await fetch(origin);
     await mirror.call(1);
@@ -144,7 +144,7 @@ describe("the client does not notice", () => {
     expect(mirror.calls).toHaveLength(5);
   });
 
-  test("a mirror that responds without end: its connection is closed", async () => {
+  test("a mirror that sends a long response, whose connection is closed", async () => {
     mirror.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
       for (let i = 0; i < 20; i++) call.write("x".repeat(10_000));
@@ -155,7 +155,7 @@ describe("the client does not notice", () => {
     await until(() => mirror.openLinks === 0, "the end of the mirror's connection");
   });
 
-  test("a mirror that does not read: the upload continues, and a long body is not copied", async () => {
+  test("a mirror that does not read: uploads continue, and a body over `maxBody` is not copied", async () => {
     // The mirror's socket is paused when its first bytes have arrived.
     mirror.script = (call) => void call.link.socket.pause();
     const origin = await serve({ mirror: { target: mirror.url, maxBody: 3_000_000 } });
@@ -218,7 +218,7 @@ test("`sample` is the share of requests that are copied", async () => {
   expect(mirror.calls.map(({ target }) => target)).toEqual(["/in", "/too"]);
 });
 
-test("waitUntil gets the promise of the copy, from the third argument or the option", async () => {
+test("`waitUntil` of the third argument of `fetch`, or of the options, gets the promise of the copy", async () => {
   let respond = (): void => {};
   const asked = new Promise<void>((resolve) => (respond = resolve));
   mirror.script = async (call) => {
@@ -247,6 +247,6 @@ test.each<[ProxyOptions["mirror"], RegExp]>([
   [{ target: "http://127.0.0.1:4001", sample: 0 }, /sample: use a number above 0, up to 1/],
   [{ target: "http://127.0.0.1:4001", sample: 2 }, /sample: use a number above 0, up to 1/],
   [{} as never, /bad option `mirror`: it needs a `target`/],
-])("the option `mirror` is refused with the fix: %j", (value, message) => {
+])("a bad option `mirror` causes an error that names the fix: %j", (value, message) => {
   expect(() => createProxy({ target: upstream.url, mirror: value as string })).toThrow(message);
 });

@@ -45,7 +45,7 @@ describe("an error of a socket", () => {
     expect([error.code, outcomeOf(error)]).toEqual(["destination_ip_prohibited", "unsent"]);
   });
 
-  test("on an open connection tells that the upstream may have received the request", () => {
+  test("on an open connection means that the upstream may have received the request", () => {
     const thrown = Object.assign(new Error("write EPERM"), { code: "EPERM" });
     const error = toSocketError(thrown, false, false, true);
     expect([error.code, outcomeOf(error)]).toEqual(["connection_terminated", "broken"]);

@@ -114,7 +114,8 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     async function run(client: Client, step: Exchange, index: number): Promise<void> {
       // GET and HEAD send no body here, because it need not be forwarded. A request without framing has none.
       const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
-      // workerd may end an upload that is answered early as if it were complete, or lose the answer to a reset.
+      // On workerd, answer an upload only at its end: workerd may end an upload that is answered early as if it were complete,
+      // or lose the answer to a reset.
       const early = step.early && !(sends && name === "workerd");
       const sent = bytesOf(sends ? step.request.sizes : [], index);
       const body = bytesOf(step.response.sizes, index + 128);
@@ -141,7 +142,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
       expect(upstream.calls).toHaveLength(before + 1);
     }
 
-    test("any exchange looks the same to the client and to the upstream", async () => {
+    test("any exchange passes unchanged in both directions", async () => {
       await fc.assert(
         fc.asyncProperty(exchanges, setup, async (steps, way) => {
           await upstream.reset();

@@ -111,7 +111,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     ]);
   });
 
-  test("a connection with TLS is closed with the proxy, and after a certificate that is not trusted", async () => {
+  test("a connection with TLS is closed when the proxy is destroyed, or if the certificate is not trusted", async () => {
     const target = `https://127.0.0.1:${ports.tls}`;
     const send = await start({ proxyProtocol: "v2", tls: { ca: certificate.cert } }, { target });
     expect(await send("/a")).toBe("200 /a on 1");

@@ -52,7 +52,7 @@ function send(timeout: number, init: RequestInit & { duplex?: "half" } = {}): Pr
   return proxy.fetch(new Request("http://proxy.test/", init));
 }
 
-test("a custom transport carries an upload and a download by the three scope methods in the doc string of `send`", async () => {
+test("a custom transport needs only the three scope methods in the doc string of `send`", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], call.text);
@@ -131,7 +131,7 @@ test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>
   ["undici", false, () => ({ transport: createUndiciTransport() })],
   // Node's HTTP parser copies bodies.
   ["the example over node:http", true, () => ({ transport })],
-  ["a transport with a class of its own for bodies", true, () => ({ transport: collecting })],
+  ["a transport with its own class for bodies", true, () => ({ transport: collecting })],
 ])(
   "%s: Node's response gets a small body in one write, copied: %s",
   async (_, isCopied, options) => {

@@ -67,9 +67,9 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
   interface Front {
     readonly port: number;
     send(method: string, path: string, body?: string | Uint8Array): Promise<Client>;
-    /** Asks a route of the program. */
+    /** Returns the answer of one of the program's own paths, such as `/held`. */
     ask(path: string): Promise<string>;
-    /** Waits until the answer of such a route matches. */
+    /** Waits until the answer of one of the program's own paths matches. */
     becomes(path: string, pattern: RegExp): Promise<void>;
     /** Waits until this number of requests waits for the upstream. */
     held(count: number): Promise<void>;
@@ -132,7 +132,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await client.read()).text).toBe("POST 1");
   });
 
-  test("a name that was found before is waited for; one that was never found is not", async () => {
+  test("a request waits for a host name that was found before, and not for one that was never found", async () => {
     const upstream = await startUpstream();
     await using names = await new NameServer().listen();
     names.zones = { "app.test": { addresses: ["127.0.0.1"], ttl: 0 } };
@@ -152,7 +152,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await client?.read())?.text).toBe("POST 1");
   });
 
-  test("at the end of the time, the client gets 503 and may try again", async () => {
+  test("at the end of `wait`, the client gets 503 with Retry-After", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 200 });
     upstream.stop();
@@ -168,7 +168,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await (await front.send("GET", "/")).read()).status).toBe(200);
   });
 
-  test("a client that disconnects frees its place, and is not sent", async () => {
+  test("a client that disconnects frees its place, and its request is not sent", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();

@@ -36,7 +36,7 @@
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
  * - Otherwise: the server reads the web interface of the response: fields are joined, with names in lower case.
  * - Test: test/runtimes/node/apps.hono.test.ts, "sends the lines of repeated response fields unchanged" and "an h3 app beside @hono/node-server
- * sends changed fields and bodies".
+ *   sends the cookie that it adds, with the whole body".
  *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
  * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses

@@ -154,7 +154,7 @@ describe.each([
 
   // Leave out clones: a clone takes all chunks, and keeps them for the slow client.
   const passedOn = streamed.filter((way) => way !== "cloned" && way !== "split");
-  test.each(passedOn)("%s: a slow client stops the upstream", async (way) => {
+  test.each(passedOn)("%s: the upstream waits for a slow client", async (way) => {
     const [client, call] = await open(way);
     const { socket, closed } = call.link;
     // Bun and the system buffer some of the body: on a busy machine, 40 MiB were seen.

@@ -32,7 +32,7 @@ test("an exchange that ends soon never reads the signal of its request", async (
   expect(short.reads()).toBe(0);
 });
 
-test("a disconnect before the signal is read aborts the exchange when it is read", async () => {
+test("if the client disconnects before the signal is read, reading the signal aborts the exchange", async () => {
   const { request, abort } = createRequest();
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   abort();
@@ -53,7 +53,7 @@ test.each<[string, RequestInit]>([
   ["Content-Length", { headers: { "content-length": "5" } }],
   ["Transfer-Encoding", { headers: { "transfer-encoding": "chunked" } }],
   ["Upgrade", { headers: { upgrade: "websocket" } }],
-])("a request with %s is listened to from the start: Bun may still refuse it", (_, init) => {
+])("the signal of a request with %s is read early, because Bun may refuse it", (_, init) => {
   const { request, abort, reads } = createRequest(init);
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   expect(reads()).toBeGreaterThan(0);

@@ -95,7 +95,7 @@ test("the server's idle timeout does not end an exchange, and applies again afte
   );
 });
 
-test("a header field that cannot be sent is answered with 400", async () => {
+test("a request with a header field that cannot be sent is answered with 400", async () => {
   await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   client.send(request("GET", "/", [["X-A", "a\x7fb"]]));
@@ -103,7 +103,7 @@ test("a header field that cannot be sent is answered with 400", async () => {
   expect(upstream.calls).toEqual([]);
 });
 
-test("a Host from which Bun builds no URL does not change the path", async () => {
+test("with a Host that is invalid in a URL, the upstream gets the path unchanged, or the client gets 400", async () => {
   await using program = startProxy(upstream.url);
   for (const host of ["a<b", "caf\xe9", ""]) {
     const client = await connectTo(program);
@@ -116,7 +116,7 @@ test("a Host from which Bun builds no URL does not change the path", async () =>
   }
 });
 
-test("a truncated response prints nothing to stderr", async () => {
+test("the program prints nothing when a response is truncated", async () => {
   await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   upstream.script = (call) => {

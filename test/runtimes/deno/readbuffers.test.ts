@@ -1,4 +1,4 @@
-/** The memory into which Deno's sockets read. */
+/** The buffers into which sockets read on Deno: one for all sockets, or one for each socket. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import {
@@ -10,7 +10,7 @@ import { digestOf, mebibyte } from "../../helpers/large.ts";
 import { startProgram } from "../../helpers/program.ts";
 import { Upstream } from "../../helpers/upstream.ts";
 
-/** Returns the buffers into which two sockets read on a version of Deno. */
+/** Returns the buffers into which two sockets read on this version of Deno and this operating system. */
 function takeBuffers(deno: string, os = "linux"): Uint8Array[] {
   vi.stubGlobal("Deno", { version: { deno }, build: { os } });
   const buffers = [0, 1].map(() => takeReadBuffer());
@@ -41,9 +41,9 @@ beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
-// On a busy machine, the upstream may write more slowly than Deno reads, so that no chunk is large.
+// Retry, because on a busy machine the upstream may write more slowly than Deno reads, so that no chunk is large.
 test(
-  "on Deno, a large body arrives in large chunks, each alone in its memory",
+  "on Deno, a large body arrives in large chunks that share no memory",
   { retry: 2 },
   async () => {
     upstream.script = async (call) => {
@@ -84,7 +84,7 @@ test("on Deno, bodies that arrive on many connections at the same time are not m
   upstream.script = async (call) => {
     const body = makeBody(call.target);
     call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`);
-    // Small writes of all connections take turns.
+    // Write in small steps, so that the connections take turns.
     for (let at = 0; at < length; at += 48_000) {
       call.write(body.subarray(at, at + 48_000));
       await new Promise((resolve) => setImmediate(resolve));

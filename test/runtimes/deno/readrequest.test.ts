@@ -16,7 +16,7 @@ function createRequest(): { request: Request; controller: AbortController; reads
   return { request, controller, reads: () => reads };
 }
 
-test("a client's disconnect aborts both exchanges of one request, as a mirrored request has", async () => {
+test("a client's disconnect notifies both listeners of a request: a mirrored request has two exchanges", async () => {
   const { request, controller, reads } = createRequest();
   const notified = new Set<number>();
   const incoming = readRequest(request, undefined, {});

@@ -1,4 +1,4 @@
-/** WebSockets of Deno's server that never open. Those that open are tested on Deno itself. */
+/** WebSockets of Deno's server that never open. test/runtimes/websocket/ tests those that open, on Deno itself. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { relayWebSocket } from "../../../runtimes/deno/websocket.ts";
 import type { Tunnel } from "../../../src/transport/tunnel.ts";

@@ -1,4 +1,7 @@
-/** A program for every runtime: it sends a request to a name that only an HTTP proxy could find, with two clients. */
+/**
+ * A program for every runtime: it sends a request to a host name that only an HTTP proxy could resolve, first through
+ * Fetchway's own client, then through `fetch`.
+ */
 import process from "node:process";
 import { createProxy, createTransport as createOwn } from "#fetchway";
 import { createTransport as createFetch } from "../../../runtimes/fetch.ts";

@@ -49,7 +49,7 @@ const whole = [null, String(TEXT.length), '"v1"', "text"];
 const undone = [null, null, 'W/"v1"', "text"];
 
 describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise<Response>]>([
-  ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
+  ["the option `fetch`", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("a proxy with %s", (_, make) => {
   test("requests no content coding, so that nothing needs decoding", async () => {
@@ -87,7 +87,7 @@ test("a function in place of fetch may return a copy of the response, whose body
   expect(await summarize(response)).toEqual(undone);
 });
 
-test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
+test("Fetchway's own client forwards Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
   expect(await summarize(await proxy.fetch(ask()))).toEqual([
     "gzip",
@@ -117,7 +117,7 @@ describe("an app in the same process", () => {
     expect(await summarize(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("has its encoded body and the fields of that body passed on unchanged", async () => {
+  test("may return an encoded body, which is passed on unchanged with its header fields", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     const proxy = createProxy({ target: app });
     expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);

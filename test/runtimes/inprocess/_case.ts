@@ -1,4 +1,4 @@
-/** Helpers of the in-process cases. Imported by programs of every runtime, so it uses no runtime's API. */
+/** Helpers of the in-process cases. Programs of every runtime import this file, so it uses only web APIs. */
 import { H3 } from "h3";
 import { Hono } from "hono";
 import type { CreateProxyOptions, FetchTarget, Proxy } from "../../../src/index.ts";
@@ -49,7 +49,7 @@ export async function ask(proxy: Proxy, request: Request): Promise<Seen> {
   return (await response.json()) as Seen;
 }
 
-/** Returns the status of a failed exchange, and checks that its response reveals nothing else. */
+/** Returns the response's status, and checks that its body shows no secret, no stack trace and not the app's host. */
 export async function statusOf(proxy: Proxy, request: Request = read("/")): Promise<number> {
   const response = await proxy.fetch(request);
   const text = await response.text();
@@ -80,7 +80,7 @@ export function createSource(length: number = LENGTH): {
   return source;
 }
 
-/** Counts the received bytes, and checks each of them. */
+/** Counts the received bytes, and checks some bytes of each chunk. */
 export async function countBytes(body: ReadableStream<Uint8Array> | null): Promise<number> {
   let length = 0;
   const reader = (body as ReadableStream<Uint8Array>).getReader();
@@ -130,7 +130,7 @@ export function assertMisuse(body: () => unknown, message: RegExp): void {
   assert(thrown instanceof TypeError && message.test(thrown.message), `it threw ${String(thrown)}`);
 }
 
-/** Waits until the value of `count` has not changed for a while, and returns it. */
+/** Waits until the value of `count` has not changed for 200 ms, and returns it. */
 export async function settle(count: () => number): Promise<number> {
   let last = -1;
   let since = Date.now();

@@ -1,4 +1,6 @@
-/** Apps in the same process as targets, on each runtime. test/runtimes/workerd/miniflare.test.ts tests those of Workers. */
+/**
+ * Apps in the same process as targets, on each runtime. test/runtimes/workerd/miniflare.test.ts runs the same cases on workerd.
+ */
 import { createServer } from "node:http";
 import { H3 } from "h3";
 import { Hono } from "hono";

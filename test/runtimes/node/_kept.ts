@@ -19,7 +19,7 @@ export async function startHttp(
   return { server, url: `http://127.0.0.1:${await listen(server)}` };
 }
 
-/** Sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+/** Answers `/seed/length/framing` with `bodyOf(seed, length)`. The framing is `sized` or `chunks`. */
 export const sendSeeded: RequestListener = (req, res) => {
   const [, seed, length, framing] = (req.url ?? "").split("/");
   const body = bodyOf(Number(seed), Number(length));

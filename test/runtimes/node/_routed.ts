@@ -58,7 +58,10 @@ function createServer(listener: RequestListener, tls: Tls): Server {
   return createSecureServer(tls, listener as never) as unknown as Server;
 }
 
-/** Makes a server of each framework, with middleware that sets cookies and `X-By`. Servers of web frameworks listen already. */
+/**
+ * For each framework, a function that makes a server, whose middleware sets cookies and `X-By`. The servers of h3, srvx and
+ * Hono listen already.
+ */
 export const frameworks: Record<string, (proxy: NodeProxy, tls?: Tls) => Promise<Server>> = {
   async h3(proxy, tls) {
     const app = new H3()

@@ -1,4 +1,4 @@
-/** Truncated and unread bodies behind servers that do not notice them. */
+/** Truncated and unread bodies in servers that do not detect them themselves. */
 import type { IncomingMessage } from "node:http";
 import { Hono } from "hono";
 import { toNodeHandler } from "srvx/node";
@@ -59,7 +59,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
   });
 });
 
-test("after a hook's response, the connection serves its next request, although other code reads the first body", async () => {
+test("if a hook responds while other code reads the request's body, the connection serves its next request", async () => {
   const proxy = createProxy({ target: upstream.url, onRequest: () => new Response("mine") });
   const handler = toNodeHandler((web) => proxy.fetch(web));
   const disturb: ((req: IncomingMessage) => void)[] = [

@@ -1,4 +1,4 @@
-/** The proxy's Node handler in Express and Fastify. */
+/** The proxy's Node handler in Express, Koa, Fastify and `node:http`. */
 import express, { type NextFunction, type Request, type Response } from "express";
 import fastify from "fastify";
 import Koa from "koa";
@@ -106,7 +106,7 @@ test("Koa: cookies set before the proxy precede the upstream's cookies", async (
   expect(answer.all("set-cookie")).toEqual(["session=1; path=/; httponly", "a=upstream", "b=2"]);
 });
 
-test("Fastify: the client gets the fields of the reply that are copied to Node's response, and the cookies of both", async () => {
+test("Fastify: the client gets fields that a hook copies to Node's response, and the upstream's cookies", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const app = fastify();
   app.addHook("onRequest", async (_, reply) => {
@@ -142,7 +142,7 @@ test("Express: middleware sees the status when the response is finished", async 
   await expect.poll(() => finished).toEqual([418]);
 });
 
-test("Express: a body that a parser has read reaches the error handler as a TypeError that names the fix", async () => {
+test("Express: for a body that a parser has read, the error handler gets a TypeError that names the fix", async () => {
   const errors: unknown[] = [];
   const app = express()
     .use(express.json())
@@ -187,7 +187,7 @@ test("Express: an async middleware before the proxy does not lose the body", asy
 test("Fastify: a hijacked reply is answered by the handler", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url });
   const app = fastify();
-  // Without a content type parser, Fastify does not read the body of the raw request.
+  // Unlike Fastify's own parsers, this one does not read the body of the raw request.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
   app.addHook("onRequest", async (req) => {
@@ -236,7 +236,7 @@ test("Fastify: a web Response of a proxy's fetch can be sent", async () => {
   expect(apps.only().target).toBe("/x?y");
 });
 
-test("node:http: stats() counts the requests of the handler, and later requests get 503 after close()", async () => {
+test("node:http: stats() counts the requests of the handler, and requests after close() get 503", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", proxy.nodeHandler);
   await apps.ask(port, request("GET", "/1"));

@@ -114,7 +114,7 @@ test.each(apart)("%s sends the lines of repeated response fields unchanged", asy
   }
 });
 
-test("an h3 app beside @hono/node-server sends changed fields and bodies", async () => {
+test("an h3 app beside @hono/node-server sends the cookie that it adds, with the whole body", async () => {
   await apps.serve("hono", () => new Response());
   const changes: ((response: Response) => Response)[] = [
     (response) => {
@@ -238,7 +238,7 @@ test("app.request() returns the whole response", async () => {
   }
 });
 
-test("c.header() has its effect before and after the proxy, and HEAD reaches the upstream as HEAD", async () => {
+test("after c.header(), HEAD reaches the upstream as HEAD, and the client gets the upstream's Content-Length", async () => {
   const app = new Hono().all("*", async (c) => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
@@ -258,7 +258,7 @@ const mounts: Record<string, (app: Hono, proxy: Proxy) => Hono> = {
 };
 
 test.each(Object.entries(mounts))(
-  "%s accepts a proxy's fetch, with body and context",
+  "%s passes the body and the client's address to a proxy's fetch",
   async (_, to) => {
     const proxy = createProxy({ target: upstream.url });
     const port = await apps.serve("hono", to(new Hono(), proxy));
@@ -302,7 +302,7 @@ test("if middleware reads the body and replaces it, the upstream gets the new bo
   expect(answer).toMatchObject({ status: 200, text: "A LONGER BODY" });
 });
 
-test("a body that was already read gives a TypeError that names the fix", async () => {
+test("a body that was already read causes a TypeError that names the fix", async () => {
   const thrown: unknown[] = [];
   const note = (error: unknown): Response => {
     thrown.push(error);

@@ -48,7 +48,7 @@ const mounts: Record<string, (proxy: NodeProxy) => Promise<number>> = {
     apps.serve("hono", new Hono().basePath("/api").all("/*", mount(fetch))),
 };
 
-/** Makes the upstream redirect to one of its paths, and returns the location that the client gets. */
+/** Makes the upstream redirect to `location`, and returns the location that the client gets. */
 async function redirect(port: number, location: string, path = "/api/x?y"): Promise<string> {
   upstream.script = (call) => call.reply(302, [["Location", location]]);
   const { headers } = await fetch(`http://127.0.0.1:${port}${path}`, { redirect: "manual" });
@@ -136,7 +136,7 @@ test("a path that middleware of Express has changed below the mount keeps the pr
   expect(upstream.calls.at(-1)?.target).toBe("/v2/x?y");
 });
 
-test("h3's withBase changes the URL of Node's requests for the time of the handler", async () => {
+test("below h3's withBase, the upstream gets the path without the base, and redirects get the base in front", async () => {
   const app = new H3().all(
     "/api/**",
     withBase("/api", ({ req }) => proxyFetch(req, upstream.url)),
@@ -197,7 +197,7 @@ describe("a redirect gets no prefix from a framework that passes the whole path 
   }
 });
 
-test("a WebSocket beside a mount: `stripPrefix` shortens its path, and redirects of both stay below the mount", async () => {
+test("a WebSocket beside a mount: `stripPrefix` shortens its path, and redirects stay below the mount", async () => {
   const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
   const app = express().use("/api", proxy.nodeHandler);
   const { port, server, close } = await serve("node", app);

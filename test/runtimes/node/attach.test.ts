@@ -39,7 +39,7 @@ test("without attach, a handshake gets 501, and the error in onError says what t
   expect(onError.mock.calls[0]?.[0]).toMatchObject({
     message: expect.stringMatching(/call proxy\.attach\(server\)/) as string,
   });
-  // Other protocols are ignored.
+  // A request for another protocol is an ordinary request.
   expect((await apps.ask(port, request("GET", "/", offer("h2c")))).status).toBe(200);
 });
 
@@ -167,7 +167,7 @@ describe("attach", () => {
     },
   );
 
-  test("`proxy.plugin` does nothing in srvx on another runtime", () => {
+  test("`proxy.plugin` does nothing in a server of srvx on Bun", () => {
     const { plugin } = createProxy({ target: upstream.url });
     const server = { runtime: "bun", serve: vi.fn() };
     const { serve } = server;

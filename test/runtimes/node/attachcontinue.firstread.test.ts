@@ -1,4 +1,4 @@
-/** When the first read of a request is reported: at the read itself, or immediately if the request has no `_read`. */
+/** `onFirstRead` calls back when a request is read for the first time, or immediately if the request has no `_read`. */
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";

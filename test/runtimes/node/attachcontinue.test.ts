@@ -94,7 +94,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
       const client = await send(port, "/", [["Content-Length", "500000"]]);
       const answer = await client.read();
       expect(answer).toMatchObject({ status, text: "no", interim: [] });
-      // The next bytes could be the body or another request (RFC 9110 §10.1.1).
+      // The connection must close, because the next bytes could be the body or another request (RFC 9110 §10.1.1).
       expect(answer.get("connection")).toBe("close");
       expect(await client.rest()).toHaveLength(0);
       expect(apps.only()).toMatchObject({ length: 0 });
@@ -102,7 +102,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     },
   );
 
-  test("if the upstream sends no 100, the body is sent after a while", async () => {
+  test("if the upstream sends no 100, the proxy sends one after a while", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port);
     const heading = client.readHead();
@@ -111,7 +111,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
   });
 
-  test("the client of a route that is not the proxy's gets its 100 when the route reads the body", async () => {
+  test("on a route of the app, the client gets its 100 when the route reads the body", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port, "/own");
     const heading = client.readHead();
@@ -145,7 +145,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "thanks" });
   });
 
-  test("a client that sends its body immediately, and one that disconnects, disturb no later request", async () => {
+  test("a client may send its body immediately, and a disconnect closes the upstream's connection", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await apps.connect(port);
     client.send(request("POST", "/", [EXPECT], "hello"));
@@ -198,7 +198,7 @@ test("other listeners of `checkContinue` get the requests that are not the proxy
 });
 
 test.each(["100-Continue", "nothing-known"])(
-  "HTTP/2: 100-continue is obeyed in any case, and another expectation gets 417: Expect: %s",
+  "HTTP/2: 100-continue is obeyed in any letter case, and another expectation gets 417: Expect: %s",
   async (expectation) => {
     const server = createHttp2({}, createProxy({ target: upstream.url }).nodeHandler);
     attachContinue(server, () => true);
@@ -223,7 +223,7 @@ test.each(["100-Continue", "nothing-known"])(
   },
 );
 
-test("HTTP/2: a 403 comes before the body, and 100 when the upstream sends one", async () => {
+test("HTTP/2: the client gets a 403 before it sends the body, and 100 only when the upstream sends it", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createHttp2({}, nodeHandler);
   attachContinue(server, () => true);

@@ -67,7 +67,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)(
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
 
-    test("for an upload with its length", async () => {
+    test("for an upload with Content-Length", async () => {
       await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
@@ -109,7 +109,7 @@ test("most memory of the chunks of a tunnel is freed, in both directions", async
   expect(freed / LENGTH).toBeGreaterThan(1.8);
 });
 
-test("a tunnel whose client's socket has another listener keeps its chunks", async () => {
+test("a tunnel does not free chunks that another listener of the client's socket sees", async () => {
   await echo((socket) => socket.on("data", () => {}));
   expect(freed / LENGTH).toBeLessThan(1.1);
 });
@@ -127,7 +127,7 @@ test.skipIf(streams.duplexPair === undefined)(
   },
 );
 
-test("a response whose `write` is wrapped keeps its chunks", async () => {
+test("the chunks of a response are not freed if its `write` is wrapped", async () => {
   const { server, url } = await startHttp((req, res: ServerResponse) => {
     const write = res.write.bind(res) as (...args: unknown[]) => boolean;
     res.write = (...args: unknown[]) => write(...args);
@@ -148,7 +148,7 @@ test("the chunks of an upload are not freed if other code listens for them", asy
   server.close();
 });
 
-test("chunks that other code gets keep their memory", async () => {
+test("chunks of a body that the app reads keep their memory", async () => {
   const response = await proxy.fetch(new Request(`http://proxy.test/1/${LENGTH}/sized`));
   expect(Buffer.from(await response.arrayBuffer()).equals(bodyOf(1, LENGTH))).toBe(true);
   expect(freed).toBe(0);

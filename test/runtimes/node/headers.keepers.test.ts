@@ -51,7 +51,7 @@ function fakeHeaders(get: (name: string) => unknown): { headers: Headers } {
 
 describe("a request object that caches", () => {
   test.each(Object.entries(keepers))(
-    "%s: shows its own header values before and after the proxy reads them",
+    "%s: shows the client's header values after the proxy has read them",
     async (_, keep) => {
       const looks: unknown[] = [];
       const names = ["x-kept", "x-user", "accept", "fetchway-probe"];

@@ -99,7 +99,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
     ["the server's headers", nothing, inServer],
     ["both", inNode, inServer],
   ])(
-    "the header values that the handler sees are sent after %s changed them",
+    "the upstream gets the header values that the handler sees, if middleware changed: %s",
     async (_what, early, late) => {
       let seen: unknown;
       const port = await serve(early, (each) => {

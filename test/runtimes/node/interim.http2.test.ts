@@ -12,7 +12,7 @@ const { upstream } = apps;
 
 const HINT =
   "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\nConnection: x-c\r\nX-C: 1\r\n\r\n";
-/** Node refuses to send some fields twice over HTTP/2, such as this one. */
+/** Node refuses to send some fields twice over HTTP/2, such as ETag. */
 const TWICE = "HTTP/1.1 103 Early Hints\r\nETag: 1\r\nETag: 2\r\n\r\n";
 
 type Raw = readonly string[];

@@ -1,4 +1,4 @@
-/** Apps of frameworks in place of servers, their contexts in place of messages, and the names of http-proxy. */
+/** The errors for an app that is passed as a server, for a context that is passed as a request, and for names of http-proxy. */
 import { createServer, Server } from "node:http";
 import express from "express";
 import { fastify } from "fastify";
@@ -74,7 +74,7 @@ describe("nodeHandler", () => {
       /in Fastify, call reply\.hijack\(\), and pass request\.raw and reply\.raw$/,
     ],
     ["nothing", [], /takes messages of node:http$/],
-  ])("refuses %s with the fix", (_, passed, message) => {
+  ])("refuses %s, and names the fix", (_, passed, message) => {
     expect(() => use(...passed)).toThrow(TypeError);
     expect(() => use(...passed)).toThrow(message);
   });
@@ -83,7 +83,7 @@ describe("nodeHandler", () => {
 describe("the names of http-proxy", () => {
   const both = Object.entries({ node: entry, undici: overUndici });
 
-  test.each(both)("%s: the functions throw, and name the page", (_, { ...names }) => {
+  test.each(both)("%s: the functions throw, and name docs/coming-from.md", (_, { ...names }) => {
     for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
       expect(() => names[name]({ target })).toThrow(TypeError);
       expect(() => names[name]({ target })).toThrow(
@@ -93,7 +93,7 @@ describe("the names of http-proxy", () => {
   });
 
   test.each(["web", "ws", "listen", "on", "once"])(
-    "%s of a proxy throws, and is hidden",
+    "`%s` of a proxy throws, and is not enumerable",
     (name) => {
       const former = proxy as unknown as Record<string, () => void>;
       expect(former[name]).toThrow(TypeError);
@@ -105,7 +105,7 @@ describe("the names of http-proxy", () => {
   );
 });
 
-test("an upgrade that reaches proxyFetch names createProxy, whose proxies can take upgrades", async () => {
+test("the error about an upgrade that reaches proxyFetch names createProxy, whose proxies can take upgrades", async () => {
   let message = "";
   const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" };
   const response = await entry.proxyFetch(new Request("http://a.test", { headers }), target, {
@@ -115,7 +115,7 @@ test("an upgrade that reaches proxyFetch names createProxy, whose proxies can ta
   expect(message).toMatch(/make a proxy with createProxy, and call proxy\.attach\(server\)/);
 });
 
-test("a body that is read while the proxy connects names both mistakes that lead to it", async () => {
+test("the error about a body that is read while the proxy connects names both possible mistakes", async () => {
   let message = "";
   const reached = createServer((_, res) => res.end());
   const own = entry.createProxy({

@@ -24,7 +24,7 @@ test.each(["caf\xe9 \xff\x80", "plain"])(
     expect(head.get("x-name")).toBe(value);
     end.resolve();
     expect((await client.readBody(head)).text).toBe("body");
-    // `flushHead` writes an empty chunk only for a head with such bytes. It flushes other heads without one, because
+    // `flushHead` writes an empty chunk only for a head with bytes above 0x7f. It flushes other heads without one, because
     // middleware that compresses sends nothing for an empty chunk.
     expect(written).toHaveLength(value === "plain" ? 0 : 1);
   },

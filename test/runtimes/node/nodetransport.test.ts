@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 
 const BODY = "x".repeat(1000);
 
-test("a body that arrives with its head leaves in one write with the head", async () => {
+test("a body that arrives with its head is sent in one write with the head", async () => {
   const proxy = createProxy({ target: upstream.url });
   const { port } = upstream;
   const front = await apps.serve("node", proxy.nodeHandler);
@@ -72,7 +72,7 @@ test("connections share one read buffer only on Node, and not on Windows", () =>
   Object.defineProperty(process, "platform", { value: platform });
 });
 
-/** Returns bytes that differ from those of every other number at each place. */
+/** Returns bytes that differ at each place from those for another `number`. */
 function makeBytes(length: number, number: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, i) => i * 7 + (i >> 8) + number));
 }

@@ -83,7 +83,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls).toHaveLength(300);
   });
 
-  test("the 100 (Continue) that Node sends for a waiting request is not inside its response", async () => {
+  test("the 100 (Continue) that Node sends for a waiting request is not inside the response before it", async () => {
     const client = await apps.connect(await serve(create()));
     upstream.script = async (call) => {
       if (call.target === "/1") await settled(() => upstream.calls.length);
@@ -108,7 +108,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
   });
 
-  test("a hundred pipelined requests are sent in order, without a warning of the process", async () => {
+  test("a hundred pipelined requests are sent in order, and cause no process warning", async () => {
     const warn = vi.fn<(warning: Error) => void>();
     process.on("warning", warn);
     try {

@@ -25,7 +25,7 @@ import { echoMessages, sayHello } from "../../helpers/handshake.ts";
 import { until, within } from "../../helpers/wait.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// An upgrade is removed when it is answered, or when its client disconnects. This runs after all other cleanup.
+// `unanswered` loses an upgrade when it is answered, or when its client disconnects. This hook runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();
@@ -337,7 +337,7 @@ describe("the tunnel", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  test("is opened by only one of two concurrent calls of a proxy; the other call gets 500", async () => {
+  test("is opened by one of two concurrent calls of a proxy, and the other call gets 500", async () => {
     const sockets = switching();
     const session = await serveFetch(
       async (given, proxy) => {
@@ -418,7 +418,7 @@ test("a response of the app after the time limit is discarded", async () => {
   await until(() => events.length === 1, "the late end");
 });
 
-test("the token of another WebSocket is ignored", async () => {
+test("the `Fetchway-Upgrade` token of another WebSocket is ignored", async () => {
   switching();
   const tokens: (string | null)[] = [];
   const session = await serveFetch(
@@ -445,6 +445,6 @@ test("the token of another WebSocket is ignored", async () => {
   expect((await headOf(page))[":status"]).toBe(200);
   expect(tokens.at(-1)).toBe(null);
   for (const call of upstream.calls) expect(call.all("fetchway-upgrade")).toEqual([]);
-  // The other upgrade is still held, under its message and its token.
+  // `unanswered` still has the other upgrade, under two keys: its message and its token.
   expect(unanswered.size).toBe(2);
 });

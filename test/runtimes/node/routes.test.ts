@@ -27,7 +27,7 @@ import { until, within } from "../../helpers/wait.ts";
 import { type Header, request } from "../../helpers/wire.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// An upgrade is removed when it is answered, or when its client disconnects. This runs after all other cleanup.
+// `unanswered` loses an upgrade when it is answered, or when its client disconnects. This hook runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();
@@ -76,7 +76,8 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
       ["/own", 204, "", "x-own"],
     ] as const) {
       const client = await apps.connect(port);
-      // A proxy in front that does not wait for the 101 would pass on the next bytes as part of the tunnel.
+      // A proxy in front that does not wait for the 101 sends the next bytes as part of the tunnel, so they must not become a
+      // request.
       client.send(request("GET", path, handshake), request("GET", "/smuggled"));
       const answer = await client.read();
       expect(answer).toMatchObject({ status, text, cut: false });
@@ -414,7 +415,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is opened by only one of two concurrent calls of a proxy; the other call gets 500", async () => {
+  test("is opened by one of two concurrent calls of a proxy, and the other call gets 500", async () => {
     const sockets = switchToTcp();
     const statuses: number[][] = [];
     const { port } = await serveFetch({ log: false }, async (given, proxy) => {
@@ -557,7 +558,7 @@ describe("the time limit", () => {
   });
 });
 
-describe("the token", () => {
+describe("the `Fetchway-Upgrade` token", () => {
   /** Serves an app that holds an upgrade, and copies all other requests. Returns the token of the upgrade that it holds. */
   async function hold(): Promise<{ port: number; tokens: (string | null)[]; stolen: Header }> {
     const tokens: (string | null)[] = [];
@@ -593,7 +594,7 @@ describe("the token", () => {
       expect(new Set(tokens).size).toBe(2);
       expect(tokens.join()).not.toContain(", ");
       expect(apps.only().all("fetchway-upgrade")).toEqual([]);
-      // The other upgrade is still held, under its message and its token.
+      // `unanswered` still has the other upgrade, under two keys: its message and its token.
       expect(unanswered.size).toBe(2);
     },
   );

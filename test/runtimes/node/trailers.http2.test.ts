@@ -23,7 +23,7 @@ async function start(): Promise<ClientHttp2Session> {
 test.each([false, true])(
   "trailers of a response reach the HTTP/2 client (late: %s)",
   async (isLate) => {
-    // Node refuses to send some fields twice, such as this one.
+    // Node refuses to send some fields twice, such as ETag.
     const etags = "ETag: 3\r\nETag: 4\r\n";
     const section = `0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nX-Sum: 2\r\n${isLate ? etags : ""}\r\n`;
     upstream.script = (call) => {

@@ -354,7 +354,7 @@ test("a receiver of a tunnel that does not read makes the sender wait, in both d
     from.on("drain", push);
     push();
     const before = await settled(() => sent);
-    // The kernel's buffers hold these bytes, and the process only a few.
+    // The kernel's buffers hold most of these bytes.
     expect(before).toBeLessThan(32 * 1024 * 1024);
     from.removeListener("drain", push);
     let received = 0;
@@ -367,7 +367,7 @@ test("a receiver of a tunnel that does not read makes the sender wait, in both d
 
 /**
  * Passes a tunnel's bytes from the upstream on, and keeps them.
- * @param passesLeave whether it also passes on the permission to free them
+ * @param passesLeave whether it also passes `mayFree` on, the permission to free the bytes
  */
 function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
   return {
@@ -433,7 +433,7 @@ describe("limits of tunnels", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
-  test("stats count tunnels, apart from connections in use", async () => {
+  test("stats() counts tunnels separately from connections in use", async () => {
     switching();
     const { proxy, port } = await serve();
     const clients = [await open(port), await open(port)];
@@ -462,7 +462,7 @@ describe("limits of tunnels", () => {
 });
 
 describe("responses to a handshake other than 101", () => {
-  test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
+  test("a large response arrives whole, and ends the connection", async () => {
     const size = 8 * 1024 * 1024;
     upstream.script = (call) => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
@@ -528,7 +528,7 @@ describe("responses to a handshake other than 101", () => {
     report.mockRestore();
   });
 
-  test("a header field that a hook has made invalid is not sent", async () => {
+  test("an invalid header field that an interceptor has added is not sent", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     switching();
     const { port } = await serve({

@@ -114,7 +114,7 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
 });
 
 test.each(KINDS)(
-  "CVE-2026-71324: HTTP/2, %s: CONNECT is refused, and its data answers no other request",
+  "CVE-2026-71324: HTTP/2, %s: CONNECT is refused, and its data is not taken for a request",
   async (kind) => {
     const { port } = (await serve(kind)).address() as { port: number };
     const socket = connectTcp(port, "127.0.0.1");
@@ -138,7 +138,7 @@ test.each(KINDS)(
       expect(await readText(session.request({ ":path": path }))).toBe(path);
     }
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2", "/3"]);
-    // A status other than 2xx: `:status` is indexed, or its value is in the block as text (RFC 7541 §6).
+    // The status is not 2xx: 0x88, 0x89 and 0x8a stand for `:status` 200, 204 and 206 (RFC 7541 §6.1).
     const head = connection.frames.find(({ type }) => type === HEADERS)?.payload ?? Buffer.alloc(1);
     expect([0x88, 0x89, 0x8a]).not.toContain(head[0]);
     session.destroy();
@@ -170,7 +170,7 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
     expect(call.body).toEqual(Buffer.from("small"));
   });
 
-  test("is streamed if more of it has yet to arrive", async () => {
+  test("is sent whole if it consists of several large frames", async () => {
     const chunk = Buffer.alloc(16_000, "x");
     const call = await send(
       postHead(),
@@ -218,11 +218,11 @@ describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is 
   });
 });
 
-describe.each(KINDS)("HTTP/2, %s: a stream that the client resets", (kind) => {
+describe.each(KINDS)("HTTP/2, %s: an upload", (kind) => {
   test.each([
     ["NO_ERROR", 0],
     ["CANCEL", 8],
-  ])("with %s never looks complete", async (_, code) => {
+  ])("that the client resets with %s never looks complete", async (_, code) => {
     const server = await serve(kind);
     const { port } = server.address() as { port: number };
     const data = frame(DATA, 0, 1, Buffer.from(HALF));
@@ -247,7 +247,7 @@ describe.each(KINDS)("HTTP/2, %s: a stream that the client resets", (kind) => {
     expect(upstream.calls.length).toBeGreaterThan(0);
   });
 
-  test("a stream that the client ends arrives completely", async () => {
+  test("that the client ends arrives completely", async () => {
     const server = await serve(kind);
     const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
     const stream = session.request({ ":method": "POST", ":path": "/" });

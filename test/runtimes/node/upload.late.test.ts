@@ -42,7 +42,7 @@ const delays: Record<string, () => Partial<CreateProxyOptions>> = {
   "after onRequest": () => ({ onRequest: () => pause(30) }),
 };
 
-/** Starts a server that calls the proxy. */
+/** For each server, a function that starts it. The server also passes a request for /disturbed to `disturb`. */
 const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<number>> = {
   "node:http": (proxy, disturb) =>
     apps.serve("node", (req, res) => {
@@ -145,7 +145,7 @@ test("an upload that waits for a connection loses no byte to code that listens m
   await first;
 });
 
-test("middleware that reads a part of the body before the handler causes a TypeError on every server", async () => {
+test("middleware that reads a part of the body before the handler causes a TypeError on srvx", async () => {
   const proxy = createProxy({ target: upstream.url });
   const thrown: unknown[] = [];
   const handler = toNodeHandler((web) =>

@@ -36,7 +36,7 @@ const BODY = Buffer.from(
   Uint32Array.from({ length: 3_000_000 }, (_, i) => i * 2_654_435_761).buffer,
 );
 
-/** Echoes the request, but reads nothing before `start`, so that chunks wait in the proxy. */
+/** The upstream echoes the request, but reads nothing before `start` resolves, so that chunks wait in the proxy. */
 let start: Promise<unknown> = Promise.resolve();
 const target = await startHttp((req, res) => {
   void start.then(async () => res.end(await buffer(req)));
@@ -58,7 +58,7 @@ const framings: Record<string, Record<string, string>> = {
 };
 
 test.each(Object.keys(framings))(
-  "a body %s is sent unchanged after any waiting time",
+  "a body %s is sent unchanged although its chunks waited in the proxy",
   async (framing) => {
     const gate = Promise.withResolvers<void>();
     start = gate.promise;
@@ -138,7 +138,7 @@ const watchers: Record<string, Watch> = {
   },
 };
 
-test.each(Object.keys(watchers))("middleware that %s keeps whole chunks", async (way) => {
+test.each(Object.keys(watchers))("kept chunks do not change if middleware %s", async (way) => {
   const kept: Buffer[] = [];
   const copies: Buffer[] = [];
   const uploaded = upload((req, res) => {
@@ -154,7 +154,7 @@ test.each(Object.keys(watchers))("middleware that %s keeps whole chunks", async 
 });
 
 test.each(["unshift", "push"] as const)(
-  "middleware that puts bytes in front of a body with `%s` keeps them",
+  "bytes that middleware puts in front of a body with `%s` are sent, and do not change",
   async (method) => {
     start = Promise.resolve();
     // Open the upstream connection first, so that the bytes are sent immediately.

@@ -63,7 +63,7 @@ function wrap(prototype: object, method: string): void {
 let unwrap = (): void => {};
 afterEach(() => unwrap());
 
-/** Uploads and downloads bodies through a handler, and expects that they arrive unchanged. */
+/** Uploads and downloads bodies through a handler, and expects that the downloads arrive unchanged. */
 async function exchange(url: string): Promise<void> {
   const body = bodyOf(7, 1_000_000);
   const upload = async (): Promise<void> => {
@@ -98,7 +98,7 @@ describe.each(prototypes)(
   (...place) => {
     const [, prototype, method] = place;
 
-    test("after the first request", async () => {
+    test("if it wraps after the first request", async () => {
       keeper = new Keeper();
       wrap(prototype, method);
       const { server, url } = await startHttp(proxy.nodeHandler);
@@ -108,7 +108,7 @@ describe.each(prototypes)(
       server.close();
     });
 
-    test("before the first request", async () => {
+    test("if it wraps before the first request", async () => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);
@@ -139,7 +139,7 @@ function onConnect(callback: (socket: Socket) => void): void {
 }
 
 const keep = (chunk: Buffer): void => keeper.keep(chunk);
-/** Keeps the second chunk from now on. The listener is removed before the proxy's own listener gets that chunk. */
+/** Keeps the second chunk that arrives from now on. The listener is removed before the proxy's own listener gets that chunk. */
 function keepNext(socket: Socket): void {
   socket.once("data", () => setImmediate(() => socket.prependOnceListener("data", keep)));
 }

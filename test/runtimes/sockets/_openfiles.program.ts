@@ -1,7 +1,7 @@
 /**
  * A proxy in a process with few file descriptors. It prints the default of `maxSockets`, and the outcome of a request when no
  * descriptor is left.
- * @param argv the entry of the runtime
+ * @param argv the name of the runtime's entry
  */
 import { openSync } from "node:fs";
 import process from "node:process";

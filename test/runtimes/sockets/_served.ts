@@ -63,7 +63,7 @@ export class Served implements AsyncDisposable {
   readonly #clients: Client[] = [];
 
   /**
-   * @param target `"?to"` means a router that returns the query parameter `to`
+   * @param target `"?to"` means a function that returns the query parameter `to`
    * @param options options that JSON can express
    * @param further the paths of further proxies in the same server, each with the options that differ
    * @param prelude code that runs first

@@ -24,9 +24,9 @@ describe("a header of version 1", () => {
     ["a client, and a Unix socket", "192.0.2.7", UNIX, "TCP4 192.0.2.7 0.0.0.0 0 0"],
     ["no client", undefined, IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["no client, and a Unix socket", undefined, UNIX, "UNKNOWN"],
-    ["a name", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-    ["a list", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-    ["a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a client with a name", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a client with a list", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a client with a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
   ])("for %s", (_, client, ends, line) => {
     expect(Buffer.from(makeHeader("v1", client, ends)).toString()).toBe(`PROXY ${line}\r\n`);
   });
@@ -50,13 +50,13 @@ describe("a header of version 2", () => {
       `2121002420010db8${"7".padStart(24, "0")}${none}000001bb`,
     ],
     ["no client", undefined, IPV4, "20000000"],
-    ["a name", "client.example", UNIX, "20000000"],
+    ["a client with a name", "client.example", UNIX, "20000000"],
   ])("for %s", (_, client, ends, digits) => {
     expect(Buffer.from(makeHeader("v2", client, ends)).toString("hex")).toBe(SIGNATURE + digits);
   });
 });
 
-test.each(["v1", "v2"] as const)("the command reads the headers of version %s", (version) => {
+test.each(["v1", "v2"] as const)("the command parses the headers of version %s", (version) => {
   for (const client of ["192.0.2.7", "2001:db8::7", "::", "0.0.0.0", "::ffff:1.2.3.4"]) {
     const header = Buffer.from(makeHeader(version, client, IPV4));
     const parser = parseHeader();

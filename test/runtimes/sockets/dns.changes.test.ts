@@ -17,7 +17,7 @@ const certificate = await makeCertificate();
 
 type Create = (listener: RequestListener) => Server;
 
-/** The protocol of the upstream, and the options of the proxy for it. */
+/** For each protocol: how to create the upstream, the scheme of its URL, and the pool option `http2`. */
 const protocols = {
   "HTTP/1.1": { create: createServer as Create, scheme: "http", http2: false },
   "HTTP/2": { create: createHttp2 as unknown as Create, scheme: "http", http2: true },

@@ -100,7 +100,7 @@ describe("the cache of lookups", () => {
   });
 
   describe("an expired answer", () => {
-    /** Moves the clock of the resolver forwards. */
+    /** How far `skip` has moved the resolver's clock forwards, in milliseconds. */
     let skipped = 0;
     const skip = (ms: number): void => void (skipped += ms);
     beforeEach(() => {
@@ -126,7 +126,7 @@ describe("the cache of lookups", () => {
       expect(server.asked).toHaveLength(2);
     });
 
-    test("is not used if the name server answers soon, nor by callers that require a valid one", async () => {
+    test("is not used if the name server answers soon, nor by callers that require a valid answer", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);
@@ -274,13 +274,13 @@ describe("localhost", () => {
     expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
   });
 
-  test.each(["localhost.test", "mylocalhost"])("is not a name such as %s", async (name) => {
+  test.each(["localhost.test", "mylocalhost"])("does not include the name %s", async (name) => {
     record(name, ["127.0.0.1"]);
     expect(await names().resolve(name)).toMatchObject({ isOrder: false });
     expect(server.asked).toEqual([name]);
   });
 
-  test("is not rotated with `dns: false`, nor is any other name", async () => {
+  test("keeps the order of the system with `dns: false`, and so does any other name", async () => {
     system("192.0.2.1", "192.0.2.2");
     const resolver = new Resolver(false);
     for (let count = 0; count < 3; count++) {

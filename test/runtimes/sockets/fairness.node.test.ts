@@ -38,7 +38,7 @@ interface Setup {
   readonly ends: RequestEnd[];
 }
 
-/** Creates a proxy with four connections, whose clients a trusted balancer on this machine names. */
+/** Creates a proxy with four connections. It trusts this machine, so `X-Forwarded-For` sets the addresses of its clients. */
 function setUp(pool: PoolOptions = {}, options: ProxyOptions = {}, target?: Target): Setup {
   const ends: RequestEnd[] = [];
   const proxy = pooled({ maxSockets: 4, minRateGrace: GRACE, ...pool }, target, {
@@ -111,7 +111,7 @@ function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   return slow;
 }
 
-/** Waits until four requests run, and all others wait. */
+/** Waits until four requests run, and `waiting` requests wait. */
 async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
   const stats = (): object => ({ ...originOf(proxy) });
   await until(() => {
@@ -447,7 +447,7 @@ describe("a request that has only waited", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("gets 503, which names the limit: %s", async (_, make, bound) => {
+  ])("gets 503, and its error names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);

@@ -12,7 +12,10 @@ import { askFor, type Front, type Http2Runtime, runtimes, startFront } from "./h
 import { listen } from "../../helpers/serve.ts";
 import { Served } from "./_served.ts";
 
-/** The addresses that the system has for `localhost` in these tests. A machine without IPv6 has both. */
+/**
+ * The addresses that the system has for `localhost` in these tests. They are IPv4 addresses, so that the tests also run without
+ * IPv6.
+ */
 const FIRST = "127.0.0.2";
 const SECOND = "127.0.0.3";
 

@@ -48,7 +48,7 @@ test("each event calls the handler once, and the handler may keep the memory of 
   expect(events).toEqual([["data", 4, true], "half close", "drain", "error", "timeout", "close"]);
 });
 
-test("no chunk may keep the memory into which a socket always reads", () => {
+test("the handler must not keep the memory of a read if a socket always reads into one buffer", () => {
   const reader = new MemoryReader(new Uint8Array(8));
   expect(reader.callback(8)).toBe(true);
   const socket = new NetSocket(new FakeRaw() as unknown as RawSocket, reader);
@@ -71,7 +71,7 @@ test("bytes that are read before a handler is attached close the connection", ()
   expect(events).toEqual([["data", 1, false]]);
 });
 
-test("an end is confirmed by an empty write if the socket is still writable", () => {
+test("with `allowHalfOpen`, `confirmEnd` confirms an end only if an empty write succeeds", () => {
   for (const allowHalfOpen of [true, false]) {
     for (const error of [undefined, new Error("reset")]) {
       const { raw, socket } = start();

@@ -57,7 +57,7 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
 
 describe("the error of a machine that has no descriptor or port left for a connection", () => {
   test.each(["EMFILE", "ENFILE", "EADDRNOTAVAIL"])(
-    "the error %s becomes 503 with Retry-After",
+    "becomes 503 with Retry-After if it is %s",
     (code) => {
       expect(toSocketError({ code }, false, false)).toMatchObject({
         code: "connection_limit_reached",

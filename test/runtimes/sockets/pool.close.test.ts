@@ -56,7 +56,7 @@ describe("close(timeout)", () => {
 });
 
 describe("destroy()", () => {
-  test("running, waiting and late requests fail; free connections close", async () => {
+  test("running, waiting and late requests fail, and free connections close", async () => {
     const proxy = pooled({ maxSockets: 2 });
     await Promise.all([ask(proxy), ask(proxy)]);
     upstream.script = () => {};

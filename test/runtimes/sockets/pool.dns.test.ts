@@ -67,14 +67,14 @@ async function load(proxy: NodeProxy, requests: number, clients: number): Promis
   return answers;
 }
 
-describe("requests are spread evenly over two addresses, within 10 %", () => {
+describe("requests are spread evenly, within 10 %", () => {
   test.each([
     [1, undefined],
     [3, undefined],
     [10, undefined],
     [40, 10],
     [40, 11],
-  ])("by %i clients, maxSockets: %j", async (clients, maxSockets) => {
+  ])("by %i clients over two addresses, maxSockets: %j", async (clients, maxSockets) => {
     record([A, B]);
     slowness = clients > 1 ? 2 : 0;
     const proxy = start(maxSockets === undefined ? {} : { maxSockets });
@@ -86,7 +86,7 @@ describe("requests are spread evenly over two addresses, within 10 %", () => {
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
-  test("requests are spread evenly over three addresses, within 10 %", async () => {
+  test("by five clients over three addresses", async () => {
     record([A, B, C]);
     await startAt(C, port);
     await load(start(), 900, 5);
@@ -193,7 +193,7 @@ describe("a record that changes", () => {
     expect(seen[A]).toBe(before);
   });
 
-  test("one lookup serves many connections", async () => {
+  test("is looked up only once for many connections until its TTL has passed", async () => {
     record([A, B]);
     const proxy = start({ keepAlive: false });
     await load(proxy, 100, 10);

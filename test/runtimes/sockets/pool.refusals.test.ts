@@ -24,7 +24,7 @@ describe.each([
     expect(runtime.createProxy({ target, connectTimeout }).stats()).toBeUndefined();
   });
 
-  test("refuses an unknown pool option in the same words, and a wrong connectTimeout with the fix", () => {
+  test("refuses an unknown pool option in the same words, and a wrong connectTimeout with an error that names the fix", () => {
     const unknown = { sockets: 1 } as PoolOptions;
     expect(() => runtime.createTransport(unknown)).toThrow(`\`sockets\`: ${whose}; leave it out`);
     expect(() => runtime.createTransport({ connectTimeout: -1 })).toThrow(

@@ -52,7 +52,7 @@ describe("the counters of `stats()`", () => {
   });
 
   test("do not count connections closed for other reasons as timed out", async () => {
-    // The connection fails while it is in use, after the time that it could have been idle.
+    // The connection breaks while it is in use, after more time than `freeSocketTimeout`.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
     upstream.script = () => {};

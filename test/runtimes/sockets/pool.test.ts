@@ -192,7 +192,7 @@ describe("idle connections", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("are reused in the order of last use", async () => {
+  it("are reused by later requests", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url);
     await Promise.all([ask(proxy, "/1"), ask(proxy, "/2"), ask(proxy, "/3")]);

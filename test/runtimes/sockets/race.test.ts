@@ -101,7 +101,7 @@ test("the next address is tried immediately if one refuses, while the attempt at
   expect(events.slice(4)).toEqual(["failed c", "won a"]);
 });
 
-test("a refused connection restarts the 250 ms until the next address is tried", () => {
+test("an address that is tried after a refusal also has 250 ms before the next one is tried", () => {
   const { events, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(200);
   refuse("a");

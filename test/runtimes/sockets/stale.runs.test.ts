@@ -1,7 +1,4 @@
-/**
- * Many requests on kept connections that the upstream closes just when they are reused, which retries hide from
- * clients.
- */
+/** Many requests on kept connections that the upstream closes just when they are reused. Retries hide this from clients. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";

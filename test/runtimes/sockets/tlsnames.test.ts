@@ -82,7 +82,7 @@ test.each([
   ["minversion", "did you mean `minVersion`?"],
   ["certs", "did you mean `cert`?"],
   ["insecure", "`tls.connect` has none either"],
-])("the unknown TLS option %s is refused with the fix: %s", (name, fix) => {
+])("the unknown TLS option %s is refused with a hint: %s", (name, fix) => {
   const message = `fetchway: bad option \`tls\`: ${name}: there is no such option; ${fix}`;
   // A second check of the same object has the same result.
   const tls = { [name]: true } as TlsOptions;

@@ -182,7 +182,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(await own.ask("/")).toBe("200 own");
   });
 
-  test("close(timeout) aborts requests that do not end in time, destroy() aborts them immediately", async () => {
+  test("close(timeout) aborts requests that do not end in time, and destroy() aborts them immediately", async () => {
     upstream.script = () => {};
     for (const [index, path] of ["/close?100", "/destroy"].entries()) {
       await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
@@ -199,7 +199,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/running", "/running"]);
   });
 
-  test("stats() forgets origins without connections after a while", async () => {
+  test("stats() forgets origins without connections when there are more than a thousand", async () => {
     await using served = new Served(runtime, "?to", {}, { retry: false });
     for (let count = 0; count < 1100; count++) {
       const refused = `http://127.0.${count >> 7}.${(count & 127) + 1}:1`;

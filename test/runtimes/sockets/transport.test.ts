@@ -17,7 +17,7 @@ async function requestsAt(count: number): Promise<void> {
 }
 
 describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
-  test("maxSockets limits the connections; queued requests are sent in order unless their client disconnects", async () => {
+  test("maxSockets limits the connections, and queued requests are sent in order unless their client disconnects", async () => {
     rfc("9112-9.4-concurrency");
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
@@ -132,7 +132,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(sent);
   });
 
-  test("a failed connection attempt is counted, and each waiting request makes an attempt of its own", async () => {
+  test("a failed connection attempt is counted, and each waiting request makes its own attempt", async () => {
     await using served = new Served(
       runtime,
       "http://127.0.0.1:1",

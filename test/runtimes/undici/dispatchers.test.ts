@@ -53,7 +53,7 @@ function through(
   return (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
 }
 
-/** Sends a GET with repeated fields, and a POST of known and one of unknown length, and expects all of them to arrive. */
+/** Expects that a GET, whose response has repeated fields, and POSTs of known and of unknown length are forwarded. */
 async function expectForwarded(send: ReturnType<typeof through>): Promise<void> {
   upstream.script = async (call) => {
     await call.done;

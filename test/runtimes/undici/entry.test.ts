@@ -295,7 +295,7 @@ describe("the options of an agent of undici", () => {
 });
 
 describe("tunnels through undici", () => {
-  /** Opens a WebSocket through a proxy that has taken the upgrades of a server. @returns when it was closed, and its code */
+  /** Opens a WebSocket through a proxy that has taken the upgrades of a server. @returns a promise of its close code */
   async function open(proxy: entry.NodeProxy): Promise<{ closed: Promise<number> }> {
     echoMessages(upstream);
     const server = createHttpServer(proxy.nodeHandler);
@@ -456,7 +456,7 @@ describe("the entry fetchway/undici", () => {
     "runtimes/sockets/tlsnames.ts",
   ];
 
-  test("loads no module of Fetchway's own client when it is imported", async () => {
+  test("loads no module of Fetchway's own client when it forwards a request", async () => {
     const files = await loadedBy("runtimes/undici.ts");
     expect(files).toContain("runtimes/undici/dispatch.ts");
     expect(files.filter(isClients).toSorted()).toEqual(shared);

@@ -55,7 +55,7 @@ await look();
 setAddresses("127.0.0.1", "127.0.0.2");
 await until(() => target.states().length === 2, "the second address");
 await look();
-// One request is held back, by whichever address has its turn.
+// The upstream at whichever address has its turn holds this request back.
 const holding = ask("/hold");
 await until(() => upstreams.held > 0, "a request");
 const heldBy = target

@@ -70,7 +70,7 @@ test.each<[client: string, options: () => ProxyOptions]>([
   },
 );
 
-test("over HTTP/2, the stream is reset, and the connection stays open", async () => {
+test("over HTTP/2, a stalled stream is reset, and its connection stays open", async () => {
   const codes: number[] = [];
   const server = createHttp2Server();
   server.on("stream", (stream, fields) => {
@@ -182,7 +182,7 @@ describe("with several upstreams", () => {
   });
 });
 
-test("with one upstream, the request is sent to it again on a new connection", async () => {
+test("with one upstream, a request whose response stalls is sent to it again on a new connection", async () => {
   first.script = (call) => (first.calls.length === 1 ? stall(call) : answer(call));
   const proxy = createProxy({
     target: first.url,

@@ -1,4 +1,4 @@
-/** The active checks of several upstreams. */
+/** The active health checks of upstreams. */
 import { expect, test } from "vitest";
 import { createProxy } from "../../../runtimes/fetch.ts";
 import { BytesBody } from "../../../src/body/bytes.ts";

@@ -16,7 +16,7 @@ import { until } from "../../helpers/wait.ts";
 
 const PROGRAM = join(import.meta.dirname, "_hostnames.program.ts");
 
-/** A name server whose records the test sets. */
+/** A fake transport whose `resolve` returns the addresses that the test sets. */
 class Names {
   addresses: string[] | Error = [];
   readonly asked: string[] = [];
@@ -85,7 +85,7 @@ describe("a host name", () => {
     await ask();
     names.addresses = ["10.0.0.1", "10.0.0.2"];
     await until(() => target.states().length === 2, "the second address");
-    // An address that is added later begins slowly.
+    // An address that is added later gets its share of the requests gradually.
     expect(namesOf(target)[1]).toBe("http://app.test (10.0.0.2) starting");
     const running = target.pick(
       { method: "GET", path: "/", headers: [], clientAddress: undefined },
@@ -108,7 +108,7 @@ describe("a host name", () => {
     expect(target.states()).toHaveLength(2);
   });
 
-  test("whose lookup fails keeps its upstreams; one without any gets 503, and is looked up again", async () => {
+  test("whose lookup fails keeps its upstreams, and gets 503 only before any lookup has succeeded", async () => {
     const names = new Names();
     names.addresses = new Error("no answer");
     const { target, ask } = make(names, ["http://app.test"]);
@@ -208,7 +208,7 @@ describe("a host name", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
-  test("is not looked up where it is an address, a socket or an app", async () => {
+  test("is not looked up for a target that is an address, a socket or an app", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.9"];
     const app = { fetch: () => new Response("ok") };
@@ -242,7 +242,7 @@ describe("a host name", () => {
     [{ resolve: 5 }, "option `resolve`: use true, or an object"],
     [{ resolve: { interval: 0 } }, "option `resolve`: interval: use whole milliseconds from 1"],
     [{ resolve: { intervall: 1 } }, "option `resolve`: intervall: there is no such option"],
-  ])("with the options %j is refused with the fix", (options, message) => {
+  ])("with the options %j is refused, and the error names the fix", (options, message) => {
     expect(() => balance(["http://app.test"], options as BalanceOptions)).toThrow(message);
   });
 });
@@ -332,7 +332,7 @@ describe("a target with an address", () => {
     [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "set `address` or `socketPath`"],
-  ])("is refused with the fix if it is %j", (target, fix) => {
+  ])("is refused if it is %j, and the error names the fix", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);
   });
 

@@ -111,7 +111,7 @@ describe("the queue of several upstreams", () => {
     void queue.target.remove(A);
     await queue.end(B);
     expect(waiting[0]?.target).toBe(B);
-    // Five still wait, and two upstreams are left.
+    // Five requests wait, which is more than `maxQueue` allows for the two upstreams that are left.
     expect(queue.ask().isSettled).toBe(true);
   });
 
@@ -321,7 +321,7 @@ test("a further attempt that waited for a place and got none costs the retry bud
         paidThen ??= paid;
         return url;
       }
-      // The further attempt gets no place until the first attempt fails by itself.
+      // The further attempt waits until the first attempt has failed, and then gets no place.
       return new Promise((resolve) => (request.leave = () => resolve(undefined)));
     },
     mayRetry: () => ++paid > 0,

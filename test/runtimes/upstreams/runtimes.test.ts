@@ -31,7 +31,7 @@ describe.each([
       expect(Object.keys(each.lastGets), JSON.stringify(each)).toEqual(["200"]);
       if (each.fault !== "flaps") expect(each.state, each.fault).toBe("ejected");
     }
-    // From the first request after the ejection on, the latency is that of before the fault, because no request goes to the
+    // From the first request after the ejection on, the latency is as low as before the fault, because no request goes to the
     // ejected upstream, which would delay it by 2 s or more. The machine has the same load before and after the fault.
     for (const each of outcomes.filter(({ fault }) => fault !== "flaps")) {
       expect(each.countAfter, JSON.stringify(each)).toBeGreaterThan(100);

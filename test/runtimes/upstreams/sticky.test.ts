@@ -163,7 +163,7 @@ describe("a client", () => {
     expect((await ask(cookie)).index).toBe("1");
   });
 
-  test("gets another upstream, and its cookie, if its own is removed, refuses connections or is ejected", async () => {
+  test("gets another upstream, and its cookie, if its own fails, is ejected or is removed", async () => {
     await start(2, { outliers: { consecutiveFailures: 1 } }, { retry: { statusCodes: [503] } });
     const cookie = await cookieOf(0);
     answer = (index) => (index === 0 ? { status: 503 } : undefined);
@@ -294,7 +294,7 @@ describe("the cookie", () => {
     expect((await ask()).cookies).toEqual(["a=1; Path=/app", "b=2", expect.stringMatching(COOKIE)]);
   });
 
-  test("is not set if the app sets a cookie of the same name; that cookie reaches the app again", async () => {
+  test("is not set if the app sets a cookie of the same name, which then reaches the app again", async () => {
     await start(2);
     answer = () => ({ headers: { "set-cookie": "fetchway=the-app's; Path=/" } });
     expect((await ask()).cookies).toEqual(["fetchway=the-app's; Path=/"]);
@@ -378,7 +378,7 @@ describe("the cookie", () => {
     expect(new Set(seen.map(({ cookie }) => cookie))).toEqual(new Set(["a=1"]));
   });
 
-  test("is kept from the upstream of a redirect that is followed", async () => {
+  test("does not reach the upstream when a redirect is followed", async () => {
     await start(1, {}, { followRedirects: true });
     answer = (_, path) =>
       path === "/from" ? { status: 302, headers: { location: "/to" } } : undefined;
@@ -437,7 +437,7 @@ describe("the cookie", () => {
     server.close();
   });
 
-  test("is made with a generated secret if none is set, which onSecretMade reports once", async () => {
+  test("is made with a generated secret if none is set, and `onSecretMade` reports the secret once", async () => {
     const made: string[] = [];
     await start(2, { cookie: { onSecretMade: (secret) => void made.push(secret) } });
     expect(made).toEqual([]);

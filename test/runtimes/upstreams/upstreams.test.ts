@@ -92,7 +92,7 @@ afterEach(async () => {
   await Promise.resolve();
 });
 
-describe("of three upstreams", () => {
+describe("of several upstreams", () => {
   test("each has its turn, and the requests that it answers are counted", async () => {
     const target = await start(3);
     expect(await askMany(9)).toEqual({ 200: 9 });

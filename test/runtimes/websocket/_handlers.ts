@@ -61,10 +61,10 @@ const composed: Handlers = {
 const handlers: Record<string, () => object> = {
   strict: () => strict,
   lenient: () => lenient,
-  // Reading them gives the process the proxy's handlers, as if another server used them.
+  // `read()` gets the proxy's handlers, as another server in this process would. This server does not use them.
   lenientBesideOthers: () => (read(), lenient),
   composed: () => ({ ...read(), ...composed }),
-  // The proxy's handlers are read once, and called by name.
+  // The server has only the app's handlers, which call those of the proxy.
   called: () => (read(), composed),
 };
 

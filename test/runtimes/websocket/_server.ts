@@ -46,7 +46,7 @@ const ports = {
       { ...listening, bun },
     ),
   ),
-  // For `unwired`, the proxy does not get the server; for `unhandled`, the server has no handlers.
+  // Both servers have no WebSocket handlers. For `unwired`, the proxy does not get the server either.
   unwired: start((request: Request) => proxyFetch(request, target), {}),
   unhandled: start(proxy.fetch, {}),
   silent: start(create({ tunnelTimeout: 300 }).fetch),

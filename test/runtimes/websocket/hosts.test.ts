@@ -119,7 +119,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
       const message = Buffer.alloc(65_536);
       let [sent, pongs] = [0, 0];
       client.socket.on("pong", () => pongs++);
-      // With the pong, Deno has read the message, and the relay has it. If the client sent more meanwhile, Deno would
+      // The pong shows that Deno has read the message, and that the relay has it. If the client sent more meanwhile, Deno would
       // close the connection with a reset, which may overtake the close frame.
       while (client.code === undefined) {
         client.socket.send(message, { compress: false });

@@ -207,7 +207,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
     240_000,
   );
 
-  /** Memory is measured after the runtime has grown to its usual size. */
+  /** Sends messages in both directions, so that the runtime has its usual size before memory is measured. */
   async function warmUp(): Promise<void> {
     const { client, server } = await openBoth(port);
     const [up, down] = [count(server), count(client)];
@@ -237,7 +237,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
     report(name, `flood at a client: stopped at ${sent / mebibyte} MiB, ${growth} MiB of memory`);
   }, 120_000);
 
-  // Run this only with large numbers, because the suite has a smaller flood.
+  // Run this only with large numbers, because the shared suite in test/suite has a smaller flood.
   test.runIf(isLarge)(
     "a flood against an upstream that does not read makes the client wait, or ends its WebSocket",
     async () => {

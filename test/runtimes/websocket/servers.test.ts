@@ -55,7 +55,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
   );
 
   test.runIf(tool === "bun")(
-    "a server without handlers answers 501, and the message has the fix",
+    "a server without handlers answers 501, and the printed message names the fix",
     async () => {
       echoMessages(upstream);
       expect(await refusal("unhandled")).toBe(501);

@@ -184,7 +184,7 @@ test("if the Worker's script aborts the pipe that is the body of a large request
   expect(answer.status).toBe(400);
 });
 
-/** Sends only a part of some large uploads, and returns the statuses of their responses. */
+/** Sends only a part of some large uploads, and returns the different statuses of their responses. */
 async function statusesOfUploads(): Promise<number[]> {
   const answers = Array.from({ length: 100 }, async () => {
     const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
@@ -226,7 +226,7 @@ test("a client that disconnects closes the upstream request although the Worker 
 
 describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how) => {
   /**
-   * Sends requests in sequence, and returns their statuses. The upstream answers on a new connection, and closes a
+   * Sends requests in sequence, and returns their different statuses. The upstream answers on a new connection, and closes a
    * reused one.
    */
   async function statusesOf(method: string, body?: string): Promise<Set<number>> {

@@ -102,7 +102,7 @@ describe("a WebSocket", () => {
     expect((await within(once(socket, "close"), "the end"))[0]).toBe(4001);
   });
 
-  test("reaches a service binding that an app calls", async () => {
+  test("reaches a service binding through an object with `url` and `fetch`", async () => {
     echo();
     const { socket } = await open("/service");
     expect(await ask(socket, "hello")).toBe("hello");

@@ -78,7 +78,7 @@ test("a copy for `mirror` outlasts the response with waitUntil of the third argu
   }
 });
 
-test("explainError names the upstream, and nothing is printed without it", async () => {
+test("explainError names the upstream, and nothing is printed without `onError`", async () => {
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { explainError } from "./src/explain/errors.ts";
     const target = "http://127.0.0.1:1";
@@ -134,7 +134,7 @@ test("several upstreams work, and the options `check` and `resolve` are refused 
   );
 });
 
-test("clients keep their upstream, by a secret that is made for the first request", async () => {
+test("clients keep their upstream by a cookie, whose secret is made at the first request", async () => {
   await using upstreams = await startUpstreams(3);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -169,7 +169,7 @@ test("clients keep their upstream, by a secret that is made for the first reques
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a request that waits for an upstream is sent when the request of another event has ended", async () => {
+test("a request in the queue is sent when the request of another event has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -192,7 +192,7 @@ test("a request that waits for an upstream is sent when the request of another e
   expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
-test("a small upload is complete if workerd does not show the length of its stream", async () => {
+test("a small upload arrives complete even if workerd does not show the length of its stream", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `
@@ -222,7 +222,7 @@ test("a small upload is complete if workerd does not show the length of its stre
   }
 });
 
-test("a large upload is not stopped if the number of remaining bytes stays the same", async () => {
+test("a large upload is not stopped if workerd always shows the same number of remaining bytes", async () => {
   const origin = new Upstream();
   await origin.listen();
   const contents = `

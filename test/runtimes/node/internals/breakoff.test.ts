@@ -30,7 +30,7 @@ function breakOffLater(): void {
   };
 }
 
-test("a truncated response is reset if Node does not show its transfer coding", async () => {
+test("the connection of a truncated response is reset if Node does not show its transfer coding", async () => {
   breakOffLater();
   const port = await serve(({ nodeHandler }, req, res) =>
     nodeHandler(req, hide(res, "chunkedEncoding", "useChunkedEncodingByDefault")),

@@ -147,7 +147,7 @@ test("two pipelined responses each have their own body", async () => {
   expect(answers[1]?.text === textOf(300_000, "b")).toBe(true);
 });
 
-test("a client that disconnects during a body cancels it", async () => {
+test("a client that disconnects during a response closes the upstream request", async () => {
   const proxy = create();
   const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
   const client = await apps.connect(port);
@@ -162,14 +162,14 @@ test("a client that disconnects during a body cancels it", async () => {
   await within(closed.promise, "the end of the upstream request");
 });
 
-test("repeated header fields become a list of values under one name, in the case of its first field", async () => {
+test("repeated header fields become one name, spelled as in the first field, with a list of values", async () => {
   await apps.serve("hono", () => new Response()); // replaces the global `Response`
   const list = ["Set-Cookie", "a=1", "X-A", "1", "set-cookie", "b=2", "x-a", "2", "X-A", "3"];
   expect(Object.assign({}, toFields(list, true))).toEqual({
     "Set-Cookie": ["a=1", "b=2"],
     "X-A": ["1", "2", "3"],
   });
-  // Node refuses to send some fields twice over HTTP/2.
+  // Node refuses to send some fields twice over HTTP/2, so only Set-Cookie becomes a list.
   expect(Object.assign({}, toFields(list, false))).toEqual({
     "Set-Cookie": ["a=1", "b=2"],
     "X-A": "1, 2, 3",
@@ -237,7 +237,7 @@ describe("a class of responses that", () => {
   );
 });
 
-test("whether a body was used is asked without making a native response of one that still has its parts", () => {
+test("`isBodyUsed` does not create a native response of a response that still has its parts", () => {
   const asked = vi.fn(() => true);
   class OwnResponse {
     get bodyUsed(): boolean {

@@ -74,7 +74,7 @@ test("a `writeInformation` that takes no list of fields is not used", async () =
   const write = vi.fn();
   prototype.writeInformation = write;
   expect(await ask(BARE)).toEqual([]);
-  // The only call is that of the check, which passes a fake response.
+  // The only call is Fetchway's check of the method, with a fake response.
   expect(write).toHaveBeenCalledTimes(1);
   expect(write.mock.contexts[0]).not.toBeInstanceOf(ServerResponse);
 });

@@ -46,14 +46,14 @@ const wrappers: Record<string, (method: Method) => unknown> = {
         try {
           method.apply(this, args);
         } catch {
-          // The probe throws.
+          // `isOwnMethod` calls the wrapper on an object whose members throw.
         }
       });
     },
   "a proxy": (method) =>
     new Proxy(method, { apply: (target, self, args) => Reflect.apply(target, self, args) }),
   "a bound function": (method) => method.bind(new EventEmitter()),
-  "another name": () => undefined,
+  "a function that does not call it": () => undefined,
 };
 
 describe.each(methods)("the method `%s`", (name, prototype) => {

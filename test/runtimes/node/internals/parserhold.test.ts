@@ -1,4 +1,4 @@
-/** The parser of a connection with pipelined requests stops, and the number of waiting bytes is bounded. */
+/** Node's parser of a connection stops while pipelined requests wait, which bounds the number of waiting bytes. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -173,7 +173,7 @@ test("few bytes of pipelined requests wait, even if other code resumes the socke
   for (let at = 0; at < 2_000; at++) expect((await client.read()).text).toBe(`/${at}`);
 });
 
-test("pipelined requests in thousands of packets of one byte take little memory, and are served", async () => {
+test("pipelined requests that arrive in thousands of packets of one byte are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -189,7 +189,7 @@ test("pipelined requests in thousands of packets of one byte take little memory,
 });
 
 describe("a connection whose pipelined requests wait unread", () => {
-  /** Starts a server that answers in turn, where the first response ends with `finish`. */
+  /** Starts a server that answers in turn, except that the test itself ends the first response. */
   async function hang(): Promise<{ port: number; first: Promise<ServerResponse> }> {
     const first = Promise.withResolvers<ServerResponse>();
     const { port } = await start((req, res) => {
@@ -237,7 +237,7 @@ describe("a connection whose pipelined requests wait unread", () => {
   });
 });
 
-test("a connection is read again if Node has stopped reading from it in front of the second request", async () => {
+test("if Node has stopped reading before the second request, the connection is read again", async () => {
   const paths: (string | undefined)[] = [];
   const first = Promise.withResolvers<void>();
   const { port } = await start((req, res) => {
@@ -248,7 +248,7 @@ test("a connection is read again if Node has stopped reading from it in front of
     else void turn.then(end);
   });
   const client = await apps.connect(port);
-  // The end of the body fills the buffer of the request, and the next head is in the same read.
+  // The end of the body fills the buffer of the request, and the next head is in the same read, so Node stops reading.
   client.send(request("POST", "/0", [], Buffer.alloc(70_000)), request("GET", "/1"));
   await until(() => paths.length === 2, "the second request");
   client.send(request("GET", "/2"));

@@ -12,7 +12,7 @@ const { upstream } = apps;
 
 describe("pipelined requests on a connection that does not show its current response", () => {
   test.each([undefined, {}, "response"])(
-    "are sent immediately and answered in order: with %j in its place",
+    "are sent immediately and answered in order if the property is %j",
     async (current) => {
       const proxy = createProxy({ target: upstream.url });
       const port = await apps.serve("node", (req, res) => {

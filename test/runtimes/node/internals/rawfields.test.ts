@@ -29,7 +29,7 @@ test("fields of Headers that were copied from Node's request are sent with the v
   expect([call.get("x-changed"), call.get("x-secret")]).toEqual(["here", undefined]);
 });
 
-test("Node's headers are the same object after the proxy has observed which of them the handler reads", async () => {
+test("`headers` of Node's request is the same object before and after the proxy reads it", async () => {
   const port = await apps.serve("srvx", {
     async fetch(web) {
       const req = web.runtime?.node?.req as { headers: object };

@@ -32,7 +32,7 @@ function serve(
   });
 }
 
-test("a body that the server limits is sent whole", async () => {
+test("a body below the limit of the server is sent whole", async () => {
   const port = await serve({});
   expect((await apps.ask(port, request("POST", "/", [], BODY))).status).toBe(200);
   expect(apps.only().length).toBe(BODY.length);
@@ -73,7 +73,7 @@ test.each([
   expect(upstream.calls).toEqual([]);
 });
 
-test("a body whose web stream the app has asked for is sent whole", async () => {
+test("a body is sent whole if the app has accessed its web stream", async () => {
   const { fetch } = (proxy = createProxy({ target: upstream.url }));
   const port = await apps.serve("srvx", {
     fetch(web) {

@@ -37,7 +37,7 @@ function show(web: Request, change: (runtime: Runtime) => object): Request {
   });
 }
 
-/** A request that answers `body` itself, as srvx's class does. */
+/** A request with its own getter for `body`, like srvx's class. */
 class ServerRequest extends Request {
   override get body(): Request["body"] {
     return super.body;
@@ -73,7 +73,7 @@ describe("the property of srvx's request with Node's request and response", () =
   const changes: Record<string, (runtime: Runtime) => object> = {
     "without the limit": rename,
     "without Node's request": ({ node }) => ({ name: "node", node: { request: node?.req } }),
-    "without a pair": () => ({ name: "node" }),
+    "without `node`": () => ({ name: "node" }),
   };
 
   test.each(Object.keys(changes))(
@@ -131,7 +131,7 @@ describe("a response of the proxy", () => {
   );
 
   test.each([10, 1_000_000])(
-    "of %i bytes has its head if the server only calls `pipe` of the body",
+    "of %i bytes is sent with its head if the server only calls `pipe` of the body",
     async (size) => {
       reply(size);
       const proxy = create();
@@ -153,7 +153,7 @@ describe("a response of the proxy", () => {
     },
   );
 
-  test("the first one is an instance of Response", async () => {
+  test("is an instance of Response, even if it is the first one", async () => {
     vi.resetModules();
     const { SrvxResponse } = await import("../../../../runtimes/node/internals/srvx.ts");
     class Own extends SrvxResponse {
@@ -201,7 +201,7 @@ describe("a request that an app has built", () => {
     return apps.serve("srvx", async (web) => proxy.fetch(rebuild(web, await init(web))));
   }
 
-  test("another body is sent with its own length and fields", async () => {
+  test("with another body is sent with the length and fields of that body", async () => {
     const port = await serveRebuilt(() => ({
       method: "PUT",
       body: "another body",
@@ -219,13 +219,13 @@ describe("a request that an app has built", () => {
     expect(call.get("x-forwarded-for")).toBe("127.0.0.1");
   });
 
-  test("the body of a POST that is built for a GET is sent", async () => {
+  test("as a POST is sent with its body, although the client has sent a GET", async () => {
     const port = await serveRebuilt(() => ({ method: "POST", body: "made here" }));
     expect((await apps.ask(port, request("GET", "/"))).status).toBe(200);
     expect([apps.only().method, apps.only().body.toString()]).toEqual(["POST", "made here"]);
   });
 
-  test("a changed body that was read before is sent", async () => {
+  test("with a changed copy of the client's body is sent", async () => {
     const port = await serveRebuilt(async (web) => ({
       method: "POST",
       body: (await web.text()).toUpperCase(),
@@ -234,7 +234,7 @@ describe("a request that an app has built", () => {
     expect(apps.only().body.toString()).toBe(BODY.toUpperCase());
   });
 
-  test("the upstream request is aborted when the client disconnects", async () => {
+  test("is aborted at the upstream when the client disconnects", async () => {
     const port = await serveRebuilt(() => ({ method: "GET" }));
     upstream.script = () => {};
     const client = await apps.connect(port);

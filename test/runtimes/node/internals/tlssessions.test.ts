@@ -36,7 +36,7 @@ test("the second connection to an upstream resumes the session of the first", as
   await proxy.close();
 });
 
-test("an agent that caches no TLS sessions gets no option with a session", () => {
+test("`sessionOptions` has no session if the agent caches none", () => {
   expect(sessionOptions(new Agent(), "key")).toEqual({ _agentKey: "key" });
   expect(sessionOptions({}, "key")).toEqual({});
 });

@@ -1,4 +1,4 @@
-/** The number of bytes of a response that are still unsent while the client reads slowly. */
+/** `countUntaken`: the number of bytes of a response that are still unsent while the client reads slowly. */
 import { once } from "node:events";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, get as getTls } from "node:https";

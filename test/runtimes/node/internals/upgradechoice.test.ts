@@ -26,7 +26,7 @@ function attachWithoutChoice(proxy: NodeProxy, server: NetServer, options?: Atta
   choosing.shouldUpgradeCallback = shouldUpgradeCallback;
 }
 
-/** Whether this Node parses the body of an upgrade, as 26 does: then the request cannot be passed back to the server. */
+/** Whether this Node parses the body of an upgrade, as Node 26 does: then the request cannot be passed back to the server. */
 async function parsesBodies(): Promise<boolean> {
   const server = createServer();
   const handedOver = once(server, "upgrade");
@@ -136,7 +136,7 @@ describe("with `shouldUpgradeCallback`", () => {
     };
   };
 
-  test("Node's default function decides only by the listeners of other code", () => {
+  test("Node's default function is replaced by one that accepts upgrades only if other code listens", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;

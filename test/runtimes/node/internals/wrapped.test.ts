@@ -54,7 +54,7 @@ test("a method that Node has renamed counts as wrapped", () => {
   expect(missing.areUnwrapped(new Readable())).toBe(false);
 });
 
-test("chunks of a parser that Node has renamed count as seen by other code", async () => {
+test("if Node has renamed the parser of a socket, chunks count as seen by other code", async () => {
   expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
 });
 
@@ -114,7 +114,7 @@ test.each([
   },
 );
 
-test("memory that cannot be transferred is left alone", () => {
+test("`free` leaves memory alone that cannot be transferred", () => {
   const bytes = new Uint8Array(new WebAssembly.Memory({ initial: 1 }).buffer);
   free(bytes);
   expect(bytes.byteLength).toBe(65_536);

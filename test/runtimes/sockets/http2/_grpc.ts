@@ -62,13 +62,13 @@ function record(metadata: Metadata | undefined): Record<string, string[]> {
 export interface GrpcServer {
   readonly port: number;
   readonly url: string;
-  /** The metadata and the outcome of each call. */
+  /** The metadata of each call. */
   readonly seen: unknown[];
   cancelled(): number;
   stop(): void;
 }
 
-/** @param certificate the certificate of a server with TLS */
+/** Starts the server. @param certificate makes it a server with TLS */
 export async function startGrpc(certificate?: Certificate): Promise<GrpcServer> {
   const seen: unknown[] = [];
   let cancelled = 0;

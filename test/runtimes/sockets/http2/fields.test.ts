@@ -119,7 +119,7 @@ describe("fromHttp2Fields", () => {
     );
   });
 
-  test("limits the size, with 32 bytes for each field", () => {
+  test("limits the size, to which each field adds 32 bytes", () => {
     const fits = "v".repeat(MAX_FIELD_BYTES - 3 - 32);
     expect(fromHttp2Fields(["x-a", fits])).toHaveLength(2);
     expect(() => fromHttp2Fields(["x-a", `${fits}v`])).toThrow(

@@ -232,7 +232,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.requests).toBe(1);
   });
 
-  test("a graceful GOAWAY lets the running requests finish; later ones go to a new connection", async () => {
+  test("a graceful GOAWAY lets the running requests finish, and later ones go to a new connection", async () => {
     rfc("9113-6.8-no-new-streams");
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => {

@@ -191,7 +191,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     expect(upstream.sessions).toHaveLength(1);
   });
 
-  test("HTTP/2 clients of a `node:http2` server reach such an upstream as well", async () => {
+  test("HTTP/2 clients of a `node:http2` server reach an upstream that announces WebSockets as well", async () => {
     const session = connect(`http://127.0.0.1:${ports.http2}`);
     closing.push(() => session.destroy());
     await within(once(session, "remoteSettings"), "the settings");
@@ -278,8 +278,8 @@ describe("the handshake", () => {
   });
 });
 
-describe("an upstream that does not announce WebSockets", () => {
-  test("gets WebSockets over HTTP/1.1, and requests over HTTP/2", async () => {
+describe("an upstream with HTTP/2 and HTTP/1.1", () => {
+  test("gets WebSockets over HTTP/1.1 unless it announces them, and requests over HTTP/2", async () => {
     rfc("8441-3-announced");
     const server = createSecureServer({ ...certificate, allowHTTP1: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -297,7 +297,7 @@ describe("an upstream that does not announce WebSockets", () => {
     expect(await ended).toBe(1006);
   });
 
-  test("gets upgrades to other protocols over HTTP/1.1", async () => {
+  test("gets upgrades to other protocols over HTTP/1.1 in any case", async () => {
     const server = createSecureServer({ ...certificate, ...announcing, allowHTTP1: true });
     server.on("upgrade", (_, socket: Duplex) => {
       socket.end("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nhello");
@@ -315,7 +315,7 @@ describe("an upstream that does not announce WebSockets", () => {
 });
 
 describe("a tunnel", () => {
-  test("counts as a tunnel in the statistics, and not as a request", async () => {
+  test("counts as a tunnel in the statistics, and not as a connection in use", async () => {
     const upstream = await openUpstream();
     const { proxy, url, ends } = await serve(upstream.url);
     const sockets = [await open(url), await open(url)];
