@@ -52,8 +52,8 @@ interface BunGlobal {
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
  *
- * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again on every stale
- * connection that it holds (up to 51 times were measured), removes leading slashes from a path that begins with two, sends
+ * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again for each stale
+ * connection that it holds (51 times in one measurement), removes leading slashes from a path that begins with two, sends
  * a method that it does not know as GET, adds `Accept` and `User-Agent`, and obeys `HTTP_PROXY`.
  * @throws TypeError that names a bad option and the fix, or says that this version of Bun is too old
  * @example const transport = createTransport({ maxSockets: 50 });

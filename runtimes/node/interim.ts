@@ -23,8 +23,8 @@ export function writeInterim(
     return writeOnStream(message.stream, status, headers);
   }
   const response = res ?? responseOn(message.socket);
-  // The current response may belong to another request of the connection, for which the client would take this interim
-  // response.
+  // The current response may belong to another request of the connection. The client would then take this interim response for
+  // an answer to that request.
   if (response?.req.rawHeaders !== message.rawHeaders || response.headersSent) return;
   // Without a connection, the response waits behind that of an earlier pipelined request. Node would keep what is written
   // now, and send it after the head of this response, as the first bytes of the body.

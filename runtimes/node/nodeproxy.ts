@@ -1,4 +1,4 @@
-/** Exports of every entry for Node: the types of a proxy on Node, and a function for servers. */
+/** Exports of every entry for Node: the types of a proxy on Node, and functions for servers. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";

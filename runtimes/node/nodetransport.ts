@@ -27,7 +27,7 @@ let shared: Buffer | undefined;
  * copies the bytes into smaller memory if the read returns fewer. A body of 64 KiB with its head then needs two reads.
  *
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back synchronously, so that several sockets
- *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its own. Deno does not use
  *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
  * - Check: at every use, the system is not Windows and the runtime not Deno.
  * - Otherwise: undefined. The socket emits `data`, with new memory for each read.

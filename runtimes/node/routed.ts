@@ -33,7 +33,7 @@ export interface RoutedUpgrade {
   /** The protocol to which the connection can be switched. */
   readonly protocol: string;
   /**
-   * Takes the tunnel that a call of a proxy has opened; see `completeUpgrade`.
+   * Takes the tunnel that a call of a proxy has opened; see `Incoming.completeUpgrade`.
    * @returns the response that the app must return; when the server writes its head, the client gets the 101
    * @throws ProxyError if the upgrade already has a tunnel, or was already answered
    */

@@ -15,11 +15,11 @@ interface RaceParts {
   readonly open: (address: string) => NetSocket;
   /** Takes the first socket that is connected. The TLS handshake has not begun. */
   readonly onWon: (socket: NetSocket) => void;
-  /** Called if no address could be connected to. */
+  /** Called if no address could be connected to, or if `open` has thrown. */
   readonly onLost: (error: unknown) => void;
   /**
-   * Called for an address that has refused the connection, or that, with `isSlow`, was slower than an address tried later, or
-   * than the time limit.
+   * Called for an address whose attempt has failed. With `isSlow`, the attempt has not failed by itself: it was slower than
+   * that of an address tried later, or than the time limit.
    */
   readonly onFailed: (address: string, isSlow: boolean) => void;
 }

@@ -24,7 +24,7 @@ type ShouldUpgrade = (this: Server, req: IncomingMessage) => boolean;
 type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**
- * Makes the server ask which requests are upgrades, where it can.
+ * Makes the server ask `choose` which requests are upgrades, if it has `shouldUpgradeCallback`.
  * @param choose returns whether a request is an upgrade, given the answer of the server itself without the proxy's listener
  * @param countOthers returns the number of listeners for `upgrade` other than the proxy's
  */
@@ -46,7 +46,8 @@ export function chooseUpgrades(
 
 /**
  * Gives a request that was handed over as an upgrade to the server again, as an ordinary request with its body.
- * @returns whether the server takes it: not over TLS, where no client asks for `h2c`, nor if its body has been parsed
+ * @returns whether the server takes it; false over TLS, where no client asks for `h2c`, if the body has been parsed, and if
+ * the head cannot be written again
  */
 export function handleAsRequest(
   server: Server,

@@ -23,7 +23,7 @@ import { isOwnMethod } from "./ownmethod.ts";
 const builtin: typeof process.getBuiltinModule | undefined =
   globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
-/** The methods of a class of Node that get chunks. */
+/** The methods of one of Node's classes through which chunks pass. */
 export class ChunkMethods {
   readonly #names: readonly string[];
   readonly #findPrototype: () => object | undefined;
