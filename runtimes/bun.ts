@@ -63,7 +63,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return createSocketTransport("Bun", Bun?.version, options, { sockets: { tlsNames: TLS_NAMES } });
 }
 
-/** A proxy on Bun. As the default export of a module, it starts a server. */
+/** A proxy on Bun. If it is the default export of the module that Bun runs, Bun starts a server with it. */
 export interface BunProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * The server's limit for request bodies in bytes, which Bun reads from a default export. It is the highest possible

@@ -12,7 +12,7 @@ import { relayWebSocket } from "./websocket.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as the rest of the request.
+ * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as all else for the request.
  * Most exchanges end within this time, so that the proxy never reads their signal.
  */
 const LISTEN_AFTER = 200;

@@ -185,7 +185,7 @@ export function refuseConnect(
   void sendParts(toErrorResponse(error, "CONNECT"), res as unknown as ServerResponse);
 }
 
-/** Answers an upgrade or a CONNECT with an error. The server has given the connection to the listener. */
+/** Answers an upgrade or a CONNECT with an error. The server, which has handed the connection over, sends no answer. */
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,

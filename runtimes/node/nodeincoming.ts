@@ -82,7 +82,7 @@ abstract class NodeIncoming implements Incoming {
     this.#context = context;
     this.secure = (req.socket as TLSSocket).encrypted;
     this.address = peerAddress(req);
-    // Nearly every request comes by HTTP/1 and has a target in origin-form. Such a request needs no further checks.
+    // Nearly every request arrives over HTTP/1 and has a target in origin-form. Such a request needs no further checks.
     const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
     this.named = isPlain ? undefined : namedAuthority(req);
     this.fault = isPlain ? undefined : versionFault(req);
@@ -127,7 +127,7 @@ abstract class NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` with Node's request under it. */
+/** A web `Request` whose server shows Node's request, from which most of it is read. */
 class HostedIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
   readonly path: string;
@@ -311,7 +311,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
 }
 
-/** Reads a web request; from Node's own request, if the web request has one under it. */
+/** Reads a web request, and Node's request if the server shows it. */
 export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
   if (unanswered.size > 0) {

@@ -27,7 +27,7 @@ export type NodeHandler = (
   next?: (error?: unknown) => void,
 ) => void;
 
-/** A proxy on Node, which also has a handler for servers without web requests. */
+/** A proxy on Node, which also has a handler for servers without web requests, and methods for upgrades. */
 export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. Only proxies of the entry

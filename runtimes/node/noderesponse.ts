@@ -71,7 +71,7 @@ class PipedBody implements Sink, SrvxBody {
   send(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    // Write the bytes and the end in one call, except a large body whose memory is returned once it is sent.
+    // Write the bytes and the end in one call, except for a large body whose memory can be freed once it is sent.
     const isReturned = (body.buffered ?? 0) >= LARGE && this.memory === "returned";
     const bytes = isReturned || body.error !== undefined ? undefined : body.whole(BORROWED);
     if (bytes !== undefined) {
@@ -462,7 +462,7 @@ function frameForTrailers(
   return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
 }
 
-/** Returns the parts of a web `Response` that are sent. */
+/** Returns the parts to send of a web `Response`. */
 export function partsOf(response: Response): Parts {
   return response instanceof LazyResponse
     ? response.toParts()

@@ -98,7 +98,7 @@ export function turnOf(
 }
 
 /**
- * Returns a promise that resolves when all responses on a connection are finished; undefined if they are. The answer to an
+ * Returns a promise that resolves when all responses on a connection are finished; undefined if none is open. The answer to an
  * upgrade has to wait for this promise, because Node does not write that answer, and orders only its own responses.
  */
 export function turnAfterAll(socket: Socket): Promise<void> | undefined {

@@ -69,8 +69,8 @@ export class NetConnector implements Connector {
   #makeHeader: ((client: string | undefined, raw: RawSocket) => Uint8Array) | undefined;
 
   /**
-   * @throws TypeError for a socket path that is too long, for `proxyProtocol` with `http2`, for an unknown TLS option, and for a
-   * name server that is not an IP address
+   * @throws TypeError for a socket path that is too long, for `proxyProtocol` with `http2`, for an unknown TLS option, and for
+   * a name server that is not an IP address
    */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
     const { dns, socketPath, tls, proxyProtocol, http2 } = options;

@@ -136,7 +136,7 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
   attempt.dispatch();
 }
 
-/** Below this number of pools, an agent leaves closed pools in its list. */
+/** Below this number of pools, an agent does not remove closed pools from `#pools`. */
 const MIN_CLEANUP_SIZE = 100;
 
 /** Whether connections may speak HTTP/2, and whether those without TLS do so with prior knowledge. */

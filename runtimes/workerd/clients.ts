@@ -80,7 +80,7 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
  */
 const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, receive: rememberResponse };
 
-/** Describes how an app is called. */
+/** Describes how requests are sent to an app: to a stub as to the network, to any other app by a function call. */
 export function describeAppClient(app: FetchTarget): AppClient {
   if (!isStub(app)) return APP_CLIENT;
   const stub = app as unknown as { fetch: FetchLike };

@@ -36,7 +36,7 @@ class WorkerIncoming extends WebIncoming {
 
   /**
    * Checks `Sec-WebSocket-Key`. workerd would accept any value, because it makes its own handshake with the upstream. A request
-   * of another Worker has no key.
+   * from another Worker has no key.
    * @throws ProxyError 400 for a key that is not valid (RFC 6455 §4.2.1)
    */
   prepareUpgrade(headers: HeaderList): void {

@@ -41,7 +41,7 @@ interface Parser {
   getCurrentBuffer(): Buffer;
 }
 
-/** Node's socket, which emits `data` to Node's own listener. */
+/** A client's socket, with two members that Node does not document. */
 type ParsedSocket = Socket & { readonly parser?: Parser | null; readonly _paused?: boolean };
 
 const METHODS = ["onIncoming", "execute", "resume", "getCurrentBuffer"] as const;

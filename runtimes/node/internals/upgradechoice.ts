@@ -20,7 +20,7 @@ import { turnAfterAll } from "../turns.ts";
 
 type ShouldUpgrade = (this: Server, req: IncomingMessage) => boolean;
 
-/** A server that may ask which requests are upgrades. */
+/** A server, which asks `shouldUpgradeCallback` if its version of Node has this member. */
 type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**

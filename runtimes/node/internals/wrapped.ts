@@ -31,8 +31,8 @@ export class ChunkMethods {
   #own: readonly (readonly [name: string, method: unknown])[] | undefined;
 
   /**
-   * @param findPrototype is called at the first use: Node needs longer to load `node:http` than Fetchway, and the server
-   *   has loaded it by then.
+   * @param findPrototype is called at the first use, because loading `node:http` takes longer than loading Fetchway. By then,
+   *   the server has loaded it.
    */
   constructor(names: readonly string[], findPrototype: () => object | undefined) {
     this.#names = names;

@@ -141,7 +141,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
         maxHeaderListSize: MAX_FIELD_BYTES,
       },
       maxHeaderListPairs: MAX_FIELDS,
-      // The core decides which fields may repeat.
+      // The proxy itself decides which fields may repeat, so Node must not refuse them.
       ...({ strictSingleValueFields: false } as object),
     });
     this.session = session;

@@ -203,7 +203,7 @@ export class Http2Pool
   }
 
   /**
-   * Returns a connection that has room for a request, or opens one.
+   * Returns a connection that has room for a request, or opens one; undefined if all are full and none may be opened.
    * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
