@@ -54,7 +54,7 @@ interface DenoGlobal {
   unrefTimer(timer: number): void;
 }
 
-/** When the socket to the upstream has written a chunk of a request body, the chunk's buffer is reused for the next chunk. */
+/** The memory of a request body's chunk is released once the socket has written the chunk, and is reused for a later chunk. */
 const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
 /**

@@ -212,8 +212,8 @@ export function attachTo(
 /** Returns a listener for `upgrade` that passes each request to the app. */
 function passToApp(server: Server, plan: Plan): UpgradeListener {
   const loading = import("./routeupgrade.ts");
-  // Add one listener for all proxies of the server. It must run before the app's listeners, which might otherwise see a client's
-  // forged token.
+  // Add one listener for all proxies of the server. It must run before the app's listeners, which could otherwise pass a
+  // client's forged token to a proxy.
   server.off("request", dropToken).prependListener("request", dropToken);
   return (request, stream, head = new Uint8Array()) => {
     if (isHttp2(request)) {

@@ -10,7 +10,7 @@ import { responseOn } from "./internals/pipelining.ts";
  * the parser cannot be stopped.
  */
 const MAX_WAITING = 1_000;
-/** Milliseconds without a read or a write after which a connection is closed. */
+/** Milliseconds without a write after which a connection is closed, if the proxy has stopped reading from it. */
 const STALL_TIMEOUT = 30_000;
 
 /** The list that identifies a message: a wrapper around the message has the same list. */
