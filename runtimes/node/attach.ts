@@ -25,10 +25,10 @@ export interface AttachOptions {
    *
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
-   * Over HTTP/2, the function is also called for each WebSocket. The clients of an HTTP/2 server open WebSockets over HTTP/2 only
-   * if the server announces them. Without `match`, `attach` makes the server do so. With `match`, set the server's own option
-   * `settings: { enableConnectProtocol: true }`, but only if no other code of the server handles WebSockets, because that code
-   * would get none.
+   * Over HTTP/2, the function is also called for each WebSocket. The clients of an HTTP/2 server open WebSockets over HTTP/2
+   * only if the server announces them. Without `match`, `attach` makes the server do so. With `match`, set the server's own
+   * option `settings: { enableConnectProtocol: true }`, but only if no other code of the server handles WebSockets, because
+   * that code would get none.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -36,14 +36,14 @@ export interface AttachOptions {
    */
   match?: (req: IncomingMessage) => boolean;
   /**
-   * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the proxy
-   * directly, and the app does not see them.
+   * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the
+   * proxy directly, and the app does not see them.
    *
    * With this option, the tunnel begins when the app passes the request to `proxyFetch`, or to `proxy.fetch` or
    * `proxy.nodeHandler` of any proxy, and returns the response. The 101 has the header fields that middleware sets. After any
-   * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the `timeout`
-   * of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed WebSocket
-   * handshake over HTTP/2.
+   * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the
+   * `timeout` of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed
+   * WebSocket handshake over HTTP/2.
    * @default false
    */
   routes?: boolean;
@@ -151,8 +151,8 @@ class AttachedServer {
   }
 
   /**
-   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all WebSockets. Browsers then open all
-   * WebSockets over HTTP/2, and another listener for `upgrade` would get none.
+   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all WebSockets. Browsers then open
+   * all WebSockets over HTTP/2, and another listener for `upgrade` would get none.
    */
   #announce(): void {
     const takesAll = this.#attachments.some(
@@ -240,8 +240,8 @@ const KINDS: Readonly<Record<string, string>> = {
 } satisfies Record<keyof AttachOptions, string>;
 
 /**
- * Returns the options. Unknown options and wrong values are refused: if `match` were ignored, the proxy would take every upgrade,
- * and if `routes` were ignored, no middleware would check the upgrades.
+ * Returns the options. Unknown options and wrong values are refused: if `match` were ignored, the proxy would take every
+ * upgrade, and if `routes` were ignored, no middleware would check the upgrades.
  * @throws TypeError that names the options
  */
 function readOptions(options: AttachOptions): AttachOptions {

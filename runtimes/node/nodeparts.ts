@@ -61,8 +61,8 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
       if (typeof (response as ServerResponse | undefined)?.writeHead !== "function") {
         throw refuseMessages(request);
       }
-      // The messages of `node:http2` have the same members as those of `node:http`. Where HTTP/2 differs, `isHttp2` recognizes its
-      // messages.
+      // The messages of `node:http2` have the same members as those of `node:http`. Where HTTP/2 differs, `isHttp2` recognizes
+      // its messages.
       const req = request as IncomingMessage;
       const res = response as ServerResponse;
       const fail = (thrown: unknown): void => {

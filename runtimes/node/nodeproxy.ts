@@ -44,8 +44,8 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * its ordinary requests. Upgrades that do not match are left to the server's other listeners for `upgrade`. An `Upgrade` to
    * a protocol that no listener carries, such as `h2c`, is ignored, and the app handles the request.
    *
-   * **The upgrades that the proxy takes skip the app's routes and middleware**, including middleware that checks a login: check it
-   * in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
+   * **The upgrades that the proxy takes skip the app's routes and middleware**, including middleware that checks a login: check
+   * it in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
    * tunnels when the app passes them to a proxy.
    *
    * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for

@@ -47,7 +47,8 @@ export function takeShared(): Buffer | undefined {
  * - Check: `BodySource.whole()` shows after the wait whether the body has arrived. The pool checks whether a connection is
  *   usable.
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
- * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a POST".
+ * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a
+ *   POST".
  */
 const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);

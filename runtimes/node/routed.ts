@@ -1,6 +1,6 @@
 /**
- * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). When the app passes one to a proxy,
- * the proxy can still switch the client's connection.
+ * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). When the app passes one to a
+ * proxy, the proxy can still switch the client's connection.
  */
 import type { IncomingMessage } from "node:http";
 import {
@@ -52,8 +52,8 @@ export interface RoutedUpgrade {
 }
 
 /**
- * The upgrades that the app has not answered yet. Each has two keys: its token, and the array `rawHeaders` of its message, which
- * a wrapper around the message shares.
+ * The upgrades that the app has not answered yet. Each has two keys: its token, and the array `rawHeaders` of its message,
+ * which a wrapper around the message shares.
  */
 export const unanswered: Map<HeaderList | string, RoutedUpgrade> = new Map();
 

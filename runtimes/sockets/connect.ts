@@ -147,8 +147,8 @@ export class NetConnector implements Connector {
       },
       onLost: end,
       onFailed(failed, isSlow) {
-        // If the order is fixed, as for `localhost`, do not mark an address that has refused: the refusal costs no time, and the
-        // address must be tried first again once its server has started.
+        // If the order is fixed, as for `localhost`, do not mark an address that has refused: the refusal costs no time, and
+        // the address must be tried first again once its server has started.
         if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
       },
     });

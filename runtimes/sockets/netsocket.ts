@@ -6,8 +6,8 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
- * read as well. This class has no file of its own, because test/work/way.test.ts limits the number of files whose code a request
- * runs.
+ * read as well. This class has no file of its own, because test/work/way.test.ts limits the number of files whose code a
+ * request runs.
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;

@@ -70,8 +70,8 @@ function toDispatchOptions(
     // Turn undici's time limits off: the proxy has its own.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may parse
-    // further bytes in either protocol. By default, undici closes it after each HEAD.
+    // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may
+    // parse further bytes in either protocol. By default, undici closes it after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
     // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441). The response on that stream would not prove that the
     // upstream has read the handshake.

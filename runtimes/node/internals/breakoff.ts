@@ -5,13 +5,15 @@
  * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
  * - Check: one of them must be `true`. Then no client can take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "a truncated response is reset if Node does not show its transfer coding".
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "a truncated response is reset if Node does not show its transfer
+ *   coding".
  *
  * A response whose web stream fails, on a server that may leave the connection open.
  * - Rests on: `socket._httpMessage` (see pipelining.ts).
  * - Check: the response on the connection is compared with the one that failed.
  * - Otherwise: the connection is closed immediately.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response whose stream fails" and test/runtimes/node/apps.broken.test.ts.
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response whose stream fails" and
+ *   test/runtimes/node/apps.broken.test.ts.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
@@ -24,8 +26,8 @@ const INTERNAL_ERROR = 2;
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;
-  // A response behind another one has no connection yet. Requests wait for their turn, so this happens only on a version of Node
-  // that does not show the current response.
+  // A response behind another one has no connection yet. Requests wait for their turn, so this happens only on a version of
+  // Node that does not show the current response.
   if (res.socket === null) return destroySocket(res.req.socket);
   if (endsWithConnection(res)) resetSocket(res.socket);
   else res.destroy();

@@ -3,8 +3,8 @@
  * default, Node emits all requests that it has read, and one read may contain 2,500.
  *
  * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request whose
- *   head it has parsed. If `onIncoming` returns 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and the result is
- *   an error with the code "HPE_PAUSED" and with `bytesParsed`; after `parser.resume()`, the parser continues in the same
+ *   head it has parsed. If `onIncoming` returns 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and the result
+ *   is an error with the code "HPE_PAUSED" and with `bytesParsed`; after `parser.resume()`, the parser continues in the same
  *   message. The result is passed to the member with the number `kOnExecute`; while that member runs, `getCurrentBuffer`
  *   returns the bytes that were read. Once the socket has a `data` listener, the socket emits the bytes instead, and Node's own
  *   listener passes them to `parser.execute`; Node then has no listener for `resume` that begins to read, so this class calls
@@ -254,8 +254,8 @@ export class ParserHold {
   }
 
   /**
-   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is written
-   * for some time.
+   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is
+   * written for some time.
    */
   #stopReading(): void {
     const socket = this.#socket;

@@ -8,8 +8,8 @@
  * - Check: the server must have the property.
  * - Otherwise: a server with a listener hands over every request with `Upgrade`. If the request has a body, of which the server
  *   has parsed only the head, it is given to the server a second time, without the connection option `upgrade`: Node documents
- *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would take
- *   the client's next request for the body: there, the request is refused.
+ *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would
+ *   take the client's next request for the body: there, the request is refused.
  * - Test: test/runtimes/node/internals/upgradechoice.test.ts, "without `shouldUpgradeCallback`".
  */
 import type { IncomingMessage } from "node:http";

@@ -10,8 +10,8 @@
  *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
  *   whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
- * - Test: test/runtimes/node/wrapped.test.ts, and test/runtimes/node/internals/wrapped.test.ts, which renames the methods and the parser as
- *   another version of Node could.
+ * - Test: test/runtimes/node/wrapped.test.ts, and test/runtimes/node/internals/wrapped.test.ts, which renames the methods and
+ *   the parser as another version of Node could.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";

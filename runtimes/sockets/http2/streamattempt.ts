@@ -348,8 +348,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
-    // If the body is incomplete, `close()` is ending the stream. Send no trailer fields: the end of the stream would follow them,
-    // and the body would look complete.
+    // If the body is incomplete, `close()` is ending the stream. Send no trailer fields: the end of the stream would follow
+    // them, and the body would look complete.
     if (!this.#isUploaded) return;
     try {
       sendFieldObject(this.#requestTrailers ?? [], (fields) => stream.sendTrailers(fields));
@@ -424,8 +424,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       this.#bytesLeft = length;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
     }
-    // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the response
-    // until all frames of the read are reported: the head and a small body then go to the client in one write.
+    // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the
+    // response until all frames of the read are reported: the head and a small body then go to the client in one write.
     this.#held = { status, statusText: "", headers, body: this.#body ?? null };
     this.#early?.forEach((chunk) => this.onChunk(chunk));
     this.#early = undefined;
