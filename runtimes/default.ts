@@ -1,7 +1,7 @@
 /**
  * The entry of `fetchway` for runtimes that no export condition names. It is `fetchway/fetch` with the types of Node's proxies.
  *
- * TypeScript sets no condition of a runtime with `"moduleResolution": "bundler"` and `"module": "preserve"`, so it also takes
+ * With `"moduleResolution": "bundler"` and `"module": "preserve"`, TypeScript sets no condition of a runtime, so it also takes
  * the types of this entry for code that runs on Node.
  * @module
  */

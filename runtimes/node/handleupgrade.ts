@@ -118,7 +118,7 @@ async function answerConnect(
   });
 }
 
-/** A request for an upgrade over HTTP/1.1 or HTTP/2. The members hide the differences. */
+/** A request for an upgrade over HTTP/1.1 or HTTP/2. Its members hide the differences between the two. */
 interface Upgrade {
   readonly client: UpgradeSocket;
   readonly res: ServerResponse;

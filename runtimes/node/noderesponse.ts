@@ -297,7 +297,7 @@ function streamOf(
 }
 
 /**
- * Returns the response for the server that has received the request: a lazy one if that server can send it.
+ * Returns the response for the server that has received the request: a `LazyResponse` if that server can send it.
  * @throws ProxyError if the body has failed already
  */
 export function respond(

@@ -25,7 +25,7 @@ type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**
  * Makes the server ask `choose` which requests are upgrades, if it has `shouldUpgradeCallback`.
- * @param choose returns whether a request is an upgrade, given the answer of the server itself without the proxy's listener
+ * @param choose returns whether a request is an upgrade, given what the server would answer without the proxy's listener
  * @param countOthers returns the number of listeners for `upgrade` other than the proxy's
  */
 export function chooseUpgrades(

@@ -206,7 +206,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
-  /** Whether a response has arrived on this connection, so that the connection may be stale now. */
+  /** Whether a response has arrived on this connection. Since then, the upstream may have closed the idle connection. */
   get isReused(): boolean {
     return this.activity > 0;
   }

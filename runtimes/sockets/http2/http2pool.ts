@@ -224,7 +224,7 @@ export class Http2Pool
     return this.makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  /** @param ownTimeout the request's own limit for the time to connect; undefined to use the pool's limit */
+  /** @param ownTimeout the request's own limit for the time to connect; the longer of it and the pool's limit applies */
   #open(ownTimeout: number | undefined): Http2Connection<StreamAttempt> {
     const connectTimeout = longer(ownTimeout, this.options.connectTimeout);
     const connection = new Http2Connection(this.options, this, connectTimeout);

@@ -583,7 +583,6 @@ class StreamUpload implements Sink {
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
   readonly #scope: Scope;
-  /** The number of bytes that were written. */
   written = 0;
   /** The length that the request announces; undefined if it announces none. */
   readonly #length: number | undefined;
