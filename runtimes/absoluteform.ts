@@ -10,9 +10,9 @@ interface OnNode {
  * Replaces the `Host` of a request whose request target is in absolute-form (`GET http://a.example/ HTTP/1.1`) with the
  * authority of the request target: a server must then ignore `Host` (RFC 9112 §3.2.2).
  *
- * Call this only before all other code that handles the request. Code that ran earlier may have read the old `Host`, and would
- * then handle the request as one for another host than the proxy does. That is why the proxy itself does not replace `Host`: it
- * answers a request whose authority differs from `Host` with 400.
+ * Call this before all other code that handles the request. Code that ran earlier may have read the old `Host`, and would then
+ * disagree with the proxy about the request's host. That is why the proxy itself does not replace `Host`: it answers a request
+ * whose authority differs from `Host` with 400.
  *
  * On Bun and workerd this does nothing, because they do not show the authority of a request target. There, `Host` applies.
  */

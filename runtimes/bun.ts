@@ -52,8 +52,8 @@ interface BunGlobal {
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
  *
- * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again on every stale
- * connection that it holds (up to 51 times were measured), removes leading slashes from a path that begins with two, sends
+ * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again for each stale
+ * connection that it holds (51 times in one measurement), removes leading slashes from a path that begins with two, sends
  * a method that it does not know as GET, adds `Accept` and `User-Agent`, and obeys `HTTP_PROXY`.
  * @throws TypeError that names a bad option and the fix, or says that this version of Bun is too old
  * @example const transport = createTransport({ maxSockets: 50 });
@@ -63,7 +63,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return createSocketTransport("Bun", Bun?.version, options, { sockets: { tlsNames: TLS_NAMES } });
 }
 
-/** A proxy on Bun. As the default export of a module, it starts a server. */
+/** A proxy on Bun. If it is the default export of the module that Bun runs, Bun starts a server with it. */
 export interface BunProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * The server's limit for request bodies in bytes, which Bun reads from a default export. It is the highest possible

@@ -1,7 +1,7 @@
 /**
  * The entry of `fetchway` for runtimes that no export condition names. It is `fetchway/fetch` with the types of Node's proxies.
  *
- * TypeScript sets no condition of a runtime with `"moduleResolution": "bundler"` and `"module": "preserve"`, so it also takes
+ * With `"moduleResolution": "bundler"` and `"module": "preserve"`, TypeScript sets no condition of a runtime, so it also takes
  * the types of this entry for code that runs on Node.
  * @module
  */
@@ -21,8 +21,8 @@ export type {
 } from "./node.ts";
 
 /**
- * Creates a proxy that compiles its options once. On any runtime other than Node, the members that only Node's proxies have
- * throw a `TypeError` when they are read. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
+ * Creates a proxy that compiles its options once. The members `explain` and `moveWaiting`, and those that only Node's proxies
+ * have, throw a `TypeError` when they are read. `fetchway/bun` and `fetchway/workerd` have the types of these runtimes.
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "https://api.example" });
  */

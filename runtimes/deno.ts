@@ -36,7 +36,10 @@ export * from "../src/index.ts";
 export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
-/** `bufferCodec.copy` would save nothing: Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before the copy. */
+/**
+ * `bufferCodec` with another `copy`. The one of `bufferCodec` would not be faster: Deno's `Buffer.allocUnsafeSlow` first sets
+ * all bytes to zero.
+ */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** The members of the global `Deno` that are used here. */
@@ -51,7 +54,7 @@ interface DenoGlobal {
   unrefTimer(timer: number): void;
 }
 
-/** When the socket to the upstream has written a chunk of a request body, the chunk's buffer is reused for the next chunk. */
+/** The memory of a request body's chunk is released once the socket has written the chunk, and is reused for a later chunk. */
 const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
 /**
@@ -65,7 +68,7 @@ const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
-  // Timers are numbers on Deno.
+  // Deno's timers are numbers, which have no method `unref`.
   setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
   // Deno's permission for a host name does not include its addresses: with `--allow-net=api.example`, Deno refuses connections
   // to the addresses that a lookup of `api.example` finds. Where only some hosts are permitted, Deno itself must look names up.
@@ -80,7 +83,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 /** A proxy on Deno. */
 export interface DenoProxy extends Proxy, ExplainingProxy, WaitingProxy {}
 
-/** Returns `NODE_ENV`; undefined without the permission to read it, because Deno would then ask the user, or throw. */
+/** Returns `NODE_ENV`. Without the permission to read it, Deno would ask the user or throw, so the result is undefined. */
 function readMode(): string | undefined {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   const permission = Deno?.permissions?.querySync({ name: "env", variable: "NODE_ENV" });

@@ -4,8 +4,8 @@
  *
  * It lacks everything that `fetch` does not support. Responses arrive decoded, or without content coding. `Host` is the
  * target's. Header fields are joined and in lower case. WebSockets get 501. There are no trailers, no unix sockets, no TLS
- * options, no options of connections, and no `stats()`. The runtime may send a request again on its own. The entry reads web
- * requests only, so that `X-Forwarded-For` lacks the client's address, unless the option `clientAddress` returns it.
+ * options, no options of connections (`pool`), and no `stats()`. The runtime may send a request again on its own. The entry
+ * reads web requests only, so that `X-Forwarded-For` lacks the client's address, unless the option `clientAddress` returns it.
  * docs/clients.md lists what each runtime's `fetch` loses.
  * @module
  */

@@ -35,8 +35,8 @@ if (typeof Agent.prototype.dispatch !== "function") {
 /**
  * Creates a transport that sends requests through an `Agent` of undici, which is configured by the options of a pool. undici
  * does not have the options `maxFreeSockets`, `maxTotalFreeSockets`, `timeout`, `maxQueued`, `queueTimeout`, `minRate`,
- * `minRateGrace`, `noDelay` and `dns`: they are refused, unless the value is what undici does anyway. `createUndiciTransport`
- * takes undici's own options.
+ * `minRateGrace`, `proxyProtocol`, `noDelay` and `dns`: they are refused, unless the value is what undici does anyway.
+ * `createUndiciTransport` takes undici's own options.
  * @throws TypeError that names a bad option and the fix
  * @example const transport = createTransport({ maxSockets: 50, http2: true });
  */
@@ -57,14 +57,13 @@ export function createTransport(options: PoolOptions = {}): Transport {
  *
  * These guarantees do not cover what a dispatcher does on its own. `RetryAgent` and the interceptors `retry` and `redirect`
  * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`,
- * `followRedirects` and `redirectTargets` say.
- * The interceptors `decompress`, `cache` and `responseError` change responses. An interceptor that changes the parsed
- * headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the case of their
- * names, and reason phrases. With a dispatcher that the app passes, the lines of a repeated request field are sent together,
- * at the place of the first one.
+ * `followRedirects` and `redirectTargets` say. The interceptors `decompress`, `cache` and `responseError` change responses. An
+ * interceptor that changes the parsed headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated
+ * header fields, the case of their names, and reason phrases. With a dispatcher that the app passes, the lines of a repeated
+ * request field are sent together, at the place of the first one.
  * @param dispatcher a dispatcher, which the app itself closes; or options of an `Agent`, which the transport's `close()` and
- * `destroy()` close. By default, that agent speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle
- * one for 4 s
+ * `destroy()` close. By default, that agent speaks HTTP/1.1, opens as many connections to an origin as the default of the pool
+ * option `maxSockets` allows, and keeps an idle one for 4 s
  * @throws TypeError for a value that is neither, and for options that undici refuses
  * @example
  * ```ts

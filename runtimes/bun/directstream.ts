@@ -93,7 +93,7 @@ function checkDirectStreams(): boolean {
   try {
     void new ReadableStream(source as unknown as UnderlyingDefaultSource).cancel();
   } catch {
-    // Another runtime, as in tests, does not know the type `direct`.
+    // Tests run this code on other runtimes as well, which throw for the type `direct`.
   }
   return isCancelled;
 }

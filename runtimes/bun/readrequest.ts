@@ -48,10 +48,10 @@ const LISTEN_AFTER = 20;
 
 class BunIncoming extends WebIncoming {
   /**
-   * The milliseconds until the proxy listens for a disconnect; undefined, to listen from the start, for a request with
-   * `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body. If the body is malformed,
-   * Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then keeps the request from being
-   * sent.
+   * The milliseconds until the proxy listens for a disconnect. It is undefined, and the proxy listens from the start, for a
+   * request with `Upgrade` or with fields that frame a body. Bun calls the handler before it has parsed the body. If the body
+   * is malformed, Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then keeps the
+   * request from being sent.
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;
@@ -79,7 +79,7 @@ class BunIncoming extends WebIncoming {
     return clientAddressOf(this, this.#rules, this.#context);
   }
 
-  /** Turns the server's idle timeout off for the exchange: the timeout would close a slow connection without a response. */
+  /** Also turns off the server's idle timeout, which would close the connection of a slow exchange without a response. */
   override listen(listener: Listener): void {
     super.listen(listener);
     this.#setIdleTimeout(0);

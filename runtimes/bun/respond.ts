@@ -32,7 +32,7 @@ async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<
 
 /**
  * A body with a `Content-Type` and fewer bytes than this is passed to Bun as plain bytes. Bun sends it in one write with the
- * head, because Bun's buffer holds more than twice as much.
+ * head: both fit into Bun's write buffer, which holds more than twice as much.
  */
 const SMALL = 8192;
 

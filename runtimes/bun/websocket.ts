@@ -123,7 +123,7 @@ const handlers: WebSocketHandlers = {
   pong: (socket) => clientOf(socket)?.relay?.onActivity(),
   close: (socket, code, reason) => clientOf(socket)?.relay?.onClientClose(code, reason),
   maxPayloadLength: relayLimits.maxMessage,
-  // When the buffer is almost full, one more chunk from the upstream may still complete a message of the maximum size.
+  // Leave room: when the buffer is almost full, one more chunk from the upstream may complete a message of the maximum size.
   backpressureLimit: 2 * relayLimits.maxMessage,
   closeOnBackpressureLimit: true,
   idleTimeout: 0,

@@ -12,7 +12,7 @@ import { relayWebSocket } from "./websocket.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as the rest of the request.
+ * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as all else for the request.
  * Most exchanges end within this time, so that the proxy never reads their signal.
  */
 const LISTEN_AFTER = 200;
@@ -57,9 +57,9 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. It is undefined if
-   * srvx is configured to trust `X-Forwarded-Host` and has replaced the URL: the authority of the new URL does not come from
-   * the request target.
+   * The authority of a request target in absolute-form. For other request targets, it is that of `Host`, from which Deno makes
+   * the URL. It is undefined if srvx is configured to trust `X-Forwarded-Host` and has replaced the URL: the authority of the
+   * new URL does not come from the request target.
    */
   get named(): string | undefined {
     return Object.hasOwn(this.request(), "url") ? undefined : this.authority;

@@ -6,8 +6,8 @@ import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
 import { toFreedStream } from "./internals/freedstream.ts";
 
 /**
- * A body of at most this number of bytes is passed to Deno as bytes, which Deno copies. A longer body is passed as a stream of
- * chunks.
+ * The maximum number of bytes for which the chunks of a complete body are joined, and passed to Deno as bytes, which Deno
+ * copies. The chunks of a longer body are passed as a stream.
  */
 const SMALL_RESPONSE = 16_384;
 

@@ -94,8 +94,8 @@ export function relayWebSocket(
       cause,
     });
   }
-  // Deno recognizes only its own response, so add the fields to that response. The option `protocol` cannot do the same,
-  // because Deno then accepts only client lists that separate the subprotocols by ", ".
+  // Deno recognizes only its own response, so add the fields to that response. Do not set the subprotocol by the option
+  // `protocol`: Deno then refuses a client that does not separate its subprotocols by ", ".
   for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
   relay(upgraded.socket, tunnel, readRelayLimits(options));
   return upgraded.response;

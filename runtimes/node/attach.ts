@@ -16,7 +16,7 @@ import { dropToken } from "./routed.ts";
 import { turnAfterAll } from "./turns.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 
-/** Which upgrades of a server the proxy takes, and whether they pass the app first. */
+/** Which upgrades of a server the proxy takes, and whether they go through the app's routes first. */
 export interface AttachOptions {
   /**
    * Returns whether a request belongs to the proxy; by default, all do. The proxy takes the upgrades of its requests, and
@@ -25,9 +25,10 @@ export interface AttachOptions {
    *
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
-   * Over HTTP/2, the function is also called for each WebSocket. The clients of an HTTP/2 server open WebSockets over HTTP/2 only
-   * if the server announces them. `attach` does so without `match`. With `match`, set `settings: { enableConnectProtocol: true }`
-   * of the server, but only if no other code of the server handles WebSockets, because the other code would get none.
+   * Over HTTP/2, the function is also called for each WebSocket. The clients of an HTTP/2 server open WebSockets over HTTP/2
+   * only if the server announces them. Without `match`, `attach` makes the server do so. With `match`, set the server's own
+   * option `settings: { enableConnectProtocol: true }`, but only if no other code of the server handles WebSockets, because
+   * that code would get none.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -35,20 +36,20 @@ export interface AttachOptions {
    */
   match?: (req: IncomingMessage) => boolean;
   /**
-   * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the proxy
-   * directly, and the app does not see them.
+   * Whether the upgrades go to the app as ordinary requests, through its routes and middleware. By default, they go to the
+   * proxy directly, and the app does not see them.
    *
    * With this option, the tunnel begins when the app passes the request to `proxyFetch`, or to `proxy.fetch` or
    * `proxy.nodeHandler` of any proxy, and returns the response. The 101 has the header fields that middleware sets. After any
-   * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the `timeout`
-   * of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed WebSocket
-   * handshake over HTTP/2.
+   * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the
+   * `timeout` of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed
+   * WebSocket handshake over HTTP/2.
    * @default false
    */
   routes?: boolean;
 }
 
-/** A proxy's own listener and options. */
+/** The plan of a proxy, and its listener that forwards upgrades. */
 interface ServerSide {
   readonly plan: Plan;
   readonly upgrade: UpgradeListener;
@@ -60,7 +61,7 @@ interface Attachment extends ServerSide {
   readonly routes: boolean;
 }
 
-/** A server that the proxies of this process are attached to. */
+/** A server to which at least one proxy has been attached. */
 class AttachedServer {
   readonly #server: Server;
   readonly #attachments: Attachment[] = [];
@@ -127,7 +128,7 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // Only a server without `shouldUpgradeCallback` gets to this line.
+    // A server with `shouldUpgradeCallback` never gets to this line: it handles such an upgrade as an ordinary request.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
@@ -150,8 +151,8 @@ class AttachedServer {
   }
 
   /**
-   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all WebSockets. Browsers then open all
-   * WebSockets over HTTP/2, and another listener for `upgrade` would get none.
+   * Announces WebSockets over HTTP/2 to the clients of an HTTP/2 server, if a proxy takes all WebSockets. Browsers then open
+   * all WebSockets over HTTP/2, and another listener for `upgrade` would get none.
    */
   #announce(): void {
     const takesAll = this.#attachments.some(
@@ -211,7 +212,8 @@ export function attachTo(
 /** Returns a listener for `upgrade` that passes each request to the app. */
 function passToApp(server: Server, plan: Plan): UpgradeListener {
   const loading = import("./routeupgrade.ts");
-  // Add one listener for all proxies of the server. It must run before the app's listeners.
+  // Add one listener for all proxies of the server. It must run before the app's listeners, which could otherwise pass a
+  // client's forged token to a proxy.
   server.off("request", dropToken).prependListener("request", dropToken);
   return (request, stream, head = new Uint8Array()) => {
     if (isHttp2(request)) {
@@ -225,7 +227,7 @@ function passToApp(server: Server, plan: Plan): UpgradeListener {
     if (hasBody(req)) return refuseUpgrade(req, socket, head, badRequest("body with Upgrade"));
     const client = new UpgradeSocket(socket, head);
     void Promise.all([loading, turnAfterAll(req.socket)]).then(([{ routeUpgrade }]) =>
-      // Call this outside the promise, so that an exception of the app ends the process, as with any other request.
+      // Call the app outside the promise, so that its exception ends the process, as with any other request.
       process.nextTick(() => routeUpgrade(server, req, client, plan)),
     );
   };
@@ -238,8 +240,8 @@ const KINDS: Readonly<Record<string, string>> = {
 } satisfies Record<keyof AttachOptions, string>;
 
 /**
- * Returns the options. Unknown options and wrong values are refused: if `match` were ignored, the proxy would take every upgrade,
- * and if `routes` were ignored, no middleware would check the upgrades.
+ * Returns the options. Unknown options and wrong values are refused: if `match` were ignored, the proxy would take every
+ * upgrade, and if `routes` were ignored, no middleware would check the upgrades.
  * @throws TypeError that names the options
  */
 function readOptions(options: AttachOptions): AttachOptions {

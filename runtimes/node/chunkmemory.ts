@@ -1,9 +1,9 @@
 /**
  * Frees the memory of large chunks on Node once they are sent.
  *
- * `transfer(0)` frees the memory. The garbage collector would free it much later: V8 counts the bytes of an `ArrayBuffer` until
- * then, and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies, marking took a third of
- * the CPU time.
+ * `free` does so by `ArrayBuffer.transfer(0)`. The garbage collector would free the memory much later: V8 counts the bytes of
+ * an `ArrayBuffer` until then, and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies,
+ * marking took a third of the CPU time.
  *
  * The memory is freed only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). Otherwise
  * the chunk is copied, and nothing but the garbage collector frees the copy.

@@ -5,7 +5,7 @@
 import { isPromise } from "../../src/misuse.ts";
 import { findRequest, isRequest } from "../../src/proxy.ts";
 
-/** Any value, of which the members of several frameworks are read. */
+/** Any value. This module looks for members that the values of several frameworks have. */
 type Passed = Readonly<Record<string, unknown>> | null | undefined;
 
 /**

@@ -28,12 +28,15 @@ function loadHttp(): HttpModule {
   return (http ??= process.getBuiltinModule("node:http"));
 }
 
-/** Makes Node's response to a request that the server has handed over without a response. */
+/** Makes Node's response to an upgrade, because the server hands over only the request and the socket. */
 export function createResponse(req: Partial<IncomingMessage>): ServerResponse {
   return new (loadHttp().ServerResponse)(req as IncomingMessage);
 }
 
-/** Returns the 100 (Continue) that RFC 9110 §7.8 requires before a 101. Both are sent together: the request has no body. */
+/**
+ * Returns the 100 (Continue) that a client with `Expect: 100-continue` gets before the 101 (RFC 9110 §7.8); an empty text for
+ * another client. Both are sent together, because the request has no body.
+ */
 export function interimOf({ headers }: IncomingMessage): string {
   return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
 }
@@ -115,7 +118,7 @@ async function answerConnect(
   });
 }
 
-/** A request for an upgrade over HTTP/1.1 or HTTP/2. The members hide the differences. */
+/** A request for an upgrade over HTTP/1.1 or HTTP/2. Its members hide the differences between the two. */
 interface Upgrade {
   readonly client: UpgradeSocket;
   readonly res: ServerResponse;
@@ -170,7 +173,7 @@ function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
   }
 }
 
-/** Refuses a CONNECT over HTTP/2, if no proxy forwards it. */
+/** Answers a CONNECT over HTTP/2 that no proxy forwards: with 501 if it asks for a protocol (RFC 8441), else with 405. */
 export function refuseConnect(
   req: IncomingMessage | Http2ServerRequest,
   res: Http2ServerResponse,
@@ -182,7 +185,7 @@ export function refuseConnect(
   void sendParts(toErrorResponse(error, "CONNECT"), res as unknown as ServerResponse);
 }
 
-/** Answers an upgrade or a CONNECT with an error. The server has given the connection to the listener. */
+/** Answers an upgrade or a CONNECT with an error. The server, which has handed the connection over, sends no answer. */
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,

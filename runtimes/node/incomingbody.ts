@@ -233,8 +233,8 @@ export function closeWhenSent(
 }
 
 /**
- * Whether all of a body has arrived. Over HTTP/2, `complete` does not show this: it waits until the body is read, and is also
- * set for a stream that the client has reset.
+ * Whether all of a body has arrived. Over HTTP/2, `complete` does not show this: it is false until the body is read, and true
+ * for a stream that the client has reset.
  */
 function isComplete(message: IncomingMessage): boolean {
   if (!isHttp2(message)) return message.complete;
@@ -293,8 +293,8 @@ function endedEarly(): Error {
 }
 
 /**
- * After the response has been sent, reads the rest of a request body that other code has touched, so that the next request
- * on the connection is read. Node itself does this only for a body that no code has read.
+ * After the response has been sent, reads the rest of a request body that other code has begun to read, so that the next
+ * request on the connection is read. Node itself does this only for a body that no code has begun to read.
  * @param idle removes listeners that would pause the message again
  */
 export function resumeAfter(

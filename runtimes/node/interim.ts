@@ -6,8 +6,8 @@ import { writeInformation } from "./internals/information.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * Sends an interim response to the client of a request, unless the client does not understand it (HTTP/1.0), the final
- * response has begun, or the response to an earlier pipelined request is not finished.
+ * Sends an interim response to the client of a request. Sends nothing if the client speaks HTTP/1.0, which has no interim
+ * responses, if the final response has begun, or if the response to an earlier pipelined request is not finished.
  *
  * 100 (Continue) is not sent: it answers the request that the proxy has sent, and Node sends its own to the client.
  * @param res the response to the request; undefined where the server does not show it
@@ -23,8 +23,8 @@ export function writeInterim(
     return writeOnStream(message.stream, status, headers);
   }
   const response = res ?? responseOn(message.socket);
-  // The current response may belong to another request of the connection, for which the client would take this interim
-  // response.
+  // The current response may belong to another request of the connection. The client would then take this interim response for
+  // an answer to that request.
   if (response?.req.rawHeaders !== message.rawHeaders || response.headersSent) return;
   // Without a connection, the response waits behind that of an earlier pipelined request. Node would keep what is written
   // now, and send it after the head of this response, as the first bytes of the body.

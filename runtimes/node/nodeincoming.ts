@@ -82,7 +82,7 @@ abstract class NodeIncoming implements Incoming {
     this.#context = context;
     this.secure = (req.socket as TLSSocket).encrypted;
     this.address = peerAddress(req);
-    // Nearly every request is of HTTP/1 and has a target in origin-form. Such a request needs no further checks.
+    // Nearly every request arrives over HTTP/1 and has a target in origin-form. Such a request needs no further checks.
     const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
     this.named = isPlain ? undefined : namedAuthority(req);
     this.fault = isPlain ? undefined : versionFault(req);
@@ -127,7 +127,7 @@ abstract class NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` with Node's request under it. */
+/** A web `Request` whose server shows Node's request, from which most of it is read. */
 class HostedIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
   readonly path: string;
@@ -166,7 +166,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** A message of a framework that cuts the path of a mount off its `url`. */
+/** The members of a request from whose `url` a framework has cut the path at which the handler is mounted. */
 interface MountedMessage {
   /** The part of the path that was cut off; Express sets it. */
   readonly baseUrl?: unknown;
@@ -220,14 +220,14 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` for which Node's request is used only for the connection, such as the client's address. */
+/** A web `Request`. Node's request, if it is known, shows what the web request lacks, such as the client's address. */
 class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
   readonly #peer: IncomingMessage | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
-  /** Whether the body was read from Node's request, which shows even the body of a GET. */
+  /** Whether the caller passed `body`, which it takes from Node's request: that shows even the body of a GET. */
   readonly #showsBody: boolean;
 
   constructor(
@@ -311,7 +311,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
 }
 
-/** Reads a web request; from Node's own request, if the web request has one under it. */
+/** Reads a web request, and Node's request if the server shows it. */
 export function readRequest(request: Request, context: Context, rules: ClientRules): Incoming {
   const side = nodeSideOf(request);
   if (unanswered.size > 0) {
@@ -325,7 +325,7 @@ export function readRequest(request: Request, context: Context, rules: ClientRul
     }
   }
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
-  // On HTTP/2, a server that does not show Node's response accepts only web responses: it gets a `PeerIncoming`.
+  // On HTTP/2, a server that does not show Node's response accepts only web responses: its requests become a `PeerIncoming`.
   if (
     side?.req.httpVersionMajor === 1 ||
     (side && (side.res !== undefined || !isHttp2(side.req)))
@@ -338,7 +338,7 @@ export function readRequest(request: Request, context: Context, rules: ClientRul
   return new PeerIncoming(request, peer, rules, context, fields, body);
 }
 
-/** Returns Node's request from the environment that Hono's `mount()` passes as the second argument, as `incoming`. */
+/** Returns Node's request: the member `incoming` of the environment that Hono's `mount()` passes as the second argument. */
 function messageIn(context: Context): IncomingMessage | undefined {
   const message = (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   return message?.socket && message;
@@ -356,7 +356,7 @@ export function readMessage(
   return upgrade === undefined ? incoming : joinUpgrade(incoming, upgrade);
 }
 
-/** Returns Node's request under a web request; undefined if the request was not read from Node's. */
+/** Returns Node's request under a web request; undefined if `incoming` was not read from Node's request. */
 export function messageOf(incoming: Incoming): IncomingMessage | undefined {
   return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }
@@ -376,7 +376,7 @@ function versionFault(req: IncomingMessage): ProxyError | undefined {
   return req.httpVersionMajor === 1 || isHttp2(req) ? undefined : badRequest("HTTP version", 505);
 }
 
-/** Returns the authority of a target in absolute-form (RFC 9112 §3.2.2), or of `:authority` (RFC 9113 §8.3.1). */
+/** Returns the authority of a target in absolute-form (RFC 9112 §3.2.2), or the value of `:authority` (RFC 9113 §8.3.1). */
 function namedAuthority(req: IncomingMessage): string | undefined {
   const { url = "" } = req;
   if (isHttp2(req)) return getHeader(req.rawHeaders, ":authority");

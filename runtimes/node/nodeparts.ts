@@ -18,8 +18,8 @@ import type { NodeProxy } from "./nodeproxy.ts";
 import { respond, sendResponse } from "./noderesponse.ts";
 
 // Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause. The
-// check is in this module because every bundle contains code of it. Bundlers leave out modules without such code, because the
-// package is marked as free of side effects.
+// check is in this module because every bundle uses its exports. Bundlers leave out a module whose exports are not used,
+// because the package is marked as free of side effects.
 if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
   throw new Error(
     'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
@@ -36,7 +36,7 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   upgradeHint:
     ": make a proxy with createProxy, and call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
-  // Do not shorten this expression: bundlers replace it by the mode that they build for.
+  // Write `process.env.NODE_ENV` in full: bundlers replace this text by the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),
   isBodyUsed,
   inProcess,
@@ -47,7 +47,7 @@ function toError(thrown: unknown): Error {
   return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
 }
 
-/** Makes the members that a proxy has only on Node. */
+/** Makes the members of a proxy on Node that `Proxy` does not have. */
 export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, keyof Proxy> {
   const { target, plan } = route;
   const upgrade = createUpgradeListener(route);
@@ -61,8 +61,8 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
       if (typeof (response as ServerResponse | undefined)?.writeHead !== "function") {
         throw refuseMessages(request);
       }
-      // The messages of `node:http2` have the same members as those of `node:http`. Where HTTP/2 differs, `isHttp2` recognizes its
-      // messages.
+      // The messages of `node:http2` have the same members as those of `node:http`. Where HTTP/2 differs, `isHttp2` recognizes
+      // its messages.
       const req = request as IncomingMessage;
       const res = response as ServerResponse;
       const fail = (thrown: unknown): void => {

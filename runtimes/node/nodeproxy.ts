@@ -1,4 +1,4 @@
-/** Exports of every entry for Node: the types of a proxy on Node, and a function for servers. */
+/** Exports of every entry for Node: the types of a proxy on Node, and functions for servers. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
@@ -27,7 +27,7 @@ export type NodeHandler = (
   next?: (error?: unknown) => void,
 ) => void;
 
-/** A proxy on Node, which also has a handler for servers without web requests. */
+/** A proxy on Node, which also has a handler for servers without web requests, and methods for upgrades. */
 export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. Only proxies of the entry
@@ -44,8 +44,8 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * its ordinary requests. Upgrades that do not match are left to the server's other listeners for `upgrade`. An `Upgrade` to
    * a protocol that no listener carries, such as `h2c`, is ignored, and the app handles the request.
    *
-   * **The upgrades that the proxy takes skip the app's routes and middleware**, including middleware that checks a login: check it
-   * in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
+   * **The upgrades that the proxy takes skip the app's routes and middleware**, including middleware that checks a login: check
+   * it in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
    * tunnels when the app passes them to a proxy.
    *
    * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for

@@ -28,7 +28,7 @@ import { messageOf, responseOf } from "./nodeincoming.ts";
 import { unanswered } from "./routed.ts";
 import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailerframing.ts";
 
-/** The head of a response that is sent. */
+/** The head of a response to send. */
 export interface Head {
   readonly status: number;
   readonly statusText: string;
@@ -37,7 +37,7 @@ export interface Head {
   readonly trailer?: string | undefined;
 }
 
-/** The parts of a response that is sent. */
+/** The parts of a response to send. */
 export interface Parts extends Head {
   readonly body: BodySource | null;
   /** The tunnel of a 101. */
@@ -71,7 +71,7 @@ class PipedBody implements Sink, SrvxBody {
   send(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    // Write the bytes and the end in one call, except a large body whose memory is returned once it is sent.
+    // Write the bytes and the end in one call, except for a large body whose memory can be freed once it is sent.
     const isReturned = (body.buffered ?? 0) >= LARGE && this.memory === "returned";
     const bytes = isReturned || body.error !== undefined ? undefined : body.whole(BORROWED);
     if (bytes !== undefined) {
@@ -79,7 +79,7 @@ class PipedBody implements Sink, SrvxBody {
       return void res.end(bytes);
     }
     // A body without `buffered`, such as a web stream that the app has made, does not show whether chunks have arrived:
-    // send the head now. No scope watches that body, so cancel it here when the client disconnects.
+    // send the head now. Nothing else cancels that body when the client disconnects, so do it here.
     if (body.buffered === undefined) {
       this.flush();
       res.on("close", () => body.cancel());
@@ -128,8 +128,8 @@ class PipedBody implements Sink, SrvxBody {
 /**
  * A `Response` that makes its web objects only when other code reads them.
  *
- * The server under the handler calls `_toNodeResponse()`, and lets the body write itself. If other code has read
- * `headers` or `body` before, these are real web objects, and they are sent with the changes that the code has made.
+ * srvx's server calls `_toNodeResponse()`, and lets the body write itself. If other code has read `headers` or `body` before,
+ * these are real web objects, and they are sent with the changes that the code has made.
  */
 class LazyResponse extends SrvxResponse {
   readonly #received: UpstreamResponse;
@@ -255,7 +255,8 @@ async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
     const own = trailer === undefined ? headers : [...headers, "trailer", trailer];
     // `stream.respond` does not send the fields that other code has set on the response object, so add them.
     const fields = addEarlier(response, response.getHeaderNames(), own);
-    // An upgrade that the app answers waits for a head, which `stream.respond` would send past it.
+    // `stream.respond` does not call the methods of the response by which a routed upgrade (routeupgrade.ts) learns of the
+    // head, so pass the head to the upgrade here.
     const upgrade = unanswered.size > 0 ? unanswered.get(response.req.rawHeaders) : undefined;
     if (upgrade?.answer(status, fields) === true) return;
     sendOnStream(response, status, fields, body);
@@ -296,7 +297,7 @@ function streamOf(
 }
 
 /**
- * Returns the response for the server that has received the request: a lazy one if that server can send it.
+ * Returns the response for the server that has received the request: a `LazyResponse` if that server can send it.
  * @throws ProxyError if the body has failed already
  */
 export function respond(
@@ -461,7 +462,7 @@ function frameForTrailers(
   return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
 }
 
-/** Returns the parts of a web `Response` that are sent. */
+/** Returns the parts to send of a web `Response`. */
 export function partsOf(response: Response): Parts {
   return response instanceof LazyResponse
     ? response.toParts()

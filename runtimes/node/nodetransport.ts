@@ -27,7 +27,7 @@ let shared: Buffer | undefined;
  * copies the bytes into smaller memory if the read returns fewer. A body of 64 KiB with its head then needs two reads.
  *
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back synchronously, so that several sockets
- *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its own. Deno does not use
  *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
  * - Check: at every use, the system is not Windows and the runtime not Deno.
  * - Otherwise: undefined. The socket emits `data`, with new memory for each read.
@@ -47,7 +47,8 @@ export function takeShared(): Buffer | undefined {
  * - Check: `BodySource.whole()` shows after the wait whether the body has arrived. The pool checks whether a connection is
  *   usable.
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
- * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a POST".
+ * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a
+ *   POST".
  */
 const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);

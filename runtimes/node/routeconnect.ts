@@ -68,8 +68,8 @@ export function routeConnect(
 }
 
 /**
- * Changes an extended CONNECT to a GET with the fields of an HTTP/1.1 handshake and an empty body. The bytes of the stream belong
- * to the tunnel, so the app can neither read nor pause them.
+ * Changes an extended CONNECT to a GET with the fields of an HTTP/1.1 handshake and an empty body. The bytes of the stream
+ * belong to the tunnel, so the app can neither read nor pause them.
  * @throws ProxyError 400 if a field of the handshake is missing or malformed
  */
 function becomeHandshake(req: Http2ServerRequest): void {

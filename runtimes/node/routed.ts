@@ -1,6 +1,6 @@
 /**
- * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). When the app passes one to a proxy,
- * the proxy can still switch the client's connection.
+ * Upgrades that a server has passed to the app as ordinary requests (`attach` with `routes`). When the app passes one to a
+ * proxy, the proxy can still switch the client's connection.
  */
 import type { IncomingMessage } from "node:http";
 import {
@@ -33,7 +33,7 @@ export interface RoutedUpgrade {
   /** The protocol to which the connection can be switched. */
   readonly protocol: string;
   /**
-   * Takes the tunnel that a call of a proxy has opened; see `completeUpgrade`.
+   * Takes the tunnel that a call of a proxy has opened; see `Incoming.completeUpgrade`.
    * @returns the response that the app must return; when the server writes its head, the client gets the 101
    * @throws ProxyError if the upgrade already has a tunnel, or was already answered
    */
@@ -52,8 +52,8 @@ export interface RoutedUpgrade {
 }
 
 /**
- * The upgrades that the app has not answered yet. Each has two keys: its token, and the array `rawHeaders` of its message, which
- * a wrapper around the message shares.
+ * The upgrades that the app has not answered yet. Each has two keys: its token, and the array `rawHeaders` of its message,
+ * which a wrapper around the message shares.
  */
 export const unanswered: Map<HeaderList | string, RoutedUpgrade> = new Map();
 

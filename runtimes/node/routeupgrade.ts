@@ -232,7 +232,8 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
     },
     plan.timeout,
   );
-  // End both when the client disconnects. The app and the proxies that it calls see only the end of the whole connection.
+  // End the upgrade and the connection when the client disconnects, even if it has only ended its direction: the app, and the
+  // proxies that it calls, notice only the close of the whole connection.
   const onLeave = (): void => {
     upgrade.end();
     client.destroy();

@@ -3,7 +3,7 @@ import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import { isHttp2 } from "./incomingbody.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
-/** Whether the client of a request understands the chunked coding, or HTTP/2, which both carry trailer fields. */
+/** Whether trailer fields can reach the client of a request: HTTP/2 and the chunked coding carry them, HTTP/1.0 does not. */
 export function understandsChunks({ httpVersion }: IncomingMessage): boolean {
   return httpVersion !== "1.0";
 }

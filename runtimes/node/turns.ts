@@ -5,11 +5,12 @@ import { ParserHold } from "./internals/parserhold.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * The maximum number of requests of one connection that wait in the app. Above it, the connection is closed. More than one
- * request waits there only if the app does something asynchronous before it calls the proxy.
+ * The maximum number of requests of one connection that wait in the app. Above it, the connection is closed. Usually one waits,
+ * because `ParserHold` then stops the parser. More wait if the app does something asynchronous before it calls the proxy, or if
+ * the parser cannot be stopped.
  */
 const MAX_WAITING = 1_000;
-/** Milliseconds without a read or a write after which a connection is closed. */
+/** Milliseconds without a write after which a connection is closed, if the proxy has stopped reading from it. */
 const STALL_TIMEOUT = 30_000;
 
 /** The list that identifies a message: a wrapper around the message has the same list. */
@@ -30,7 +31,7 @@ class PipelinedConnection {
     this.#socket = socket;
   }
 
-  /** Adds a request behind the first one. Returns a promise of its turn. */
+  /** Makes a request wait behind the connection's current response (`first`). The promise resolves at the request's turn. */
   enter(req: IncomingMessage, first: ServerResponse, stallTimeout: number): Promise<void> {
     if (this.#hold?.isInstalled !== true) {
       this.#hold = ParserHold.install(req, () => this.#watch(), stallTimeout);
@@ -79,7 +80,7 @@ const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
  * Returns a promise that resolves when a request may be sent; undefined (the usual case) if it may be sent now.
  *
  * A request is sent when all requests in front of it on its connection have their responses, as in nginx, HAProxy and Envoy.
- * So one connection has one request at the upstreams, and a `PUT` and the `GET` behind it reach them in this order.
+ * So a connection has at most one request at the upstreams, and a `PUT` and the `GET` behind it reach them in this order.
  */
 export function turnOf(
   req: IncomingMessage,
@@ -97,7 +98,7 @@ export function turnOf(
 }
 
 /**
- * Returns a promise that resolves when all responses on a connection are finished; undefined if they are. The answer to an
+ * Returns a promise that resolves when all responses on a connection are finished; undefined if none is open. The answer to an
  * upgrade has to wait for this promise, because Node does not write that answer, and orders only its own responses.
  */
 export function turnAfterAll(socket: Socket): Promise<void> | undefined {
@@ -108,7 +109,8 @@ export function turnAfterAll(socket: Socket): Promise<void> | undefined {
       response.once("close", () => {
         const next = responseOn(socket);
         if (socket.writable && next && next !== response) return wait(next);
-        // The server has set its limit for idle connections, because it has no further request of this one.
+        // After its last response, the server has set the time limit for idle connections. Clear it: the answer to the
+        // upgrade is still to come.
         if (typeof socket.setTimeout === "function") socket.setTimeout(0);
         resolve();
       });

@@ -128,7 +128,7 @@ export class UpgradeSocket implements TunnelHandler {
   onData(bytes: Uint8Array, mayFree = false): void {
     const release = mayFree ? this.#freeing(bytes) : undefined;
     if (this.#socket.write(bytes, release)) return;
-    // A closed connection never drains.
+    // A closed connection never emits `drain`, so the upstream would stay paused.
     if (!this.#socket.destroyed) this.#tunnel?.pause();
     this.#client.isFull = true;
     this.#limitEnd();
@@ -245,8 +245,8 @@ export class UpgradeSocket implements TunnelHandler {
   #onClientClose(): void {
     this.#leave();
     if (this.#isTunnelClosed) return clearTimeout(this.#closing);
-    // After a graceful close in both directions, bytes may still be on their way to the upstream.
-    // The upstream's remaining bytes are read and dropped (`onData`), because the end of the upstream follows them.
+    // After a graceful close in both directions, bytes may still be on their way to the upstream: let the tunnel end by itself.
+    // Resume it, because the upstream's end arrives behind its remaining bytes, which are read and dropped (`onData`).
     if (this.hasClosed()) this.#tunnel?.resume();
     else this.#tunnel?.destroy();
   }
@@ -254,9 +254,8 @@ export class UpgradeSocket implements TunnelHandler {
   /**
    * Sets or clears the time limit for the rest of a tunnel.
    *
-   * If one side ends its direction, it may have disconnected, or may only have nothing more to send: TCP does not distinguish
-   * these until bytes for that side make no progress. A WebSocket has no half-closed state, so its limit begins when one side
-   * ends.
+   * If one side ends its direction, it may have disconnected, or may only have nothing more to send. The difference shows only
+   * once bytes for that side make no progress. A WebSocket has no half-closed state, so its limit begins when one side ends.
    */
   #limitEnd(): void {
     const [client, upstream] = [this.#client, this.#upstream];

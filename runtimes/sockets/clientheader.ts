@@ -32,7 +32,8 @@ export function makeHeader(
 ): Uint8Array {
   const isV1 = version === "v1";
   const known = parseIPAddress(client ?? "");
-  // Version 1 has no `LOCAL`, so a connection of the proxy itself names its own addresses. A Unix socket has none (§2.1).
+  // Version 1 has no `LOCAL`, so a connection of the proxy itself names its own addresses. A Unix socket has none, so its
+  // header says `UNKNOWN` (§2.1).
   const source = known ?? (isV1 ? parseIPAddress(localAddress ?? "") : undefined);
   if (source === undefined) {
     return isV1 ? encodeText("PROXY UNKNOWN\r\n") : fromHex(`${SIGNATURE}${LOCAL}000000`);

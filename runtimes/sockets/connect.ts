@@ -68,7 +68,10 @@ export class NetConnector implements Connector {
   /** Makes the header that names the client of a connection (`proxyProtocol`); undefined until `clientheader.ts` is loaded. */
   #makeHeader: ((client: string | undefined, raw: RawSocket) => Uint8Array) | undefined;
 
-  /** @throws TypeError for a name server that is not an IP address, an unknown TLS option, and a socket path that is too long */
+  /**
+   * @throws TypeError for a socket path that is too long, for `proxyProtocol` with `http2`, for an unknown TLS option, and for
+   * a name server that is not an IP address
+   */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
     const { dns, socketPath, tls, proxyProtocol, http2 } = options;
     this.#options = options;
@@ -144,8 +147,8 @@ export class NetConnector implements Connector {
       },
       onLost: end,
       onFailed(failed, isSlow) {
-        // If the order is fixed, as for `localhost`, do not mark an address that has refused: the refusal costs no time, and the
-        // address must be tried first again once its server has started.
+        // If the order is fixed, as for `localhost`, do not mark an address that has refused: the refusal costs no time, and
+        // the address must be tried first again once its server has started.
         if (isSlow || found?.isOrder !== true) resolver.markFailed(hostname, failed);
       },
     });
@@ -214,7 +217,10 @@ export class NetConnector implements Connector {
   }
 }
 
-/** Recognizes the error with which a target's own `checkServerIdentity` refuses a certificate: it may be any error. */
+/**
+ * Converts the error with which the app's own `checkServerIdentity` refuses a certificate. It may be any error, so it is
+ * recognized by the socket's `authorizationError`, and by having no code.
+ */
 function toCertificateError({ raw }: NetSocket, error: unknown): unknown {
   const { authorizationError } = raw as { authorizationError?: unknown };
   const isKnown = !authorizationError || codeOf(error) !== "";

@@ -110,7 +110,7 @@ export class Resolver {
   /**
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
    * @param mayBeExpired whether the result may be an expired answer if a new one takes long
-   * @throws ProxyError `dns_error` or `dns_timeout`
+   * @throws ProxyError `dns_error` or `dns_timeout`; another error if this process lacks a descriptor or a permission
    */
   async resolve(hostname: string, mayBeExpired = false): Promise<FoundAddresses> {
     const entry = this.#entryFor(hostname);

@@ -18,7 +18,7 @@ import { startBackgroundTimer } from "../../src/transport/timers.ts";
 
 /** The maximum number of milliseconds for which an error is held back while the socket is not paused. */
 const HOLD_TIMEOUT = 200;
-/** The codes of errors of writes to a connection that the upstream has closed. */
+/** The codes of write errors on a connection that the upstream has closed. */
 const CLOSED: ReadonlySet<unknown> = new Set(["EPIPE", "ECONNRESET"]);
 
 /** The part of a stream's state that takes the result of each write. */

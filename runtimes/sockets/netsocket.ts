@@ -6,8 +6,8 @@ import { HeldError, isWorthHolding, writeResultsOf } from "./heldwrite.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
- * read as well. This class has no file of its own, because test/work/way.test.ts limits the number of files whose code a request
- * runs.
+ * read as well. This class has no file of its own, because test/work/way.test.ts limits the number of files whose code a
+ * request runs.
  */
 export class MemoryReader {
   readonly buffer: Uint8Array;
@@ -18,7 +18,7 @@ export class MemoryReader {
     this.buffer = memory;
   }
 
-  /** Called by Node, which makes this function a method of its own socket. */
+  /** Node calls this function as a method of its own socket, so it must be an arrow function. */
   readonly callback = (length: number): boolean => {
     this.socket?.onRead(this.buffer.subarray(0, length));
     return true;

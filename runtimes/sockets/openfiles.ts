@@ -1,4 +1,4 @@
-/** How many files and sockets this process may have open, and the default limits that follow from it. */
+/** How many files and sockets this process may have open, and the default of `maxSockets` that follows from it. */
 
 import { poolDefaults } from "../../src/options/pooloptions.ts";
 
@@ -24,7 +24,7 @@ let known: number | undefined;
 
 /**
  * Returns how many files and sockets this process may have open (`ulimit -n`): `Infinity` without a limit, `undefined` on a
- * runtime that does not report the limit. The system is asked at the first call only.
+ * runtime that does not report the limit. Once the limit is known, the system is not asked again.
  */
 export function limitOfOpenFiles(): number | undefined {
   return (known ??= readLimit());

@@ -15,11 +15,11 @@ interface RaceParts {
   readonly open: (address: string) => NetSocket;
   /** Takes the first socket that is connected. The TLS handshake has not begun. */
   readonly onWon: (socket: NetSocket) => void;
-  /** Called if no address could be connected to. */
+  /** Called if no address could be connected to, or if `open` has thrown. */
   readonly onLost: (error: unknown) => void;
   /**
-   * Called for an address that has refused the connection, or that, with `isSlow`, was slower than an address tried later, or
-   * than the time limit.
+   * Called for an address whose attempt has failed. With `isSlow`, the attempt has not failed by itself: it was slower than
+   * that of an address tried later, or than the time limit.
    */
   readonly onFailed: (address: string, isSlow: boolean) => void;
 }
@@ -46,7 +46,7 @@ export class Race {
   /** @param limit milliseconds for all attempts; 0 for no limit */
   constructor(limit: number, parts: RaceParts) {
     this.#parts = parts;
-    // With a short limit, try the second address after half of that time.
+    // With a limit below 500 ms, try the second address after half of the limit.
     this.#delay = limit === 0 ? ATTEMPT_DELAY : Math.min(ATTEMPT_DELAY, Math.ceil(limit / 2));
   }
 

@@ -23,8 +23,8 @@ const NAMES: readonly string[] = `${OF_CONNECT} ${OF_CONTEXT} ${OF_SOCKET}`.spli
 const checked = new WeakSet<TlsOptions>();
 
 /**
- * Checks the names of TLS options: the runtime would ignore a misspelt one, and the connection would be less secure than the user
- * intended.
+ * Checks the names of TLS options: the runtime would ignore a misspelt one, and the connection would be less secure than the
+ * user intended.
  * @param more the names of further options that this runtime has
  * @throws TypeError that names the option
  */

@@ -19,7 +19,7 @@ import { UploadStream } from "./uploadstream.ts";
 /** A dispatcher with the facts about it that an attempt needs. */
 export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
-  /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
+  /** Whether no code of the app sees the bytes: the transport made the dispatcher, without a `connect` function of the app. */
   readonly isOwn: boolean;
   /** Counts the requests and the tunnels; undefined if the dispatcher is not an `Agent`. */
   readonly stats: AgentStats | undefined;
@@ -40,7 +40,7 @@ const RARELY_READ = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
  * Converts a request into the options that undici dispatches.
  * @param body the body in the form in which it is sent
  * @param isStreamed whether the body is a stream
- * @param isOwn whether the dispatcher is the transport's own
+ * @param isOwn the member of `DispatcherUse`
  * @throws ProxyError for `CONNECT`, which opens a tunnel, and for `OPTIONS *`
  */
 function toDispatchOptions(
@@ -70,8 +70,8 @@ function toDispatchOptions(
     // Turn undici's time limits off: the proxy has its own.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may parse
-    // further bytes in either protocol. By default, undici closes it after each HEAD.
+    // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may
+    // parse further bytes in either protocol. By default, undici closes it after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
     // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441). The response on that stream would not prove that the
     // upstream has read the handshake.

@@ -26,7 +26,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   UND_ERR_PRX_TLS: "tls_certificate_error",
   // A forward proxy could not connect to the upstream: no byte of the request was sent.
   UND_ERR_PRX_CONN: "connection_refused",
-  // The interceptor `responseError` turns responses with a status from 400 on into errors.
+  // The interceptor `responseError` turns responses with a status of at least 400 into errors.
   UND_ERR_RESPONSE: "http_protocol_error",
   // undici's parser accepts some bytes that HTTP does not allow, such as the status 000, and an assertion fails later.
   ERR_ASSERTION: "http_protocol_error",

@@ -28,7 +28,7 @@ export class DispatcherTransport implements Transport {
   readonly #use: DispatcherUse;
 
   /**
-   * @param isOwn whether the transport made the dispatcher itself
+   * @param isOwn the member of `DispatcherUse`
    * @throws TypeError for a value that is not a dispatcher of undici
    */
   constructor(dispatcher: Dispatcher, ownStats?: AgentStats, isOwn: boolean = false) {
@@ -136,7 +136,7 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
   attempt.dispatch();
 }
 
-/** Below this number of pools, an agent leaves closed pools in its list. */
+/** Below this number of pools, an agent does not remove closed pools from `#pools`. */
 const MIN_CLEANUP_SIZE = 100;
 
 /** Whether connections may speak HTTP/2, and whether those without TLS do so with prior knowledge. */

@@ -76,11 +76,11 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
  * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so workerd does not inform
  * the app when the client disconnects. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
  * `signal` itself. The proxy does not read encoded bodies, because only workerd knows whether their bytes are encoded already.
- * The length of a body needs no check: the pipe fails if the body has another length.
+ * The length of a body needs no check: the pipe of `createPipe` fails if the body has another length.
  */
 const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, receive: rememberResponse };
 
-/** Describes how an app is called. */
+/** Describes how requests are sent to an app: to a stub as to the network, to any other app by a function call. */
 export function describeAppClient(app: FetchTarget): AppClient {
   if (!isStub(app)) return APP_CLIENT;
   const stub = app as unknown as { fetch: FetchLike };
@@ -103,7 +103,7 @@ function assertUpperCase({ method }: UpstreamRequest): void {
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
-/** The key of the property that holds the length of a stream; undefined if workerd has no such property. */
+/** The key of the property that `readLeft` reads; undefined before the first call, and if workerd has no such property. */
 let lengthKey: symbol | undefined;
 
 /**
@@ -111,8 +111,9 @@ let lengthKey: symbol | undefined;
  * request.
  *
  * Streams of workerd have a property for `util.inspect` with this number, which is not documented. In a version without it, the
- * key is undefined, no stream has a property with that key, and the proxy reads every body. A test with a BYOB reader would be
- * no replacement: it costs a tenth of the time of a small request, and also accepts byte streams that JavaScript code has made.
+ * key is undefined, no stream has a property with that key, and the proxy reads every body. To test instead whether a stream
+ * has a BYOB reader would cost a tenth of the time of a small request, and would also accept byte streams that JavaScript code
+ * has made.
  */
 function readLeft(stream: ReadableStream): bigint | undefined {
   lengthKey ??= Object.getOwnPropertySymbols(ReadableStream.prototype).find(

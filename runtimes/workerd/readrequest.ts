@@ -10,7 +10,7 @@ import { isKey } from "../../src/websocket/handshake.ts";
  *
  * Listening to a request's signal costs as much as reading and writing all its header fields, and most exchanges end
  * earlier than this. When a client disconnects earlier, workerd itself ends the exchange, if the Worker does nothing
- * else. Half a second keeps the promise that the upstream request is aborted within 1 s.
+ * else. Half a second is short enough for the upstream request to be aborted within 1 s of the disconnect.
  */
 const LISTEN_AFTER = 500;
 
@@ -36,7 +36,7 @@ class WorkerIncoming extends WebIncoming {
 
   /**
    * Checks `Sec-WebSocket-Key`. workerd would accept any value, because it makes its own handshake with the upstream. A request
-   * of another Worker has no key.
+   * from another Worker has no key.
    * @throws ProxyError 400 for a key that is not valid (RFC 6455 §4.2.1)
    */
   prepareUpgrade(headers: HeaderList): void {

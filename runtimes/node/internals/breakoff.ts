@@ -12,7 +12,8 @@
  * - Rests on: `socket._httpMessage` (see pipelining.ts).
  * - Check: the response on the connection is compared with the one that failed.
  * - Otherwise: the connection is closed immediately.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response whose stream fails" and test/runtimes/node/apps.broken.test.ts.
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "a response whose stream fails" and
+ *   test/runtimes/node/apps.broken.test.ts.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
@@ -25,8 +26,8 @@ const INTERNAL_ERROR = 2;
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;
-  // A response behind another one has no connection yet. Requests wait for their turn, so this happens only on a version of Node
-  // that does not show the current response.
+  // A response behind another one has no connection yet. Requests wait for their turn, so this happens only on a version of
+  // Node that does not show the current response.
   if (res.socket === null) return destroySocket(res.req.socket);
   if (endsWithConnection(res)) resetSocket(res.socket);
   else res.destroy();

@@ -57,7 +57,7 @@ export function writeInformation(res: Informing, status: number, headers: Header
   try {
     res.writeEarlyHints(hints);
   } catch {
-    // Node does not accept the `Link`: leave the hint out. The final response has the field as well.
+    // Node does not accept the `Link`: leave the hint out. The final response usually has the field as well.
   }
 }
 

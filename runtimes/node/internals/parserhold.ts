@@ -2,14 +2,14 @@
  * Stops Node's parser at a pipelined request, so that the server gets the requests of a connection one after the other. By
  * default, Node emits all requests that it has read, and one read may contain 2,500.
  *
- * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each
- * request whose head it has parsed. If `onIncoming` returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops
- * behind the head, and the result is an error with that code and `bytesParsed`; after `parser.resume()` it continues in
- * the same message. The result is passed to the member with the number `kOnExecute`; while that member runs,
- * `getCurrentBuffer` returns the bytes that were read. From the first `data` listener on, Node instead emits the bytes,
- * and its own listener passes them to `parser.execute`; Node then has no listener for `resume` that begins to read, so
- * this class calls `socket._read`. `socket._paused` is set while Node itself does not want the parser to be used.
- * - Check: the parser must have these members. An error counts as the stop only if it has that code.
+ * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request whose
+ *   head it has parsed. If `onIncoming` returns 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and the result
+ *   is an error with the code "HPE_PAUSED" and with `bytesParsed`; after `parser.resume()`, the parser continues in the same
+ *   message. The result is passed to the member with the number `kOnExecute`; while that member runs, `getCurrentBuffer`
+ *   returns the bytes that were read. Once the socket has a `data` listener, the socket emits the bytes instead, and Node's own
+ *   listener passes them to `parser.execute`; Node then has no listener for `resume` that begins to read, so this class calls
+ *   `socket._read`. `socket._paused` is set while Node itself does not want the parser to be used.
+ * - Check: the parser must have these members. An error counts as the stop only if it has the code "HPE_PAUSED".
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
  * - Test: test/runtimes/node/internals/parserhold.test.ts, "pipelined requests if Node hides a member of the parser".
@@ -41,7 +41,7 @@ interface Parser {
   getCurrentBuffer(): Buffer;
 }
 
-/** Node's socket, which emits `data` to Node's own listener. */
+/** A client's socket, with two members that Node does not document. */
 type ParsedSocket = Socket & { readonly parser?: Parser | null; readonly _paused?: boolean };
 
 const METHODS = ["onIncoming", "execute", "resume", "getCurrentBuffer"] as const;
@@ -91,7 +91,7 @@ export class ParserHold {
   /**
    * Stops the parser of a connection at each pipelined request from now on.
    * @param req a waiting request of the connection
-   * @param stallTimeout milliseconds without a read or a write until the connection is closed
+   * @param stallTimeout milliseconds without a write until the connection is closed, once `#stopReading` was called
    * @returns undefined if this version of Node does not show the parser
    */
   static install(
@@ -254,8 +254,8 @@ export class ParserHold {
   }
 
   /**
-   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is written
-   * for some time.
+   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is
+   * written for some time.
    */
   #stopReading(): void {
     const socket = this.#socket;

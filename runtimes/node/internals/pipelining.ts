@@ -13,8 +13,8 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
 /**
- * The property of a connection that holds its current response. Callers compare it with their own response first, because
- * that costs less than a call of `turnOf`.
+ * The property of a connection that holds its current response. `NodeIncoming.turn` compares it with the request's own response
+ * first, because that costs less than a call of `turnOf`.
  */
 export const CURRENT = "_httpMessage";
 

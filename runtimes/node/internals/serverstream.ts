@@ -15,7 +15,7 @@ import { StreamBody } from "../../../src/body/stream.ts";
 import { alreadyRead, resumeAfter } from "../incomingbody.ts";
 import type { NodeSide } from "./srvx.ts";
 
-/** The function takes web streams, which Node's types do not say. */
+/** Declared here, because Node's types do not say that `isErrored` takes web streams. */
 declare const process: {
   getBuiltinModule(name: "node:stream"): { isErrored(stream: ReadableStream): boolean };
 };

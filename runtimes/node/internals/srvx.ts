@@ -96,8 +96,8 @@ interface Native {
 let native: Native | undefined;
 
 /**
- * Returns the runtime's own classes, even if a server has replaced the globals. They are read at the first request, because
- * Node then loads its whole `fetch`, which takes longer than to load Fetchway. By then, the server has read them.
+ * Returns the runtime's own classes, even if a server has replaced the globals. They are not read before the first request:
+ * reading them makes Node load its whole `fetch`, which takes longer than to load Fetchway. By then, the server has read them.
  */
 export function findNatives(): Native {
   if (native === undefined) {

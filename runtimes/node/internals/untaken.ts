@@ -5,8 +5,8 @@
  *   taken yet. Over TLS, `_handle._parent` has such a number as well. Node documents only `writableLength`, which changes when
  *   the system has taken a whole chunk.
  * - Check: the properties must be numbers.
- * - Otherwise: only whole chunks count. A client that needs longer than `minRateGrace` for one chunk then counts as one that does
- *   not read.
+ * - Otherwise: only whole chunks count. A client that needs longer than `minRateGrace` for one chunk then counts as one that
+ *   does not read.
  * - Test: test/runtimes/node/internals/untaken.test.ts.
  */
 import type { ServerResponse } from "node:http";

@@ -8,8 +8,8 @@
  * - Check: the server must have the property.
  * - Otherwise: a server with a listener hands over every request with `Upgrade`. If the request has a body, of which the server
  *   has parsed only the head, it is given to the server a second time, without the connection option `upgrade`: Node documents
- *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would take
- *   the client's next request for the body: there, the request is refused.
+ *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would
+ *   take the client's next request for the body: there, the request is refused.
  * - Test: test/runtimes/node/internals/upgradechoice.test.ts, "without `shouldUpgradeCallback`".
  */
 import type { IncomingMessage } from "node:http";
@@ -20,12 +20,12 @@ import { turnAfterAll } from "../turns.ts";
 
 type ShouldUpgrade = (this: Server, req: IncomingMessage) => boolean;
 
-/** A server that may ask which requests are upgrades. */
+/** A server, which asks `shouldUpgradeCallback` if its version of Node has this member. */
 type ChoosingServer = Server & { shouldUpgradeCallback?: ShouldUpgrade };
 
 /**
- * Makes the server ask which requests are upgrades, where it can.
- * @param choose returns whether a request is an upgrade, given the answer of the server itself without the proxy's listener
+ * Makes the server ask `choose` which requests are upgrades, if it has `shouldUpgradeCallback`.
+ * @param choose returns whether a request is an upgrade, given what the server would answer without the proxy's listener
  * @param countOthers returns the number of listeners for `upgrade` other than the proxy's
  */
 export function chooseUpgrades(
@@ -46,7 +46,8 @@ export function chooseUpgrades(
 
 /**
  * Gives a request that was handed over as an upgrade to the server again, as an ordinary request with its body.
- * @returns whether the server takes it: not over TLS, where no client asks for `h2c`, nor if its body has been parsed
+ * @returns whether the server takes it; false over TLS, where no client asks for `h2c`, if the body has been parsed, and if
+ * the head cannot be written again
  */
 export function handleAsRequest(
   server: Server,

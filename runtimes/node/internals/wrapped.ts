@@ -10,8 +10,8 @@
  *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
  *   whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
- * - Test: test/runtimes/node/wrapped.test.ts, and test/runtimes/node/internals/wrapped.test.ts, which renames the methods and the parser as
- *   another version of Node could.
+ * - Test: test/runtimes/node/wrapped.test.ts, and test/runtimes/node/internals/wrapped.test.ts, which renames the methods and
+ *   the parser as another version of Node could.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
@@ -23,7 +23,7 @@ import { isOwnMethod } from "./ownmethod.ts";
 const builtin: typeof process.getBuiltinModule | undefined =
   globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
-/** The methods of a class of Node that get chunks. */
+/** The methods of one of Node's classes through which chunks pass. */
 export class ChunkMethods {
   readonly #names: readonly string[];
   readonly #findPrototype: () => object | undefined;
@@ -31,8 +31,8 @@ export class ChunkMethods {
   #own: readonly (readonly [name: string, method: unknown])[] | undefined;
 
   /**
-   * @param findPrototype is called at the first use: Node needs longer to load `node:http` than Fetchway, and the server
-   *   has loaded it by then.
+   * @param findPrototype is called at the first use, because loading `node:http` takes longer than loading Fetchway. By then,
+   *   the server has loaded it.
    */
   constructor(names: readonly string[], findPrototype: () => object | undefined) {
     this.#names = names;

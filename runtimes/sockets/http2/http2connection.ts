@@ -141,7 +141,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
         maxHeaderListSize: MAX_FIELD_BYTES,
       },
       maxHeaderListPairs: MAX_FIELDS,
-      // The core decides which fields may repeat.
+      // The proxy itself decides which fields may repeat, so Node must not refuse them.
       ...({ strictSingleValueFields: false } as object),
     });
     this.session = session;
@@ -206,7 +206,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
-  /** Whether a response has arrived on this connection, so that the connection may be stale now. */
+  /** Whether a response has arrived on this connection. Since then, the upstream may have closed the idle connection. */
   get isReused(): boolean {
     return this.activity > 0;
   }
@@ -301,7 +301,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
 
   /**
    * Handles GOAWAY, with which the upstream closes the connection (RFC 9113 §6.8): the upstream has not processed the streams
-   * above the last one that the frame names. The first of two GOAWAY frames names the highest possible stream.
+   * above the last one that the frame names. An upstream that sends two GOAWAY frames names the highest possible stream in the
+   * first, so that no attempt fails then.
    */
   #drainAfter(lastStreamId: number | undefined): void {
     this.isDraining = true;

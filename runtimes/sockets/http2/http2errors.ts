@@ -10,8 +10,8 @@ export function unprocessed(message: string, cause?: unknown): ProxyError {
 const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
 const REFUSED_STREAM = 7;
 /**
- * The upstream's code for excessive load. The runtimes themselves reset a stream with the same code if the head of a response is
- * longer than the proxy accepts, so the code of a stream does not show which of the two has happened.
+ * The upstream's code for excessive load. The runtimes themselves reset a stream with the same code if the head of a response
+ * is longer than the proxy accepts, so the code of a stream does not show which of the two has happened.
  */
 const ENHANCE_YOUR_CALM = 11;
 const CALM_GOAWAY =

@@ -125,7 +125,7 @@ export function toJoinedFields(list: HeaderList): OutgoingHttpHeaders {
   return fields;
 }
 
-/** Returns whether Node takes header fields as a list: since 24.7, for requests and responses. */
+/** Returns whether Node takes the header fields of requests and responses as a list, as it does since version 24.7. */
 function takesLists({ node = "0" }: Partial<Record<string, string>>): boolean {
   const [major = 0, minor = 0] = node.split(".").map(Number);
   return major > 24 || (major === 24 && minor >= 7);

@@ -203,7 +203,7 @@ export class Http2Pool
   }
 
   /**
-   * Returns a connection that has room for a request, or opens one.
+   * Returns a connection that has room for a request, or opens one; undefined if all are full and none may be opened.
    * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
@@ -224,7 +224,7 @@ export class Http2Pool
     return this.makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  /** @param ownTimeout the request's own limit for the time to connect; undefined to use the pool's limit */
+  /** @param ownTimeout the request's own limit for the time to connect; the longer of it and the pool's limit applies */
   #open(ownTimeout: number | undefined): Http2Connection<StreamAttempt> {
     const connectTimeout = longer(ownTimeout, this.options.connectTimeout);
     const connection = new Http2Connection(this.options, this, connectTimeout);

@@ -5,9 +5,9 @@
  * fails in the TCP socket, but Node before version 26 drops that failure in the TLS layer above. Node then waits for the write
  * for ever: the session and its streams stay open, and so do their requests to the upstream.
  *
- * - Rests on: `_handle` of a TLS socket is its TLS layer, `_parent` the TCP socket below, and `writeQueueSize` of a handle counts
- *   the bytes that wait in it. If bytes wait in the TLS layer, none wait in the TCP socket, and the TCP socket has sent none
- *   since the last check, then the TLS layer waits for a write that has failed.
+ * - Rests on: `_handle` of a TLS socket is its TLS layer, `_parent` the TCP socket below, and `writeQueueSize` of a handle
+ *   counts the bytes that wait in it. If bytes wait in the TLS layer, none wait in the TCP socket, and the TCP socket has sent
+ *   none since the last check, then the TLS layer waits for a write that has failed.
  * - Check: both counts must be numbers, and the socket must have a `_parent`, which a connection without TLS does not have.
  * - Otherwise: the session ends at the server's timeouts. Connections without TLS need no help: Node notices their failure.
  * - Test: test/runtimes/sockets/http2/lostsessions.node.test.ts.

@@ -184,7 +184,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     return this.#tunnel !== undefined;
   }
 
-  /** Whether the client is slow to take the response body. A tunnel may be silent for any time. */
+  /** Whether silence is not the upstream's fault: the client is slow to take the response body, or the stream is a tunnel. */
   get isPaused(): boolean {
     return this.isTunnel || (this.#body?.isPaused ?? false);
   }
@@ -348,8 +348,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
-    // If the body is incomplete, `close()` is ending the stream. Send no trailer fields: the end of the stream would follow them,
-    // and the body would look complete.
+    // If the body is incomplete, `close()` is ending the stream. Send no trailer fields: the end of the stream would follow
+    // them, and the body would look complete.
     if (!this.#isUploaded) return;
     try {
       sendFieldObject(this.#requestTrailers ?? [], (fields) => stream.sendTrailers(fields));
@@ -424,8 +424,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       this.#bytesLeft = length;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
     }
-    // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the response
-    // until all frames of the read are reported: the head and a small body then go to the client in one write.
+    // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the
+    // response until all frames of the read are reported: the head and a small body then go to the client in one write.
     this.#held = { status, statusText: "", headers, body: this.#body ?? null };
     this.#early?.forEach((chunk) => this.onChunk(chunk));
     this.#early = undefined;
@@ -583,7 +583,6 @@ class StreamUpload implements Sink {
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
   readonly #scope: Scope;
-  /** The number of bytes that were written. */
   written = 0;
   /** The length that the request announces; undefined if it announces none. */
   readonly #length: number | undefined;

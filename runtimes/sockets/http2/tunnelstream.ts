@@ -1,7 +1,7 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { TunnelConnection } from "../../../src/http1/switchedtunnel.ts";
 
-/** The HTTP/2 error code for a WebSocket that the client has broken off (RFC 8441 §5). */
+/** The error code of a stream that is no longer needed (RFC 9113 §7), or whose WebSocket has broken off (RFC 8441 §5). */
 const CANCEL = 8;
 
 /** An HTTP/2 stream to the upstream that carries a WebSocket (RFC 8441), with the interface of an HTTP/1.1 connection. */
