@@ -118,7 +118,7 @@ describe("@hono/node-server, with the patch", () => {
     return readAnswer(await apps.listen(server));
   }
 
-  test("sends each value of an array of pairs as a separate line; the published version does so only for a record of arrays", async () => {
+  test("sends each value of an array of pairs as a separate line, as it does today for a record of arrays", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -151,7 +151,7 @@ describe("a cancelled body", () => {
     },
   );
 
-  test("a stream whose cancel rejects causes no unhandled rejection", async () => {
+  test("whose stream rejects the cancellation causes no unhandled rejection", async () => {
     const stream = new ReadableStream<Uint8Array>({
       cancel: () => Promise.reject(new Error("no cancel")),
     });

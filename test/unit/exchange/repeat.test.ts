@@ -53,7 +53,7 @@ function describeRule(outcome: Outcome, place: RetryPlace): string {
 }
 
 test.each(Object.entries(TABLE))(
-  "after the outcome %s, a request is sent again as the table above says for each `RetryPlace`",
+  "after the outcome %s, a request is sent again as `TABLE` says for each `RetryPlace`",
   (outcome, row) => {
     expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
   },

@@ -191,7 +191,7 @@ describe("failures of an exchange", () => {
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
 
-  test("to build the response become a gateway error, and the upstream's body is cancelled", async () => {
+  test("while the response is built become a gateway error, and the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
       fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),

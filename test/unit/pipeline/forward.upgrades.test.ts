@@ -179,7 +179,7 @@ describe("hooks", () => {
     expect(tunnel).toMatchObject({ destroyed: 1 });
   });
 
-  test("onRequest must not give an upgrade a body or another method", async () => {
+  test("an onRequest that gives an upgrade a body or another method makes the call reject", async () => {
     for (const change of [{ body: "x" }, { method: "POST" }]) {
       const sent = upgrade({ onRequest: (draft) => void Object.assign(draft, change) });
       await expect(sent).rejects.toThrow(/`onRequest`.*the method and the body of an upgrade/);
