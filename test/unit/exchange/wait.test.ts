@@ -93,7 +93,7 @@ function setUp(
 async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
   expect(plan.held?.size).toBe(0);
   expect(all.map(({ incoming }) => incoming.listeners.size)).toEqual(all.map(() => 0));
-  // The timer that looks for requests runs for another moment.
+  // The timer that checks for waiting requests runs for another moment.
   await vi.advanceTimersByTimeAsync(500);
   expect(vi.getTimerCount()).toBe(0);
 }
@@ -626,7 +626,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
 
   test.each([
     ["after a wait", { retry: false }, 2, 400_000],
-    ["also immediately", {}, 3, 400_000],
+    ["immediately, and then after a wait", {}, 3, 400_000],
     // `asStream` reads ahead, so more of the body must be kept, and the limit is 128 KiB.
     ["through an interceptor", { interceptors: { attempt: [asStream] } }, 3, 60_000],
   ] as const)(
