@@ -74,7 +74,7 @@ describe("toTabs", () => {
     );
   });
 
-  test("changes no block with text after it, and no single block", () => {
+  test("changes no headed code block that text follows", () => {
     const document = `${block("a")}text\n\n${block("b")}text\n`;
     expect(toTabs(document)).toBe(document);
   });

@@ -232,7 +232,7 @@ const onWorkerd: Gap[] = (
       "a bare LF behind the last chunk of a request is accepted",
     ],
     [
-      "a response that ends before its request arrives completely, and the request never looks complete when it is not",
+      "an early response to an upload arrives completely, and a truncated upload never looks complete",
       "a chunked upload that is still arriving looks complete to an upstream that has responded",
     ],
     [
