@@ -41,7 +41,7 @@ const LINES: Header[] = [
   ["Set-Cookie", "e=2"],
 ];
 
-/** Requests a server, and returns the header lines that Node does not add by itself, and the body. */
+/** Sends a GET to a server, and returns the body and the header lines of the answer that Node does not add by itself. */
 async function readAnswer(port: number): Promise<{ lines: string[]; text: string }> {
   const client = await apps.connect(port);
   client.send(request("GET", "/"));

@@ -101,7 +101,7 @@ test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (en
 test.each([
   ["proxyFetch", "createProxy"],
   ["createProxy", "proxyFetch"],
-])("a bundle that imports %s has no code of %s alone", async (name, other) => {
+])("a bundle that imports %s has no code that only %s needs", async (name, other) => {
   const [all, alone] = await Promise.all([
     bundleOf('export * from "./runtimes/workerd.ts"'),
     bundleOf(`export { ${name} } from "./runtimes/workerd.ts"`),

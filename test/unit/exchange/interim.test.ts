@@ -87,7 +87,7 @@ test.each([
   ],
   ["rejects", () => Promise.reject(exception)],
 ])(
-  "an exchange is aborted if the server's `inform` %s, also if onInformational is set",
+  "the call rejects if the server's `inform` %s, whether or not onInformational rejects too",
   async (_, inform) => {
     for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
       const options = { onInformational };
