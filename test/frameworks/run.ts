@@ -67,7 +67,7 @@ function programOf(folder: string, [name = "", ...args]: readonly string[]): [st
   return ["node", [join(folder, "node_modules/.bin", name), ...args]];
 }
 
-/** Replaces the target by a function, so that the check of thrown hooks finds one that throws. */
+/** Replaces the target by a function, so that the check of exceptions finds a hook that throws. */
 function withTarget(code: string, port: number): string {
   const origin = `http://127.0.0.1:${port}`;
   const target = `(({ url }: { url: string }) => {

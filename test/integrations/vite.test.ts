@@ -344,7 +344,7 @@ test.each([
   }
 });
 
-test("by default, requests wait for 5 s; then they get 503, and the logger says why", async () => {
+test("by default, requests wait for 5 s and then get 503, and the logger says why", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;

@@ -106,7 +106,7 @@ export function importBlock<T>(
   return withCopy(place, replaced, async ({ href }) => (await import(href)) as T);
 }
 
-/** Expects that the tests of a file have read exactly the blocks that the ledger lists for it. */
+/** Expects that the tests of a file have read exactly the blocks that `RUN` lists for it. */
 export function expectAllRun(testFile: string): void {
   expect([...used].toSorted()).toEqual(blocksOf(testFile).toSorted());
 }

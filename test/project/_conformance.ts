@@ -68,7 +68,7 @@ function reasonOf(marked: Marked, host: HostName): string | undefined {
 
 export type State = "holds" | "option" | "gap" | "not ours" | "untested";
 
-/** Whether a requirement holds on a host. */
+/** Returns the state of a requirement on a host. */
 export function stateOn(
   host: HostName,
   { gap, foreign, option }: Requirement,

@@ -194,7 +194,7 @@ describe("the report of the benchmark", () => {
 });
 
 describe("the flags of the benchmark", () => {
-  test("a run without flags measures ten contestants at three rates", () => {
+  test("a run without flags measures ten contestants, and chooses its own rates", () => {
     const { values = {} } = readFlags([], tail.flags) ?? {};
     expect(values).toMatchObject({ rates: undefined, rounds: 6, seconds: 1.5, "node-flags": [] });
     expect((values["only"] as typeof contestants).map(({ name }) => name)).toEqual([

@@ -54,7 +54,7 @@ describe("the flags of a benchmark", () => {
     expect(readFlags(["-h"], flags)).toBeUndefined();
   });
 
-  test("--rounds and --seconds leave a run complete, so that it writes documents; other flags do not", () => {
+  test("--rounds and --seconds leave a run complete, so that it writes documents, but other flags do not", () => {
     const isComplete = (...args: string[]): boolean | undefined =>
       readFlags(args, flags)?.isComplete;
     expect(isComplete()).toBe(true);
@@ -163,7 +163,7 @@ describe("the figures of a run", () => {
     expect(compare(all, h3, "go")).toBeUndefined();
   });
 
-  test("on Node and on workerd, a contestant is compared with the floor of its runtime; others have none", () => {
+  test("a contestant is compared with the floor of its runtime, or with none, as on Deno", () => {
     const workerd = measured("workerd", 220, 220);
     const floors = [measured("floor", 60, 60), measured("workerd-floor", 200, 200)];
     expect(compare([workerd, ...floors], workerd, "floor")?.ratio).toBe(1.1);
@@ -224,7 +224,7 @@ describe("the figures of a run", () => {
     }
   });
 
-  test("the tables of bench/README.md are those of results.json; `render` writes them again", () => {
+  test("the tables of bench/README.md are those that `npm run bench -- render` makes of results.json", () => {
     const file = readFileSync(join(root, "bench/results.json"), "utf8");
     const summary = JSON.parse(file) as Summary;
     const text = toOverview(summary, hashOfCode());

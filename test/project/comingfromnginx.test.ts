@@ -42,7 +42,7 @@ interface Got {
   readonly headers: IncomingMessage["headers"];
 }
 const got: Got[] = [];
-/** Returns the last request that is no check of the proxy itself. */
+/** Returns the last request that is not a health check of the proxy. */
 const lastGot = (): Got | undefined => got.findLast(({ path }) => path !== "/healthz");
 const targets: Record<string, string> = {};
 const servers: Server[] = [];

@@ -356,7 +356,7 @@ test("docs/command.md: --inspect prints the output that its section shows", asyn
   expect(expected.length).toBeGreaterThan(10);
 });
 
-test("connections: a proxy has its pool options, and closes gracefully", async () => {
+test("connections: the block creates a proxy with pool options, and closes it", async () => {
   await importBlock("docs/connections.md: Connections");
   expect((await ask()).status).toBe(503);
   expect(proxies[0]?.stats()).toMatchObject({ created: 0 });
@@ -467,7 +467,7 @@ test("redirects: redirects are followed, and those to other hosts only if `redir
   expect((await byPredicate.fetch(request())).status).toBe(302);
 });
 
-test("redirects: a listed status causes a second attempt, and a proxy without retries makes none", async () => {
+test("redirects: a status in `statusCodes` causes a second attempt, and a proxy without retries makes none", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts (2)");
   let count = 0;
   upstream.script = (call) => call.reply(++count % 3 === 0 ? 200 : 503);

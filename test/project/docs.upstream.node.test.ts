@@ -41,7 +41,7 @@ const LINES: Header[] = [
   ["Set-Cookie", "e=2"],
 ];
 
-/** Requests a server, and returns the header lines that Node does not add by itself, and the body. */
+/** Sends a GET to a server, and returns the body and the header lines of the answer that Node does not add by itself. */
 async function readAnswer(port: number): Promise<{ lines: string[]; text: string }> {
   const client = await apps.connect(port);
   client.send(request("GET", "/"));
@@ -118,7 +118,7 @@ describe("@hono/node-server, with the patch", () => {
     return readAnswer(await apps.listen(server));
   }
 
-  test("sends each value of an array of pairs as a separate line; the published version does so only for a record of arrays", async () => {
+  test("sends each value of an array of pairs as a separate line, as it does today for a record of arrays", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -84,7 +84,7 @@ function readManifests(): Record<string, Manifest> {
   return Object.fromEntries(parsed.map((each) => [each.kind, each]));
 }
 
-/** Returns a config file that listens on free ports and forwards to the tests' upstream. */
+/** Writes a copy of a config file, with free ports and the tests' upstream as target, and returns its path. */
 function localize(config: ReadConfig): string {
   const file = join(folder, "fetchway.config.json");
   const { server, routes = [], ...rest } = config;
@@ -156,7 +156,7 @@ describe("the manifests for Kubernetes", () => {
     expect(PodDisruptionBudget.spec.maxUnavailable).toBeLessThan(Deployment.spec.replicas);
   });
 
-  test("probe paths that the command answers, and whose status changes when it stops", async () => {
+  test("probe paths that the command answers, and readiness fails while it stops", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (req, res) => {
       if (req.url === "/held") finish = () => res.end("held");

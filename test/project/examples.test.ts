@@ -83,7 +83,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       expect(text).toContain(`\nfetchway_upstream_connections{${labels}} 1\n`);
     }));
 
-  test("cache.ts answers from memory only the responses that the upstream allows", () =>
+  test("cache.ts answers from memory only with responses that may be stored", () =>
     run("cache", start, async (origin) => {
       let count = 0;
       upstream.script = (call) => {

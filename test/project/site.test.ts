@@ -39,7 +39,7 @@ test("each link of a document to a file of the project leads to a page", () => {
   expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
 });
 
-// VitePress treats such a line as the beginning of an HTML element, even within code that continues on the next line.
+// VitePress reads such a tag as the start of an HTML element, even within code that continues on the next line.
 test("no line of a document begins with a tag", () => {
   const begins = listed.flatMap((document) => {
     const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
@@ -48,7 +48,7 @@ test("no line of a document begins with a tag", () => {
   expect(begins).toEqual([]);
 });
 
-test("the API can be made of each entry: TypeDoc finds its file, and its examples", () => {
+test("the API reference can be made from each entry: TypeDoc finds its file, and its examples", () => {
   const { exports } = JSON.parse(readProjectFile("deno.json")) as {
     exports: Record<string, string>;
   };
@@ -74,7 +74,7 @@ describe("toTabs", () => {
     );
   });
 
-  test("changes no block with text after it, and no single block", () => {
+  test("changes no headed code block that text follows", () => {
     const document = `${block("a")}text\n\n${block("b")}text\n`;
     expect(toTabs(document)).toBe(document);
   });

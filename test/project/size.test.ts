@@ -13,12 +13,12 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 750 for both: upgrades, that is which requests ask for one, their refusals, and the options `upgrades` and
  *   `tunnelTimeout`.
  * - 1 000 for both: interim responses, and trailer fields with the names that they must not have.
- * - 300 for workerd, 100 for fetch: WebSockets in responses of `fetch`, and servers that switch by their own means.
+ * - 300 for workerd, 100 for fetch: WebSockets in responses of `fetch`, and servers that switch protocols themselves.
  * - 150 for both: `http2` of targets, and requests that the upstream did not process.
  * - 600 for both: `onRequestEnd`, with counted bodies and tunnels.
  * - 1 250 for both: several upstreams as one target, with failover and `attemptTimeout`.
  * - 600 for workerd, 450 for fetch: the checks of a handshake's answer, errors that name the fix for HTTP/2 and TLS, and
- *   names of options that are near.
+ *   the nearest names of misspelt options.
  * - 300 for both: `OPTIONS *`, and the answer 405 to CONNECT.
  * - 500 for workerd, 650 for fetch: a request that is not sent gives its place at an upstream back; `attemptTimeout` asks the
  *   retry budget before it stops an attempt.
@@ -101,7 +101,7 @@ test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (en
 test.each([
   ["proxyFetch", "createProxy"],
   ["createProxy", "proxyFetch"],
-])("a bundle that imports %s has no code of %s alone", async (name, other) => {
+])("a bundle that imports %s has no code that only %s needs", async (name, other) => {
   const [all, alone] = await Promise.all([
     bundleOf('export * from "./runtimes/workerd.ts"'),
     bundleOf(`export { ${name} } from "./runtimes/workerd.ts"`),

@@ -62,7 +62,7 @@ test("each entry of `limits` has a known feature and a reason, and no host lists
   expect(canDo("node", "pipelining")).toBe(true);
 });
 
-test("a range of Node versions includes its first version, but not its last", () => {
+test("a range of Node versions includes the version `from`, but not the version `below`", () => {
   expect(isInRange("22.3.0", { below: "24" })).toBe(true);
   expect(isInRange("24.0.0", { below: "24" })).toBe(false);
   expect(isInRange("24.0.0", { from: "24" })).toBe(true);

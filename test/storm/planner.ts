@@ -179,7 +179,7 @@ function beforeLastLine({ edge, by }: Place): Place {
   return { edge, by: edge === "any" ? Math.floor(by * 0.95) : Math.min(by, 5) };
 }
 
-/** Removes the features of an exchange after which the client cannot pipeline another request. */
+/** Removes the features of an exchange that prevent the client from pipelining another request behind it. */
 function unhurry(exchange: Exchange, can: Abilities): void {
   exchange.early = false;
   delete exchange.intrusion;

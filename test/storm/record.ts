@@ -199,8 +199,7 @@ export class Record {
   #mayFail(outcome: Outcome, mayBeStale: boolean): boolean {
     if (this.broken || this.isIntruded) return true;
     if (outcome !== "gateway" || this.answered) return false;
-    // The proxy must not repeat such a request, so the exchange fails if the upstream closes the connection at the
-    // same time.
+    // A request that the proxy must not repeat fails if the upstream closes the reused connection at the same time.
     return this.stale || (mayBeStale && this.calls.length === 0 && !this.isRepeatable);
   }
 }

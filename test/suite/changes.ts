@@ -22,7 +22,7 @@ function readDecoded(answer: Answer): string {
 let bomb: Buffer | undefined;
 
 export const changes = {
-  async "CVE-2026-22036: a small body that expands to gigabytes, or has many codings, takes little memory"(
+  async "CVE-2026-22036: a small body that expands to 128 MiB, or has many codings, takes little memory"(
     t: Tools,
   ): Promise<void> {
     bomb ??= gzipSync(gzipSync(Buffer.alloc(128 * mebibyte)));

@@ -59,7 +59,7 @@ async function send(t: Tools, frames: readonly Buffer[]): Promise<Outcome> {
   return outcome;
 }
 
-/** The head of a frame whose length is eight bytes. A client's frame is masked. */
+/** The head of a frame whose length is written in eight bytes. A client's frame is masked. */
 function headOf(length: bigint, isMasked: boolean): Buffer {
   const head = Buffer.alloc(isMasked ? 14 : 10);
   head.writeUInt16BE(isMasked ? 0x82_ff : 0x82_7f);
@@ -67,7 +67,7 @@ function headOf(length: bigint, isMasked: boolean): Buffer {
   return head;
 }
 
-/** Lengths that are negative, or too large for memory, if they are read as a number of 64 or 32 bits. */
+/** Lengths that are negative, or too large for memory, if they are read as a signed number of 64 or 32 bits. */
 const LENGTHS = [2n ** 63n, 2n ** 64n - 1n, 2n ** 63n - 1n, 2n ** 31n, 2n ** 32n - 1n];
 
 /** The number of fragments of a message. Each fragment has its own head, and one byte of the message. */

@@ -26,7 +26,7 @@ function joinRepeated(fields: Header[]): Header[] {
   return [...byName].map(([name, lines]) => [name, lines.map(([, value]) => value).join(", ")]);
 }
 
-/** Sends the interim responses first, and the final one only when the client has them. */
+/** Returns the answer to a request whose upstream sends these interim responses before the final one. */
 async function askInSteps(t: Tools, interim: string[], setup?: "hooked"): Promise<Answer> {
   t.upstream.script = (call) => call.write(interim.join(""));
   const client: Client = await t.connect(setup);

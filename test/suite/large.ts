@@ -119,7 +119,7 @@ export const large = {
     expect((await client.read()).status).toBe(200);
   },
 
-  async "50 clients that do not read do not slow down the others"(t: Tools): Promise<void> {
+  async "another client is served while 50 clients do not read"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       if (call.target !== "/large") return call.reply(200, [], "small");
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${mebibyte * 16}\r\n\r\n`);

@@ -11,7 +11,7 @@ const ON_NODE = /^(?:node|slow|srvx|h3|hono|undici.*)$/;
 const HOST = "Host: proxy.test\r\n";
 
 export const lenience = {
-  async "RFC 9110 §15.6.6: a request with an unsupported HTTP version is refused, with 505 where the server supports that"(
+  async "RFC 9110 §15.6.6: a request with an unsupported HTTP version is refused, with 505 where the server shows the version"(
     t: Tools,
   ): Promise<void> {
     for (const head of [

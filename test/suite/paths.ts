@@ -109,7 +109,7 @@ export const paths = {
     ]);
   },
 
-  async "stripPrefix and pathRewrite come before the base path"(t: Tools): Promise<void> {
+  async "stripPrefix and pathRewrite apply before the base path is added"(t: Tools): Promise<void> {
     const targets = ["/api/x?y", "/api", "/apix", "/api/old/x", "/other"];
     expect(await targetsOf(t, targets, "rewritten")).toEqual([
       "/v2/x?y",

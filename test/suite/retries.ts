@@ -104,7 +104,7 @@ export const retries = {
     expect(t.upstream.calls.filter(({ target }) => target === "/second")).toHaveLength(1);
   },
 
-  async "a response with a status that `retry` names is requested again, as often as `retry` allows"(
+  async "a GET whose response has a status that `retry` names is sent again, as often as `retry` allows"(
     t: Tools,
   ): Promise<void> {
     let busy = 2;

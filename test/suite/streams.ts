@@ -151,7 +151,7 @@ export const streams = {
     expect(t.upstream.calls[0]).toMatchObject({ state: "complete", text });
   },
 
-  async "a response that ends before its request arrives completely, and the request never looks complete when it is not"(
+  async "an early response to an upload arrives completely, and a truncated upload never looks complete"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], "early");

@@ -69,7 +69,7 @@ async function askWithTrailers(
   return answer;
 }
 
-/** Sends a chunked request with trailers, in one packet or in two. */
+/** Sends a chunked request, and its trailers immediately or, if `isLate`, once the upstream has got the chunk. */
 async function sendTrailers(
   t: Tools,
   lines: string[],

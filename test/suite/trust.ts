@@ -6,7 +6,7 @@ import { request, type Header } from "../helpers/wire.ts";
 import { forged, own, forwardingFields } from "./forwarding.ts";
 
 export const trust = {
-  async "with trustProxy, the address of a trusted peer is appended to its forwarding fields"(
+  async "with trustProxy, a trusted peer's forwarding fields are kept, and its address is appended to X-Forwarded-For"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -51,7 +51,7 @@ export const trust = {
     );
   },
 
-  async "CVE-2026-3635: a trusted peer's scheme, host and port are kept, its aliases and other forwarding fields removed"(
+  async "CVE-2026-3635: a trusted peer's scheme, host, prefix and X-Real-IP are kept, its aliases and Forwarded removed"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -75,7 +75,7 @@ export const trust = {
     ]);
   },
 
-  async "CVE-2026-3635: without X-Forwarded-For, the last value of a trusted peer counts"(
+  async "CVE-2026-3635: without X-Forwarded-For, the last value of each of a trusted peer's fields counts"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [

@@ -461,7 +461,7 @@ export const upgrades = {
     expect(received).toEqual(["hi"]);
   },
 
-  async "a 101 that does not answer the handshake becomes 502"(t: Tools): Promise<void> {
+  async "a 101 with a wrong or missing Sec-WebSocket-Accept becomes 502"(t: Tools): Promise<void> {
     rfc("6455-4.1-checked");
     const wrong = acceptOf("another key");
     for (const choose of [
@@ -482,7 +482,7 @@ export const upgrades = {
     expect(await answerWith(t, "HTTP/1.1", (right) => [right])).toBe(101);
   },
 
-  async "a 101 without the connection option becomes 502"(t: Tools): Promise<void> {
+  async "a 101 whose Connection does not name Upgrade becomes 502"(t: Tools): Promise<void> {
     rfc("6455-4.1-checked");
     t.upstream.script = (call) => switchTo(call, [["Connection", "keep-alive"]]);
     const client = await t.connect();

@@ -37,7 +37,7 @@ describe("ProxyError", () => {
   });
 
   test.each([200, 399, 600, Number.NaN])(
-    "refuses status %d, which no response can have",
+    "refuses the status %d, which no error can have, and unknown codes",
     (status) => {
       expect(() => new ProxyError("dns_error", { status })).toThrow(RangeError);
       expect(() => new ProxyError("no_such_code" as ProxyErrorCode)).toThrow(RangeError);

@@ -132,7 +132,7 @@ const HANDED: [string, () => unknown, RegExp][] = [
 
 describe("a value that is not a Request", () => {
   test.each(HANDED)(
-    "%s: proxyFetch throws a TypeError that says what to pass",
+    "%s: proxyFetch rejects with a TypeError that says what to pass",
     async (_, hand, message) => {
       const sent = bindProxyFetch(runtime)(hand() as Request, TARGET);
       await expect(sent).rejects.toThrow(TypeError);
@@ -144,7 +144,7 @@ describe("a value that is not a Request", () => {
   );
 
   test.each(HANDED)(
-    "%s: a proxy's fetch throws a TypeError that says what to pass",
+    "%s: a proxy's fetch rejects with a TypeError that says what to pass",
     async (_, hand, message) => {
       const sent = createProxy({ target: TARGET }).fetch(hand() as Request);
       await expect(sent).rejects.toThrow(TypeError);
@@ -243,12 +243,12 @@ describe("createProxy", () => {
     ],
     ["a bad option", { target: TARGET, timeout: "5" }, /bad option `timeout`/],
     [
-      "two kinds of connections",
+      "`pool` together with `transport`",
       { target: TARGET, pool: {}, transport: new FakeTransport() },
       /bad option `pool`: leave it out: `transport`/,
     ],
     [
-      "connections for what has none",
+      "`pool` together with `fetch`",
       { target: TARGET, pool: {}, fetch: () => new Response() },
       /`pool`.*`fetch`/,
     ],

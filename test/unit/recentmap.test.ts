@@ -10,7 +10,7 @@ function use(map: RecentMap<number, string>, key: number): boolean {
   return isKnown;
 }
 
-test("the use of one key more than the guaranteed number, in any order, evicts no key", () => {
+test("no key is evicted while at most one key more than the guaranteed number is in use", () => {
   const map = new RecentMap<number, string>(100);
   for (let key = 0; key < 101; key++) use(map, key);
   for (let round = 0; round < 3; round++) {
@@ -41,7 +41,7 @@ test("a key that is set again has the new value", () => {
   expect(map.get(1)).toBe("new");
 });
 
-test("at least the guaranteed number of keys is kept, those that were used last", () => {
+test("the keys that were used last are kept, at least the guaranteed number of them", () => {
   const keys = fc.array(fc.integer({ min: 0, max: 30 }), { maxLength: 300 });
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), keys, (least, used) => {

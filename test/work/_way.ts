@@ -1,5 +1,5 @@
 /**
- * Finds the files of src/ and runtimes/ that take part when an h3 handler proxies a request, after warm-up.
+ * Finds the files of src/ and runtimes/ whose functions run when an h3 handler proxies a request, after warm-up.
  *
  *     npm run way             # prints the files and the functions of each
  *     npm run way -- node     # the same for the handler of another server: node, srvx or hono
@@ -18,8 +18,8 @@ import {
 export type WayName = "GET" | "streaming POST";
 
 /**
- * The requests, each with the maximum number of files that it may pass. One of the files is `http1/pool.ts`, which HTTP/1.1
- * and HTTP/2 share.
+ * The requests, each with the maximum number of files whose functions it may call. One of the files is `http1/pool.ts`, which
+ * HTTP/1.1 and HTTP/2 share.
  */
 export const ways: Readonly<Record<WayName, { ask: Ask; maxFiles: number }>> = {
   GET: { ask: get, maxFiles: 21 },

@@ -99,8 +99,8 @@ export const postInPieces: Ask = async (client, upstream) => {
 };
 
 /**
- * What a host measures: how the proxy reads requests and builds responses (`paths`), the files that a request passes
- * (`way`), promises and timers (`counts`), system calls (`system`), bytes allocated (`heap`), bytes that reach
+ * What a host measures: how the proxy reads requests and builds responses (`paths`), the files whose functions a request
+ * calls (`way`), promises and timers (`counts`), system calls (`system`), bytes allocated (`heap`), bytes that reach
  * the old generation (`old`).
  */
 type Mode = "paths" | "way" | "counts" | "system" | "heap" | "old";

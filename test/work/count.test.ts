@@ -139,7 +139,7 @@ describe.each(workHosts)("%s", (host) => {
     }
   });
 
-  test("no object of a request reaches V8's old generation", async () => {
+  test("the bytes per request that reach V8's old generation are within the budget", async () => {
     const worker = await startWork(host, "old");
     try {
       for (const [name, ask] of Object.entries({ get, post })) {

@@ -27,8 +27,7 @@ interface Exchange {
 }
 
 /**
- * The message that one side received, without the parts that differ between servers: order, case, framing without a
- * length.
+ * The message that one side received, without what differs between servers: the order and case of its fields, and `OWN`.
  */
 interface Seen {
   start: string;
@@ -99,7 +98,7 @@ async function answer(exchange: Exchange, call: Call): Promise<void> {
   if (framing === "close") call.close();
 }
 
-/** Fields that differ between servers: the framing of a body of unknown length, and hop-by-hop fields. */
+/** Fields that differ between servers: the framing of a body of unknown length, hop-by-hop fields, and Date. */
 const OWN = new Set(["transfer-encoding", "connection", "keep-alive", "date"]);
 
 function normalize(list: Iterable<readonly [string, string]>, sized: boolean): Seen["headers"] {

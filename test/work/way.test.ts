@@ -1,4 +1,4 @@
-/** A request passes few source files, and CONTRIBUTING.md names only files that it really passes. */
+/** A request calls functions of few source files, and CONTRIBUTING.md names only such files. */
 import { beforeAll, expect, test } from "vitest";
 import type { Files } from "./_work.ts";
 import { findWays, readDocumentedWay, type WayName, ways } from "./_way.ts";
@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 
 test.each(Object.keys(ways) as WayName[])(
-  "a %s in an h3 handler passes through few source files after warm-up",
+  "after warm-up, a %s in an h3 handler calls functions of few source files",
   (name) => {
     const files = Object.keys(found[name]);
     expect(files).toContain("src/proxy.ts");
@@ -18,7 +18,7 @@ test.each(Object.keys(ways) as WayName[])(
   },
 );
 
-test("CONTRIBUTING.md's section on the path of a request names only files that the request passes", () => {
+test("CONTRIBUTING.md's section on the path of a request names only files whose functions it calls", () => {
   const documented = readDocumentedWay();
   const passed = new Set(Object.values(found).flatMap((files) => Object.keys(files)));
   expect(documented.length).toBeGreaterThan(0);

@@ -55,7 +55,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     ],
   ];
 
-/** The reset often arrives before the client has sent the rest, but not always. */
+/** Whether the server's reset arrives before the client has sent the rest of its upload depends on timing. */
 const EARLY: Gap[] = (["slow", "workerd"] as const).map((host) => ({
   host,
   test: "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",

@@ -127,7 +127,7 @@ export const losses: readonly Loss[] = [
     "`host` and `changeOrigin: false` are refused: fetch cannot set Host",
     ON_NODE,
     [
-      "RFC 9110 §15.6.6: a request with an unsupported HTTP version is refused, with 505 where the server supports that",
+      "RFC 9110 §15.6.6: a request with an unsupported HTTP version is refused, with 505 where the server shows the version",
     ],
   ],
   [

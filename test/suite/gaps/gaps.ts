@@ -232,7 +232,7 @@ const onWorkerd: Gap[] = (
       "a bare LF behind the last chunk of a request is accepted",
     ],
     [
-      "a response that ends before its request arrives completely, and the request never looks complete when it is not",
+      "an early response to an upload arrives completely, and a truncated upload never looks complete",
       "a chunked upload that is still arriving looks complete to an upstream that has responded",
     ],
     [
@@ -402,7 +402,7 @@ const GET_BODIES: Gap[] = (["bun", "deno", "workerd", "slow"] as const).map((hos
   reason: "a GET or HEAD with a body gets 501: the server does not show the body",
 }));
 
-/** On a loaded machine, even a Worker that only calls `fetch` loses 19 of 60 such answers. */
+/** On a loaded machine, even a Worker that only calls `fetch` loses 19 of 60 early responses. */
 const EARLY: Gap = {
   host: "workerd",
   test: "an upstream's early 413 reaches a client that is still uploading",

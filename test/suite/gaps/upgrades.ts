@@ -27,9 +27,9 @@ const carried: readonly TestName[] = [
   "the response with which an upstream refuses a WebSocket handshake reaches the client",
   "the bytes after a refused upgrade are not sent to the upstream as if it had succeeded",
   "a frame in the same packet as the handshake reaches the upstream",
-  "a 101 that does not answer the handshake becomes 502",
+  "a 101 with a wrong or missing Sec-WebSocket-Accept becomes 502",
   "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
-  "a 101 without the connection option becomes 502",
+  "a 101 whose Connection does not name Upgrade becomes 502",
   "a 101 with a subprotocol or an extension that was not offered becomes 502",
   "a 101 that names another protocol or none becomes 502",
   "a WebSocket handshake becomes 502 if the upstream refuses the connection, and 504 if it is silent",
@@ -90,7 +90,7 @@ export const onRelays: readonly Gap[] = [
   })),
   {
     host: "workerd",
-    test: "a 101 without the connection option becomes 502",
+    test: "a 101 whose Connection does not name Upgrade becomes 502",
     reason: "a 101 of the upstream opens a WebSocket without `Connection: Upgrade`, too",
   },
   {

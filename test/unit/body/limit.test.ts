@@ -18,7 +18,7 @@ import { FakeSink } from "../../helpers/sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-/** Sends a request through `limitBody`. Returns the body that the transport gets, and `fail`, which an abort calls. */
+/** Sends a request through `limitBody`. Returns the body that the transport gets, and `fail`, which is called on an abort. */
 async function limited(
   limit: number,
   over: Given<UpstreamRequest>,
@@ -175,7 +175,7 @@ describe("limitBody", () => {
   });
 });
 
-test("passes the length of a body within the limit, which an in-process app sees as Content-Length", async () => {
+test("limitBody passes on the known length of a body, which an in-process app sees as Content-Length", async () => {
   const { body } = await limited(10, { body: new BytesBody(bytes("abc")) });
   expect(body.length).toBe(3);
   const stream = new ReadableStream<Uint8Array>();

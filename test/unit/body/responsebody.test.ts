@@ -134,7 +134,7 @@ describe("a body that is still arriving", () => {
   });
 });
 
-describe("a client that is slow", () => {
+describe("a slow client", () => {
   test("pauses reading from the upstream until the sink drains, and pauses the idle timeout", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -177,7 +177,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("does not delay the end of a body that has arrived completely", async () => {
+  test("gets the end of a body that has arrived completely, and reading from the upstream is not resumed", async () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);

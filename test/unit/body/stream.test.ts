@@ -151,7 +151,7 @@ describe("a cancelled body", () => {
     },
   );
 
-  test("a stream whose cancel rejects causes no unhandled rejection", async () => {
+  test("whose stream rejects the cancellation causes no unhandled rejection", async () => {
     const stream = new ReadableStream<Uint8Array>({
       cancel: () => Promise.reject(new Error("no cancel")),
     });
@@ -214,7 +214,7 @@ test("a chunk's memory that the sink has released is used for the next read of a
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
-describe("piping a body that can no longer be read fails, and fails the sink", () => {
+describe("piping a body that can no longer be read fails the sink", () => {
   test("when it was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());

@@ -77,13 +77,13 @@ describe("the fields of a draft", () => {
     expect(next.headers).toEqual(["x-c", "4"]);
   });
 
-  test("a plain object that code without types assigns to `headers` is taken as one", () => {
+  test("a plain object that untyped code assigns to `headers` is used like a `Headers`", () => {
     const fields = { "x-c": "4" } as unknown as Headers;
     const next = changed(sent, (draft) => (draft.headers = fields));
     expect(next.headers).toEqual(["x-c", "4"]);
   });
 
-  test("an object into which the draft is spread has its `headers`", () => {
+  test("a copy of the draft that is made by spread has the `headers` of the draft", () => {
     const { draft } = new DraftedRequest(sent);
     expect({ ...draft }.headers).toBe(draft.headers);
   });
@@ -134,7 +134,7 @@ describe("the path of a draft", () => {
     },
   );
 
-  test("`*` is a path unless the method is OPTIONS", () => {
+  test("`*` becomes `/*` unless the method is OPTIONS", () => {
     const asterisk = (draft: RequestDraft): string => (draft.path = "*");
     expect(changed(fakeRequest(), asterisk).path).toBe("/*");
     expect(changed(fakeRequest({ method: "OPTIONS" }), asterisk).path).toBe("*");

@@ -34,7 +34,7 @@ describe("the scopes of several attempts", () => {
     vi.useRealTimers();
   });
 
-  test("a scope whose attempt has ended is refused for another attempt, because that attempt could not be aborted", async () => {
+  test("a scope that has ended is refused for another attempt, which it could not abort", async () => {
     const twice: Interceptor = (next) => async (request, scope) => {
       await next(request, scope);
       scope.end();

@@ -193,7 +193,7 @@ describe("an exception of an interceptor", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(proxyError("proxy_internal_error", 500));
   });
 
-  test("rejects the call, while a network error passes through interceptors and becomes a response", async () => {
+  test("rejects the call, unlike an exception of the transport, which becomes a response", async () => {
     const log: string[] = [];
     const transport = new FakeTransport(async () => {
       throw new TypeError("a transport's own");

@@ -46,7 +46,7 @@ test("the client and onInformational get interim responses without connection fi
   );
 });
 
-test("without onInformational, the client gets interim responses; the hook gets them even if the server cannot send them", async () => {
+test("interim responses reach the client without onInformational, and the hook without the server's `inform`", async () => {
   const inform = vi.fn();
   await run({ inform }, { transport: hinting() });
   expect(inform).toHaveBeenCalledTimes(1);
@@ -87,7 +87,7 @@ test.each([
   ],
   ["rejects", () => Promise.reject(exception)],
 ])(
-  "an exchange is aborted if the server's `inform` %s, also if onInformational is set",
+  "the call rejects if the server's `inform` %s, whether or not onInformational rejects too",
   async (_, inform) => {
     for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
       const options = { onInformational };

@@ -34,14 +34,14 @@ describe("redirects", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("are followed five times by default; the sixth goes to the client", async () => {
+  test("are followed five times by default, and the sixth redirect goes to the client", async () => {
     const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);
     expect(transport.hops).toHaveLength(6);
   });
 
-  test("are followed up to the given number of times; 0 disables following", async () => {
+  test("are followed at most as often as `followRedirects` says, and never with 0", async () => {
     for (const followRedirects of [0, 2, 8]) {
       const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
       await run({}, { transport, options: { ...options, followRedirects } });

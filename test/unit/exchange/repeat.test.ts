@@ -37,8 +37,8 @@ const TABLE: Record<Outcome, [alone: string, same: string, another: string, late
 };
 
 /**
- * Describes what the rule decides. `any` or `listed`: whether a request with any method is sent again, or only with a
- * listed method; `new`: on a new connection; `counts`: this uses up an attempt.
+ * Describes what the rule decides. `any` or `listed`: whether a request with any method is sent again, or only one
+ * with a method that `retry` names; `new`: on a new connection; `counts`: this uses up an attempt.
  */
 function describeRule(outcome: Outcome, place: RetryPlace): string {
   const repeat = (method: string, left: number): ReturnType<typeof nextAttempt> =>
@@ -53,7 +53,7 @@ function describeRule(outcome: Outcome, place: RetryPlace): string {
 }
 
 test.each(Object.entries(TABLE))(
-  "after the outcome %s, a request is sent again as the table above says for each `RetryPlace`",
+  "after the outcome %s, a request is sent again as `TABLE` says for each `RetryPlace`",
   (outcome, row) => {
     expect(PLACES.map((place) => describeRule(outcome as Outcome, place))).toEqual(row);
   },
@@ -179,7 +179,7 @@ describe("how often a request to several upstreams is sent", () => {
       "a a+ b+ 200",
     ],
     ["a broken connection uses up an attempt", { a: "broken", b: "broken", c: "ok" }, 1, "a b 502"],
-    ["a listed status uses up an attempt", { a: "busy", b: "busy", c: "ok" }, 1, "a b 503"],
+    ["a status in `retry` uses up an attempt", { a: "busy", b: "busy", c: "ok" }, 1, "a b 503"],
     [
       "a refused request uses up no attempt",
       { a: "refused", b: "refused", c: "ok" },

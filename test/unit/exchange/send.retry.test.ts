@@ -116,7 +116,7 @@ describe("a further attempt", () => {
     );
   });
 
-  test("is not made after the client has disconnected, and the received response is not discarded", async () => {
+  test("is not made after the client has disconnected, even if `statusCodes` names the status of the response", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.handleEvent();

@@ -1,4 +1,7 @@
-/** The option `wait`: which requests wait for an upstream, when they are sent, and how a wait ends. */
+/**
+ * The option `wait`: which requests wait for an upstream, when they are sent, and how a wait ends. A look is a waiting request
+ * that is sent to find out whether the upstream is back.
+ */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
 import { BytesBody } from "../../../src/body/bytes.ts";
@@ -90,7 +93,7 @@ function setUp(
 async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
   expect(plan.held?.size).toBe(0);
   expect(all.map(({ incoming }) => incoming.listeners.size)).toEqual(all.map(() => 0));
-  // The timer that looks for requests runs for another moment.
+  // The timer that checks for waiting requests runs for another moment.
   await vi.advanceTimersByTimeAsync(500);
   expect(vi.getTimerCount()).toBe(0);
 }
@@ -110,7 +113,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, sent);
   });
 
-  test("gets one request as a look, after growing pauses; the others are not sent", async () => {
+  test("gets one waiting request at a time as a look, after growing pauses", async () => {
     const setup = setUp(refuse, { retry: false });
     const all = [await setup.send(), await setup.send(), await setup.send({ method: "POST" })];
     expect(setup.transport.hops).toHaveLength(1);
@@ -141,7 +144,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("gets the requests gradually when it is back: each answer lets two more go", async () => {
+  test("gets the waiting requests gradually when it is back: after each answer, two more are sent", async () => {
     const setup = setUp(refuse);
     const all: Sent[] = [];
     for (let i = 0; i < 20; i++) all.push(await setup.send());
@@ -163,7 +166,7 @@ describe("an upstream that refuses connections", () => {
     expect(setup.transport.hops).toHaveLength(21);
   });
 
-  test("lets other requests continue if a look takes long", async () => {
+  test("gets further looks and new requests while an earlier look has no answer", async () => {
     const setup = setUp(refuse);
     const [slow, next] = [await setup.send(), await setup.send()];
     setup.transport.answer = hang;
@@ -204,7 +207,7 @@ describe("an upstream that refuses connections", () => {
     expect(sent.status).toBe(200);
   });
 
-  test("is waited for by a redirected request, from where the redirect led", async () => {
+  test("is waited for by a request that followed a redirect, and then only the last URL is requested again", async () => {
     const paths: string[] = [];
     const setup = setUp(
       ({ path }) => {
@@ -248,7 +251,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("the only client that disconnects ends the looks", async () => {
+  test("no look is sent after the only waiting client has disconnected", async () => {
     const setup = setUp(refuse);
     const gone = await setup.send();
     setup.transport.hops.length = 0;
@@ -290,7 +293,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, sent);
   });
 
-  test("`timeout` does not run while a request waits, and runs when it was sent", async () => {
+  test("`timeout` does not run while a request waits, and runs once it is sent", async () => {
     const setup = setUp(refuse, { timeout: 300 });
     const sent = await setup.send();
     await vi.advanceTimersByTimeAsync(2_500);
@@ -367,12 +370,12 @@ describe("names", () => {
   const missing = failWith("dns_error", Object.assign(new Error(), { code: "ENOTFOUND" }));
   const waits = async (setup: Setup): Promise<boolean> => (await setup.send()).status === undefined;
 
-  test("a request waits for a fixed name that cannot be looked up now", async () => {
+  test("a request waits if the lookup of the target's fixed name fails temporarily (EAI_AGAIN)", async () => {
     expect(await waits(setUp(again))).toBe(true);
     expect(await waits(setUp(again, {}, balance(["http://a.test"])))).toBe(true);
   });
 
-  test("a request waits for a fixed name that was found before, and not for one that never was", async () => {
+  test("after ENOTFOUND, a request waits only if the target's fixed name has been found before", async () => {
     for (const target of [TARGET, balance(["http://a.test"])]) {
       const setup = setUp(missing, {}, target);
       expect(await waits(setup)).toBe(false);
@@ -383,7 +386,7 @@ describe("names", () => {
     }
   });
 
-  test("no request waits for a name that may come from a request", async () => {
+  test("no request waits for the lookup of a name that a target function returns, because a client may choose it", async () => {
     const setup = setUp(answer, {}, () => "http://named.test");
     expect((await setup.send()).status).toBe(200);
     setup.transport.answer = again;
@@ -392,7 +395,7 @@ describe("names", () => {
     expect(await waits(setup)).toBe(true);
   });
 
-  test("no request waits for a redirect's name", async () => {
+  test("no request waits for the lookup of a name in a redirect", async () => {
     const options: ProxyOptions = { followRedirects: true, redirectTargets: "any" };
     const setup = setUp(
       ({ upstream }) =>
@@ -425,7 +428,7 @@ test("a request does not wait for an upstream to which this process may not conn
 describe("a connection that broke", () => {
   const breakOff = failWith("connection_terminated");
 
-  test("a listed request is sent once more, after a pause in which other requests are sent", async () => {
+  test("a request with a method in `retry` is sent once more, after a pause in which other requests are sent", async () => {
     const setup = setUp(breakOff);
     const sent = await setup.send();
     setup.transport.answer = answer;
@@ -436,7 +439,7 @@ describe("a connection that broke", () => {
     await expectIdle(setup, sent);
   });
 
-  test("a request that ends every connection is not sent without end", async () => {
+  test("a request whose second connection breaks as well is not sent a third time", async () => {
     const setup = setUp(breakOff);
     const sent = await setup.send();
     await vi.advanceTimersByTimeAsync(WAIT);
@@ -473,7 +476,7 @@ describe("a connection that broke", () => {
 });
 
 describe("several upstreams", () => {
-  test("a request waits when all refuse, and goes to any that is back", async () => {
+  test("a request waits when all upstreams refuse, and goes to any that is back", async () => {
     const target = balance(["http://a.test", "http://b.test"], { policy: "first", slowStart: 0 });
     const setup = setUp(refuse, { retry: false }, target);
     const sent = await setup.send({ method: "POST" });
@@ -488,7 +491,7 @@ describe("several upstreams", () => {
     await expectIdle(setup, sent, waiting);
   });
 
-  test("no look that is refused counts as a failure, so none of them is ejected", async () => {
+  test("refused looks do not count as failures, so no upstream is ejected", async () => {
     const target = balance(["http://a.test", "http://b.test"]);
     const setup = setUp(refuse, {}, target);
     const sent = await setup.send({ method: "POST" });
@@ -503,7 +506,7 @@ describe("several upstreams", () => {
     expect([sent.status, target.active]).toEqual([200, 0]);
   });
 
-  test("each look asks all of them, and takes nothing from the retry budget", async () => {
+  test("each look asks all upstreams, and takes nothing from the retry budget", async () => {
     let first = 0;
     const target = balance(["http://a.test", "http://b.test"], {
       policy: { pick: (able) => able[able.length > 1 ? first++ % 2 : 0] as Member },
@@ -522,7 +525,7 @@ describe("several upstreams", () => {
     expect([sent.status, target.active]).toEqual([200, 0]);
   });
 
-  test("a request does not wait while one of them can take it, also without a retry budget", async () => {
+  test("a request does not wait while one upstream can take it, even if the retry budget is used up", async () => {
     const target = balance(["http://a.test", "http://b.test"], {
       policy: "first",
       outliers: false,
@@ -537,7 +540,7 @@ describe("several upstreams", () => {
     await expectIdle(setup);
   });
 
-  test("a request waits when none can be picked, and counts as waiting, not as running", async () => {
+  test("a request waits when no upstream can be picked, and is reported to the target only once it is sent", async () => {
     let isUp = false;
     const { choose } = balance(["http://a.test"]);
     const reports: boolean[] = [];
@@ -575,7 +578,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     throw new ProxyError("connection_terminated", { unprocessed: true });
   };
 
-  /** Reads the body, and then reports that it was not processed. */
+  /** Reads each request's body, and then gives the next outcome. Returns this function, and the bodies that it has read. */
   function readThen(
     ...outcomes: (() => ReturnType<typeof fakeResponse>)[]
   ): [FakeTransport["answer"], string[]] {
@@ -608,7 +611,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     expect([tooLong.status, long.length]).toEqual([502, 1]);
   });
 
-  /** Reads one chunk of the body, and then cancels the body, and reports that it was not processed. */
+  /** Reads one chunk of the body, cancels the body, and reports that the request was not processed. */
   const readPart: FakeTransport["answer"] = async ({ body }) => {
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -622,8 +625,8 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     fakeResponse({ body: new BytesBody(bytes(await new Response(body?.stream()).text())) });
 
   test.each([
-    ["alone", { retry: false }, 2, 400_000],
-    ["at once", {}, 3, 400_000],
+    ["after a wait", { retry: false }, 2, 400_000],
+    ["immediately, and then after a wait", {}, 3, 400_000],
     // `asStream` reads ahead, so more of the body must be kept, and the limit is 128 KiB.
     ["through an interceptor", { interceptors: { attempt: [asStream] } }, 3, 60_000],
   ] as const)(
@@ -643,7 +646,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   );
 
   test.each([
-    ["the client leaves", ({ incoming }: Sent) => incoming.leave(), undefined],
+    ["the client disconnects", ({ incoming }: Sent) => incoming.leave(), undefined],
     ["the proxy is closed", (_: Sent, { plan }: Setup) => plan.held?.close(), 503],
     [
       "it fails for another reason",
@@ -691,7 +694,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
   });
 });
 
-test("the event of a request has the time that the request has waited; refused tries are no attempts", async () => {
+test("onRequestEnd reports how long a request has waited, and does not count refused looks as attempts", async () => {
   const ends: RequestEnd[] = [];
   const setup = setUp(refuse, { onRequestEnd: (end) => void ends.push(end) });
   await setup.send();
@@ -705,20 +708,20 @@ test("the event of a request has the time that the request has waited; refused t
   ]);
 });
 
-test("the option is refused where the client does not report refused connections", () => {
+test("the option `wait` is refused if the HTTP client does not report refused connections", () => {
   expect(() => createFetchProxy({ target: TARGET, wait: 1_000 })).toThrow(
     "fetchway: bad option `wait`: leave it out: the client here does not report refused connections",
   );
   expect(() => createFetchProxy({ target: TARGET, wait: 0 })).not.toThrow();
 });
 
-describe("another proxy", () => {
+describe("a proxy to which the waiting requests of another one are moved", () => {
   /** Moves the requests that wait in one proxy to another one. */
   function move({ plan }: Setup, { plan: next }: Setup): void {
     plan.held?.move((exchange) => forwardAgain(exchange as Exchange, TARGET, next));
   }
 
-  test("sends the requests that wait, with their bodies, and this one reports them", async () => {
+  test("sends these requests with their bodies, and the other proxy reports them", async () => {
     const ends: RequestEnd[] = [];
     const [before, after] = [
       setUp(refuse, { onRequestEnd: (end) => void ends.push(end) }),
@@ -771,7 +774,7 @@ describe("another proxy", () => {
     expect(states).toEqual(waits > 0 ? ["waiting", "over"] : []);
   });
 
-  test("takes requests that wait for several upstreams, which then have no place there", async () => {
+  test("gets requests that wait for several upstreams, which then count none of these requests", async () => {
     const target = balance(["http://a.test", "http://b.test"]);
     const [before, after] = [setUp(refuse, {}, target), setUp(answer)];
     const all = [await before.send(), await before.send({ method: "POST" })];
@@ -825,7 +828,7 @@ describe("another proxy", () => {
     }
   });
 
-  test("gets no request whose client has disconnected", async () => {
+  test("aborts a request whose client disconnects after the move", async () => {
     const [before, after] = [setUp(refuse), setUp(hang)];
     const sent = await before.send();
     move(before, after);
@@ -876,7 +879,7 @@ describe("`onWait`", () => {
     expect(changes[0]?.upstream).toBe("http://a.test, http://b.test, http://c.test and 2 more");
   });
 
-  test("may throw: its exception is printed, and the requests go on", async () => {
+  test("may throw: its exception is printed, and the requests are forwarded", async () => {
     const printed = vi.spyOn(console, "error").mockReturnValue();
     const setup = setUp(refuse, {
       onWait: () => {

@@ -30,7 +30,7 @@ function without(name: string): string[] {
   return before.flatMap((each, i) => (i % 2 || each === name ? [] : [each, before[i + 1] ?? ""]));
 }
 
-test("an unchanged header list is returned as the same array", () => {
+test("for an unchanged header list, `amend` returns the original `Headers`", () => {
   expect(amend(original, [...before])).toBe(headers);
 });
 

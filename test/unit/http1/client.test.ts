@@ -136,7 +136,7 @@ test("after close() no connection is opened", async () => {
 });
 
 describe("the codec of the HTTP/1.1 client", () => {
-  test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
+  test("is the one that the runtime passes, and keeps bytes above 0x7f", async () => {
     const used = { decode: 0, encode: 0, allocate: 0, copy: 0 };
     const counting: Codec = {
       decode: (...args) => (used.decode++, portableCodec.decode(...args)),

@@ -151,7 +151,7 @@ describe("lookups of the host name in the background", () => {
 });
 
 describe("maxSockets", () => {
-  test("counts connection attempts; other requests wait, first in, first out", async () => {
+  test("limits connection attempts as well, and the other requests wait, first in, first out", async () => {
     rfc("9112-9.4-concurrency");
     const bench = new PoolBench({ maxSockets: 1 });
     const sent = Array.from("abc", (name) => bench.send({ path: `/${name}` }));
@@ -185,7 +185,7 @@ describe("maxSockets", () => {
     expect(socket.sent).not.toContain("/b");
   });
 
-  test("a client that disconnects while its connection opens aborts the attempt, and the next request connects", async () => {
+  test("a client that disconnects while its connection opens aborts the attempt, and the queued request connects", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     const [first, second] = [bench.send({ path: "/a" }), bench.send({ path: "/b" })];
     first.leave();

@@ -104,7 +104,7 @@ describe("switching to another protocol", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("interim responses before the 101 are dropped", async () => {
+  test("interim responses before the 101 do not prevent the switch", async () => {
     const bench = new PoolBench();
     const sent = bench.send(upgrade);
     const socket = await bench.connector.at(0).succeed();

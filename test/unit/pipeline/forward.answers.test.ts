@@ -86,7 +86,7 @@ describe("the response of the proxy", () => {
     ["\u{1f600}", ""],
     ["\u007f", ""],
   ])(
-    "of an upstream with the reason phrase %j has the reason phrase %j",
+    "whose upstream sends the reason phrase %j has the reason phrase %j",
     async (statusText, sent) => {
       expect((await answerTo({ statusText })).statusText).toBe(sent);
     },
@@ -120,7 +120,7 @@ describe("onRequest", () => {
 });
 
 describe("onResponse", () => {
-  test("may change the response or return nothing", async () => {
+  test("may change the response without returning it", async () => {
     const response = await answerTo(
       { headers: ["server", "x"], body: bytes("abc") },
       { onResponse: ({ headers }) => headers.delete("server") },
@@ -191,7 +191,7 @@ describe("failures of an exchange", () => {
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
 
-  test("to build the response become a gateway error, and the upstream's body is cancelled", async () => {
+  test("while the response is built become a gateway error, and the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
       fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),

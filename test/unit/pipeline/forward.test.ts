@@ -157,7 +157,7 @@ describe("the body of a request", () => {
     [["Transfer-Encoding", "chunked"], undefined],
     [[], undefined],
   ])(
-    "of a request with the fields %j is forwarded as the same stream",
+    "is forwarded as the same stream if the request has the fields %j",
     async (headers, contentLength) => {
       const body = streamOf(["abc"]);
       const hop = await hopOf({ method: "POST", headers, body });
@@ -237,7 +237,7 @@ describe("the path of a request", () => {
   );
 });
 
-test("a target function is called for each request", async () => {
+test("a target function gets the request, and may return a promise", async () => {
   const target = vi.fn(
     async (request: Request) => `http://${new URL(request.url).pathname.slice(1)}.test`,
   );

@@ -84,7 +84,7 @@ test("the fields of a 101 change like those of any response, it keeps its tunnel
 test.each([
   ["names another protocol", { headers: offer("h2c").flat() }],
   ["names none", { headers: ["Connection", "Upgrade"] }],
-  ["lacks the connection option", { headers: ["Upgrade", "websocket", "Connection", "close"] }],
+  ["lacks Connection: Upgrade", { headers: ["Upgrade", "websocket", "Connection", "close"] }],
   ["has no tunnel", { tunnel: undefined }],
 ])("a 101 that %s becomes 502, and its tunnel is closed", async (_, over) => {
   const { response, tunnel } = await upgrade({}, over);
@@ -179,7 +179,7 @@ describe("hooks", () => {
     expect(tunnel).toMatchObject({ destroyed: 1 });
   });
 
-  test("onRequest must not give an upgrade a body or another method", async () => {
+  test("an onRequest that gives an upgrade a body or another method makes the call reject", async () => {
     for (const change of [{ body: "x" }, { method: "POST" }]) {
       const sent = upgrade({ onRequest: (draft) => void Object.assign(draft, change) });
       await expect(sent).rejects.toThrow(/`onRequest`.*the method and the body of an upgrade/);

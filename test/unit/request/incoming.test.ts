@@ -56,7 +56,7 @@ describe("WebIncoming", () => {
     expect(new WebIncoming(request, undefined).body).toBeNull();
   });
 
-  test("a body that was already read throws a TypeError that names the fix", async () => {
+  test("throws a TypeError that names the fix if the body was already read", async () => {
     const request = new Request("http://a.test/", { method: "POST", body: "x" });
     expect(() => new WebIncoming(request, undefined)).not.toThrow();
     await request.text();

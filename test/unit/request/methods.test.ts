@@ -38,7 +38,7 @@ test.each([
   },
 );
 
-test("the path * with another method than OPTIONS gets 400; if a hook has set it, it is `/*`", async () => {
+test("the path * with another method than OPTIONS gets 400, or becomes `/*` if a hook has set it", async () => {
   const transport = new FakeTransport(() => fakeResponse());
   expect((await run({ method: "GET", path: "*" }, { transport })).status).toBe(400);
   expect(transport.hops).toEqual([]);

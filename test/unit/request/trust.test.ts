@@ -177,7 +177,7 @@ describe("compared with the BlockList of node:net", () => {
 });
 
 describe("compileTrust", () => {
-  test("true trusts every peer, also of unknown address; false trusts none", () => {
+  test("true trusts every peer, also one with an unknown address, and false trusts none", () => {
     const everybody = compileTrust(true);
     for (const each of ["10.0.0.1", "unknown", "_hidden", undefined]) {
       expect(everybody?.(each)).toBe(true);

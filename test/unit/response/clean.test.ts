@@ -60,7 +60,7 @@ describe("cleanResponseHeaders", () => {
 
 describe("the rewriting function", () => {
   test.each(["Location", "content-location", "Refresh", "set-cookie"])(
-    "is called once for a response with %s, and gets the client's, the first upstream and the last upstream request",
+    "is called once for a response with %s, with the first and the last upstream request, and the client's mount",
     (name) => {
       const [request, followed] = [fakeRequest(), fakeRequest({ path: "/followed" })];
       const rewrite = vi.fn((headers: HeaderList) => void (headers[1] = "rewritten"));

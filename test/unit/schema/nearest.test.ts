@@ -19,7 +19,7 @@ test.each([
   expect(nearest(spelled, names)).toBe(meant);
 });
 
-// A name of four letters with two wrong letters is likely another word.
+// If more than a third of the letters are wrong, the name is likely another word.
 test.each(["cors", "post2", "rest", "tls", "dos1", "agent", "", "y", "to", "rewriteEverything"])(
   "%j is similar to none of the names",
   (spelled) => {

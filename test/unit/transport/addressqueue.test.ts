@@ -162,7 +162,7 @@ describe("counting the running requests of each address", () => {
     expect(bound.queue.isCounting).toBe(true);
     vi.advanceTimersByTime(2_000);
     expect(bound.queue.isCounting).toBe(false);
-    // The accounts of the earlier counting must have no effect any more.
+    // Counting begins anew: the earlier accounts must have no effect.
     bound.add("a4 b2");
     expect(bound.running[0]?.account?.running).toBe(1);
     expect(bound.drain()).toBe("a4 b2");

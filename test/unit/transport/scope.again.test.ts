@@ -127,7 +127,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect(first.error).toEqual(gone);
   });
 
-  test("creates a further follower behind the last one, and ends that one", () => {
+  test("creates a further follower after the last one, which it ends", () => {
     const { client, scope: first } = startScope();
     const second = first.again();
     const third = first.again();
@@ -171,7 +171,7 @@ describe("a scope whose `again()` has created followers", () => {
   });
 });
 
-test("a failure between two attempts is one of the upstream that was tried last, and is reported", () => {
+test("a failure between two attempts is reported with the upstream that was tried last", () => {
   const { scope } = startScope();
   const reported: ProxyError[] = [];
   scope.upstream = parseTarget("http://a:1");

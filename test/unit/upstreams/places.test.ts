@@ -133,7 +133,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is given back with an error that does not blame the client, which is still connected", async () => {
+  test("is given back with the error `the request was not sent` if onRequest responds", async () => {
     const results: Result[] = [];
     const target: Upstreams = {
       choose,

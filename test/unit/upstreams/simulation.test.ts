@@ -129,7 +129,7 @@ describe("many upstreams", () => {
     const bad = [...world.upstreams.values()].slice(0, 100);
     for (const each of bad) each.isBad = true;
     world.run(2_000, 50);
-    // Each bad upstream is ejected after five failures. Requests that it already had then may fail as well.
+    // Each bad upstream is ejected after five failures. Requests that were already running there may fail as well.
     expect(world.balancer.states().filter(({ state }) => state === "ejected")).toHaveLength(100);
     expect(world.failures).toBeGreaterThanOrEqual(500);
     expect(world.failures).toBeLessThan(520);

@@ -54,7 +54,7 @@ test("a target whose start fails is started again by the next request", async ()
   await expect(proxyFetch(request(), failing)).rejects.toThrow("start 2");
 });
 
-test("a late request of a closed proxy starts nothing, and one of another proxy starts the target again", async () => {
+test("a request of a closed proxy does not start the closed target again, but a request of another proxy does", async () => {
   const { target, calls } = record();
   const closed = createProxy({ target });
   const other = createProxy({ target });

@@ -109,7 +109,7 @@ describe("reading WebSocket frames", () => {
   });
 
   test.each([0, 1, 125, 126, 127, 65_535, 65_536, 70_000])(
-    "%i bytes are a binary message",
+    "a binary message of %i bytes is read",
     (length) => {
       const bytes = Uint8Array.from({ length }, (_, i) => i % 251);
       expect(read([frame(FIN | Opcode.binary, bytes)])).toEqual([["message", [...bytes]]]);
@@ -227,7 +227,7 @@ describe("reading WebSocket frames", () => {
     await fc.assert(check, { numRuns: 500 });
   });
 
-  test("a message does not keep the memory of its chunk", () => {
+  test("a message does not change if its chunk is overwritten afterwards", () => {
     const recorder = new Recorder();
     const reader = new FrameReader(recorder, 100);
     const all = frame(FIN | Opcode.text, "hello");

@@ -133,7 +133,7 @@ describe("when the proxy is closed", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 
-  test("an error with the code of the close, but with `retryAfter`, terminates the client's connection instead", () => {
+  test("an error with the code of `poolClosed()`, but with `retryAfter`, terminates the client's connection instead", () => {
     tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
     expect(client.calls).toEqual(["terminate"]);
   });
@@ -198,7 +198,7 @@ describe("backpressure", () => {
     expect(tunnel.calls).toContain(1013);
     relay.onClientMessage("more");
     expect(tunnel.calls).not.toContain("more");
-    // The close frame is on its way to the upstream: a reset could overtake it.
+    // The close frame may still be on its way to the upstream, and a reset could discard it.
     relay.onClientClose(1006, "");
     expect(tunnel.calls).not.toContain("destroy");
     close();
@@ -317,7 +317,7 @@ describe("closing a relayed WebSocket", () => {
 });
 
 describe("silence", () => {
-  test("of both sides closes them; a message or ping of either side restarts the time limit", () => {
+  test("of both sides for idleTimeout closes them, and a message or ping of either side restarts the time", () => {
     const limits = { ...relayLimits, idleTimeout: 1_000 };
     relay = new Relay(client, tunnel, onEnd, limits);
     vi.advanceTimersByTime(900);
