@@ -1,5 +1,7 @@
 import { writeSync } from "node:fs";
 
+const LINE_FEED = 0x0a;
+
 /** The members of `process.stdout` and `process.stderr` that are used here. */
 export interface Output {
   readonly fd: number;
@@ -142,7 +144,7 @@ export class LineWriter {
       while (end < bytes.length) end += writeSync(this.#output.fd, bytes, end);
     } catch (error) {
       if (end === 0) return this.#lose(lines, dropped, error as Error);
-      this.#isCut = bytes[end - 1] !== 0x0a /* \n */;
+      this.#isCut = bytes.at(end - 1) !== LINE_FEED;
       return this.#lose(bytes.toString("utf8", end), dropped, error as Error);
     }
     this.#isCut = false;

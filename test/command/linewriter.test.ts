@@ -26,7 +26,7 @@ test("the line after one that was cut off begins on a line of its own, also if a
     write: (_lines: string, done: (error: Error) => void) => done(noSpace),
   };
   const writer = new LineWriter(
-    output as never,
+    output,
     (count) => `${count} dropped`,
     () => {},
   );

@@ -82,9 +82,12 @@ describe("measure() returns the bytes of a body that is available immediately:",
   });
 });
 
-test.each([[[]], [["", ""]]])("measure() returns null for an empty body, with the chunks %j", async (chunks) => {
-  expect(await new UnframedBody(streamOf(chunks)).measure()).toBeNull();
-});
+test.each([[[]], [["", ""]]])(
+  "measure() returns null for an empty body, with the chunks %j",
+  async (chunks) => {
+    expect(await new UnframedBody(streamOf(chunks)).measure()).toBeNull();
+  },
+);
 
 describe("measure() returns a stream of the whole body:", () => {
   test("a body without a chunk for a few turns of the event loop", async () => {
