@@ -12,7 +12,7 @@ test("the line after one that was cut off begins on a line of its own, also if a
   const noSpace = Object.assign(new Error("no space"), { code: "ENOSPC" });
   let written = "";
   let room = 4;
-  vi.mocked(writeSync).mockImplementation(((_fd: number, bytes: Uint8Array, offset = 0) => {
+  vi.mocked(writeSync).mockImplementation(((_fd: number, bytes: Uint8Array, offset: number) => {
     const taken = Buffer.from(bytes.subarray(offset, offset + room));
     if (taken.length === 0) throw noSpace;
     room -= taken.length;
