@@ -98,8 +98,17 @@ async function ask(
 
 /** Waits until the file has at least `count` entries, because they are written just after the responses. Returns them. */
 async function waitForEntries(count: number, path: string = file): Promise<HarEntry[]> {
-  await until(() => readEntries(path).length >= count, `${count} entries`);
-  return readEntries(path);
+  let entries: HarEntry[] = [];
+  await until(() => {
+    try {
+      entries = readEntries(path);
+    } catch (error) {
+      // The command may be in the middle of a write.
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    return entries.length >= count;
+  }, `${count} entries`);
+  return entries;
 }
 
 describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
