@@ -112,7 +112,7 @@ class TappedSink extends PassSink {
   }
 }
 
-/** One attempt to send a request to an upstream, with the messages as they have passed so far. */
+/** One attempt to send a request to an upstream: both messages, with the first `maxBody` bytes of each body. */
 export class CapturedAttempt {
   readonly request: UpstreamRequest;
   /** The version of HTTP; `unknown` if the transport may have chosen HTTP/2. */

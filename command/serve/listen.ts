@@ -176,7 +176,7 @@ async function openFront(
     return isStopping ? answerLast(request) : answer(request);
   };
   const trusts = settings.proxyProtocol && createTrust(settings.proxyProtocol);
-  // A trusted peer of the PROXY protocol is not a client itself, so its own address has no limit.
+  // A trusted peer of the PROXY protocol is a balancer, not a client, so `--max-per-address` does not apply to its own address.
   const isExempt = (address: string): boolean =>
     trusts?.(address) === true || settings.isExempt?.(address) === true;
   const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {

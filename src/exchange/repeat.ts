@@ -126,7 +126,7 @@ function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   return mayGoUnread(request) ? undefined : replayOf(body);
 }
 
-/** The error of an attempt that the proxy gives up although its connection works. */
+/** The error of an attempt that took too long, or whose response body did not begin (`awaitFirstByte`). */
 export class AbandonedAttempt extends ProxyError {}
 
 /** Returns the error of an attempt that took longer than `attemptTimeout`. */

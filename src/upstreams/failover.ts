@@ -488,7 +488,7 @@ class LeasedAttempt {
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
     const outcome = outcomeOf(error);
-    // Keep the place, because the upstreams count both attempts as one.
+    // If the same upstream gets the request again, the new attempt takes over this lease, so that the two count as one.
     const same = this.#nextAttempt(scope, outcome, "same");
     if (same !== undefined) return this.#sendAgain(same, scope);
     if (this.#isRefusedLook(scope, outcome)) {

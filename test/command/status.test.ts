@@ -507,7 +507,7 @@ describe("the status server", () => {
     });
   });
 
-  test("serves JSON and the text for Prometheus, and nothing else", async () => {
+  test("serves JSON and the text for Prometheus, and refuses other paths and methods", async () => {
     expect(await ask("/stats").json()).toMatchObject({ version: "1.2.3", total: { requests: 0 } });
     expect(ask("/metrics").headers.get("content-type")).toBe(
       "text/plain; version=0.0.4; charset=utf-8",

@@ -83,7 +83,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls).toHaveLength(300);
   });
 
-  test("the 100 (Continue) that Node sends for a waiting request is not inside the response before it", async () => {
+  test("the 100 (Continue) that Node sends for a pipelined request is not inside the response to the request before it", async () => {
     const client = await apps.connect(await serve(create()));
     upstream.script = async (call) => {
       if (call.target === "/1") await settled(() => upstream.calls.length);

@@ -271,7 +271,7 @@ describe("an upstream that is out of use", () => {
     first.fault = "none";
   }
 
-  test("returns when its checks succeed, gets its share gradually, and its next ejection takes longer", async () => {
+  test("returns when its checks succeed, gets its share gradually, and stays out longer after the next ejection", async () => {
     const target = await start(2, options, {}, chance);
     await eject(target);
     const [first] = hosts as [Host];

@@ -90,14 +90,14 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     client.socket.close();
   });
 
-  test("refuses a larger message of a client with 1009", async () => {
+  test("refuses a message of a client that is larger than the limit with 1009", async () => {
     const [client, server] = await open();
     client.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     // Bun's server refuses the message, and reports a WebSocket that broke off.
     expect(await codesOf(client, server)).toEqual([1009, name === "bun" ? 1006 : 1001]);
   });
 
-  test("refuses a larger message of the upstream with 1009, and closes the client's WebSocket with 1014", async () => {
+  test("refuses a message of the upstream that is larger than the limit with 1009, and closes the client's WebSocket with 1014", async () => {
     const [client, server] = await open();
     server.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     expect(await codesOf(client, server)).toEqual([1014, 1009]);

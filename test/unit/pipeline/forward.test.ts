@@ -245,7 +245,7 @@ test("a target function gets the request, and may return a promise", async () =>
   expect(hop.upstream.host).toBe("a.test");
 });
 
-test("a bad target, and one that the transport cannot reach, reject with a TypeError", async () => {
+test("a call rejects with a TypeError for a bad target, and for a Unix socket that the transport does not support", async () => {
   const transport = new FakeTransport();
   transport.capabilities = { ...CAPABLE, unixSocket: false };
   await expect(run({}, { target: "unix:/run/a", transport })).rejects.toThrow(TypeError);

@@ -814,7 +814,7 @@ describe("a response whose head and body arrive in one read", () => {
     );
   });
 
-  test("is written as far as it has arrived if more of the body has yet to arrive", async () => {
+  test("is written without waiting if only the beginning of the body was in that read", async () => {
     const writes = await writesOf((connection, id) => {
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
       setTimeout(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))), 50);
