@@ -1,10 +1,9 @@
 /** The examples of interceptors and of a transport, started as users start them. */
 import { createHmac } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { copyPathOf, readLinkedExample } from "./_example.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { Upstream } from "../helpers/upstream.ts";
 
@@ -102,9 +101,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
 });
 
 test("transport.ts sends through Node's own client", async () => {
-  const placeholder = createServer();
-  const port = await listen(placeholder);
-  placeholder.close();
+  const port = await findPort();
   const node = (file: string): Program => startProgram("node", [file]);
   await run(
     "transport",

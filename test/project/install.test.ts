@@ -1,14 +1,13 @@
 import { execFile, spawn } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Program, startProgram } from "../helpers/program.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { pause, until } from "../helpers/wait.ts";
 
@@ -356,9 +355,7 @@ describe("the installed package", () => {
     async function start(line: string, target?: string): Promise<Program> {
       await writeFile(join(app, "server.ts"), 'export { default } from "fetchway/server";\n');
       const [tool = "", ...args] = line.split(" ");
-      const placeholder = createServer();
-      const port = await listen(placeholder);
-      placeholder.close();
+      const port = await findPort();
       // `deno serve` expects its options before the file.
       if (tool === "deno") args.splice(1, 0, "--port", `${port}`);
       else if (tool !== "bun") args.push("--port", `${port}`);
@@ -480,9 +477,7 @@ describe("the installed package", () => {
     test.concurrent.each(alone)("%s runs with the package", async (name) => {
       const folder = join(app, "examples", name);
       const file = join(folder, "index.ts");
-      const placeholder = createServer();
-      const port = await listen(placeholder);
-      placeholder.close();
+      const port = await findPort();
       const code = (await readFile(file, "utf8"))
         .replaceAll("http://127.0.0.1:4000", upstream.url)
         .replace("listen(3000", `listen(${port}`);

@@ -1,12 +1,11 @@
 /** The ready-to-run entry runtimes/server.ts, the command and the examples, started as users start them. */
 import { rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { describe, expect, test } from "vitest";
 import { connect } from "../helpers/client.ts";
 import { useEcho } from "../helpers/echo.ts";
 import { copyPathOf, readLinkedExample } from "../project/_example.ts";
 import { mebibyte } from "../helpers/large.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort } from "../helpers/serve.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { request } from "../helpers/wire.ts";
@@ -153,9 +152,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
 test("the node:http example, which docs/quickstart.md shows too, forwards and stops", async () => {
   const copy = copyPathOf("node");
-  const placeholder = createServer();
-  const port = await listen(placeholder);
-  placeholder.close();
+  const port = await findPort();
   const source = readLinkedExample("node").replaceAll("3000", `${port}`);
   writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));
   try {
