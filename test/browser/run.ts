@@ -109,7 +109,7 @@ const command = startProgram(values.runtime, [
   "--stop-timeout=1500",
 ]);
 const [, origin = ""] = await command.printed(/listens on (http:\S+) /);
-const [, admin = ""] = await command.printed(/status page: (http:\S+)/);
+const [, admin = ""] = await command.printed(/status page: (http:[^\s"]+)/);
 
 // ── traffic ──
 
