@@ -14,7 +14,7 @@ export interface ProxyRule extends ProxyOptions {
    * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are
    * appended to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
    *
-   * `{{NAME}}` stands for a variable of the environment. It is read with the rule's first request, because Nitro writes rules
+   * `{{NAME}}` is replaced by the environment variable `NAME`. It is read with the rule's first request, because Nitro writes rules
    * into the app when it is built.
    * @example "http://127.0.0.1:4000/v1/**", "{{API_URL}}/v1/**"
    */

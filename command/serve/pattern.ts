@@ -39,7 +39,7 @@ export function checkPattern(text: unknown): string | undefined {
 }
 
 /**
- * Returns what is wrong with the path of a pattern. A path that can be written more simply is refused: the pattern would not
+ * Returns what is wrong with the path of a pattern. A path that is not in its simplest form is refused: the pattern would not
  * match the simpler path that clients send, and a request for the path as it is written would be ambiguous to the router.
  */
 function checkPath(host: string, path: string): string | undefined {

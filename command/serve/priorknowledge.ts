@@ -1,7 +1,7 @@
 /**
  * HTTP/2 with prior knowledge on a port without TLS (RFC 9113 §3.3).
  *
- * The parser of Node's HTTP/1.1 server recognizes the connection preface, and stops after it with an error. An HTTP/1.1
+ * Node's HTTP/1.1 parser recognizes the connection preface, and stops after it with an error. An HTTP/1.1
  * connection therefore costs nothing extra, and the limits of HTTP/1.1 apply to the preface: a slow one gets 408, a wrong one
  * 400.
  *

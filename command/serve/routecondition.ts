@@ -3,7 +3,7 @@ import { findWrong, isRecord, type Kind, quoteInput, type Schema } from "#fetchw
 import { TOKEN } from "#fetchway/requests";
 import { SECRET_NAME } from "../record/redact.ts";
 
-/** A pattern for each name, in which `*` stands for any characters. */
+/** A pattern for each name. `*` matches any characters. */
 type Values = Readonly<Record<string, string>>;
 
 /** The condition of a route, in addition to the host and the path. A request must satisfy all members. */
@@ -14,13 +14,13 @@ export interface RouteCondition {
    */
   method?: string | readonly string[];
   /**
-   * A pattern for the value of each header field, in which `*` stands for any characters. The lines of a repeated field are
+   * A pattern for the value of each header field. `*` matches any characters. The lines of a repeated field are
    * joined.
    * @example { "x-beta": "1", cookie: "*beta=1*", "content-type": "application/grpc*" }
    */
   headers?: Values;
   /**
-   * A pattern for the decoded value of each query parameter, in which `*` stands for any characters. If a parameter is
+   * A pattern for the decoded value of each query parameter. `*` matches any characters. If a parameter is
    * repeated, one of its values must match.
    * @example { version: "2", preview: "*" }
    */

@@ -41,7 +41,7 @@ export function interimOf({ headers }: IncomingMessage): string {
   return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
 }
 
-/** A listener for the event `upgrade` of Node's servers, and for `connect` of HTTP/2 servers, which passes no `head`. */
+/** A listener for the event `upgrade` of an HTTP/1.1 server, and for `connect` of an HTTP/2 server, which passes no `head`. */
 export type UpgradeListener = (
   req: IncomingMessage | Http2ServerRequest,
   socket: Duplex | Http2ServerResponse,

@@ -140,7 +140,7 @@ export class ResumableBody extends PassBody implements Sink {
     sink?.onDrain(() => this.#drained(sink));
   }
 
-  /** Lets the source go on, unless the attempt of the sink is over. */
+  /** Resumes the source, unless the attempt of the sink is over. */
   #drained(sink: Sink): void {
     if (this.#sink !== sink) return;
     const onDrain = this.#onDrain;

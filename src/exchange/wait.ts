@@ -316,7 +316,7 @@ export class HeldRequests {
     const { upstream } = request;
     const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
     if (this.#gates.has(key)) {
-      // A request that waits takes no place from requests that run.
+      // Release the place at the upstream: a request that waits must not keep running requests out.
       lease?.release();
       return this.#hold(next, request, scope, body, key, scope.observer?.attempts);
     }

@@ -313,7 +313,7 @@ export function isFixed(target: Target): target is AnyTarget {
 }
 
 /**
- * Whether a target stands for several upstreams. An app stands for one upstream, although a stub of workerd has a method of
+ * Whether a target consists of several upstreams. An app is one upstream, although a stub of workerd has a method of
  * every name, including `pick`.
  * @throws TypeError for an object with `pick` that lacks `choose`
  */

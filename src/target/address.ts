@@ -128,7 +128,7 @@ export function parseIPAddress(text: string): Address | undefined {
   // The URL parser has the same rules for an address in brackets, and formats the address without dots.
   const url = URL.parse(`http://[${plain}]`);
   if (url === null) return undefined;
-  // `::` stands for the words that are missing, which are zeros.
+  // `::` replaces words that are zero.
   const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
   return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
 }

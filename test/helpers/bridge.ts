@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, request, type Server } from "node:h
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
+  connect,
   constants,
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
@@ -19,6 +20,13 @@ export const extended = {
   ":path": "/",
   "sec-websocket-version": "13",
 } as const;
+
+/** Opens a session, and waits for the settings of the server, which say whether the server accepts WebSockets. */
+export async function connectTo(origin: string, ca: string): Promise<ClientHttp2Session> {
+  const session = connect(origin, { ca });
+  await within(once(session, "remoteSettings"), "the settings");
+  return session;
+}
 
 /** Asks for a WebSocket over HTTP/2. */
 export function ask(

@@ -3,7 +3,6 @@ import { once } from "node:events";
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
-  connect,
   constants,
   createSecureServer,
   createServer,
@@ -24,7 +23,7 @@ import {
 import { acceptOf, isKey } from "../../../src/websocket/handshake.ts";
 import { rfc } from "../../conformance/rfc.ts";
 import { useApps } from "../../helpers/apps.ts";
-import { ask, bridgeTo, extended, headOf } from "../../helpers/bridge.ts";
+import { ask, bridgeTo, connectTo, extended, headOf } from "../../helpers/bridge.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import {
   DATA,
@@ -59,11 +58,10 @@ interface Front {
   readonly ends: RequestEnd[];
 }
 
-/** Opens a session, and waits for the settings of the server. */
+/** Opens a session, which is closed after the test. */
 async function openSession(origin: string): Promise<ClientHttp2Session> {
-  const session = connect(origin, { ca: certificate.cert });
+  const session = await connectTo(origin, certificate.cert);
   closing.push(() => session.destroy());
-  await within(once(session, "remoteSettings"), "the settings");
   return session;
 }
 

@@ -3,7 +3,6 @@ import { once } from "node:events";
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
-  connect,
   constants,
   createServer,
   type Http2ServerRequest,
@@ -19,7 +18,7 @@ import { createProxy, type CreateProxyOptions, type NodeProxy } from "../../../r
 import { unanswered } from "../../../runtimes/node/routed.ts";
 import { acceptOf } from "../../../src/websocket/handshake.ts";
 import { useApps } from "../../helpers/apps.ts";
-import { ask, bridgeTo, headOf } from "../../helpers/bridge.ts";
+import { ask, bridgeTo, connectTo, headOf } from "../../helpers/bridge.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import { echoMessages, sayHello } from "../../helpers/handshake.ts";
 import { until, within } from "../../helpers/wait.ts";
@@ -36,11 +35,10 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
 
-/** Opens a session, and waits for the settings of the server. */
+/** Opens a session, which is closed after the test. */
 async function openSession(origin: string): Promise<ClientHttp2Session> {
-  const session = connect(origin, { ca: certificate.cert });
+  const session = await connectTo(origin, certificate.cert);
   closing.push(() => session.destroy());
-  await within(once(session, "remoteSettings"), "the settings");
   return session;
 }
 
