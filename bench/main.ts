@@ -9,6 +9,7 @@ import { protocols } from "./protocols/protocols.ts";
 import { render } from "./render.ts";
 import { start } from "./start/start.ts";
 import { tail } from "./tail/tail.ts";
+import { dead } from "./upstreams/dead.ts";
 import { upstreams } from "./upstreams/upstreams.ts";
 
 export const benches: readonly Bench[] = [
@@ -16,6 +17,7 @@ export const benches: readonly Bench[] = [
   counts,
   tail,
   upstreams,
+  dead,
   fairness,
   options,
   protocols,

@@ -1,6 +1,6 @@
 /** Counts what a request costs inside of a proxy on Node. */
 import { Agent } from "node:http";
-import type { Work } from "./counter.ts";
+import type { Watched, Work } from "./counter.ts";
 import { runLoad } from "../load.ts";
 import { freePort, pin, Program } from "../program.ts";
 import { median } from "../statistics.ts";
@@ -26,7 +26,7 @@ const FLAGS = [
   "--min-semi-space-size=64",
   "--max-semi-space-size=64",
 ];
-const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
+export const COUNTER_FLAG: string = `--import=${new URL("counter.ts", import.meta.url).href}`;
 
 /**
  * The load under which bytes are counted again. Under this load, V8 fully optimizes the code. Optimized code allocates less,
@@ -117,7 +117,7 @@ export async function measureUnderLoad(
     for (let sent = 0; sent < LOAD.warmUp;) sent += await load();
     await call("/watch");
     const requests = await load();
-    return ((await call("/allocated")) as number) / requests;
+    return ((await call("/watched")) as Watched).allocated / requests;
   } finally {
     await program.stop();
   }

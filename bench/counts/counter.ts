@@ -2,7 +2,7 @@
  * Counts the work of a contestant from inside its process, into which `cost.ts` loads this module.
  *
  * It answers GET on the port COUNTER: `/collect` collects garbage first, `/hooks` begins to count asynchronous resources.
- * `/watch` begins to watch garbage collections, and `/allocated` returns how many bytes were allocated since then.
+ * `/watch` begins to watch garbage collections, and `/watched` returns what has happened since then.
  */
 import { createHook } from "node:async_hooks";
 import { readFileSync } from "node:fs";
@@ -42,16 +42,31 @@ function watch(): void {
   heapBefore = process.memoryUsage().heapUsed;
 }
 
-/** Returns the bytes allocated since `watch`: the growth of the heap, plus the bytes that collections have freed since then. */
-function stopWatching(): number {
+/** What has happened in V8's heap since `watch`. */
+export interface Watched {
+  /** The allocated bytes: the growth of the heap, plus the bytes that collections have freed. */
+  readonly allocated: number;
+  /** The length of each collection of young objects, in ms. */
+  readonly pauses: readonly number[];
+  /** The growth of the heap from one collection of young objects to the next: the bytes that have survived it. */
+  readonly survived: readonly number[];
+}
+
+function stopWatching(): Watched {
   const grown = process.memoryUsage().heapUsed - heapBefore;
-  const freed = profiler
-    .stop()
-    .statistics.map(
-      ({ beforeGC, afterGC }) =>
-        beforeGC.heapStatistics.usedHeapSize - afterGC.heapStatistics.usedHeapSize,
-    );
-  return freed.reduce((sum, bytes) => sum + bytes, grown);
+  const { statistics } = profiler.stop();
+  const collected = statistics.map(({ gcType, cost, beforeGC, afterGC }) => ({
+    isYoung: gcType === "Scavenge",
+    cost,
+    before: beforeGC.heapStatistics.usedHeapSize,
+    after: afterGC.heapStatistics.usedHeapSize,
+  }));
+  const young = collected.filter(({ isYoung }) => isYoung);
+  return {
+    allocated: collected.reduce((sum, { before, after }) => sum + before - after, grown),
+    pauses: young.map(({ cost }) => cost / 1000),
+    survived: young.slice(1).map(({ after }, i) => after - (young[i]?.after ?? 0)),
+  };
 }
 
 function describeWork(): Work {
@@ -71,7 +86,7 @@ createServer((req, res) => {
   if (req.url === "/collect") globalThis.gc?.();
   if (req.url === "/hooks") hook.enable();
   if (req.url === "/watch") watch();
-  if (req.url === "/allocated") return void res.end(JSON.stringify(stopWatching()));
+  if (req.url === "/watched") return void res.end(JSON.stringify(stopWatching()));
   // Answer later, because the observer is notified of collections in a later turn of the event loop.
   setTimeout(() => res.end(JSON.stringify(describeWork())), 5);
 }).listen(Number(process.env["COUNTER"]), "127.0.0.1");

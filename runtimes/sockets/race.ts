@@ -1,6 +1,6 @@
 import type { ResolvedAddress } from "../../src/http1/connector.ts";
 import { ProxyError } from "../../src/error.ts";
-import { codeOf, toSocketError } from "../../src/transport/socketerror.ts";
+import { codeOf, socketErrorType } from "../../src/transport/socketerror.ts";
 import type { NetSocket } from "./netsocket.ts";
 
 /** Milliseconds after which the next address is tried while an earlier attempt continues (RFC 8305 §5). */
@@ -114,7 +114,7 @@ export class Race {
     const thrown = error ?? new ProxyError("connection_terminated");
     this.#errors.push(thrown);
     // If this process has no descriptor left, the address is not to blame.
-    if (toSocketError(thrown, false, false).code !== "connection_limit_reached") {
+    if (socketErrorType(thrown) !== "connection_limit_reached") {
       this.#parts.onFailed(address, false);
     }
     this.#tryNext();

@@ -8,8 +8,9 @@ import {
   type ConnectionOwner,
   type Job,
 } from "./connection.ts";
-import type { Destination } from "./connector.ts";
+import type { Destination, Socket } from "./connector.ts";
 import { Pool, type PoolParts } from "./pool.ts";
+import { isRefusal, RefusingOrigin } from "./refusingorigin.ts";
 
 /** An idle connection is closed this many milliseconds before the upstream would close it, according to `Keep-Alive`. */
 const KEEP_ALIVE_MARGIN = 1000;
@@ -17,6 +18,8 @@ const KEEP_ALIVE_MARGIN = 1000;
 /** The HTTP/1.1 connections to one origin. A connection carries one request at a time, or becomes a tunnel. */
 export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner {
   readonly #codec: Codec;
+  /** Shares the attempts to connect since the origin has refused one; undefined before that. */
+  #refusing: RefusingOrigin | undefined;
 
   constructor(
     destination: Destination,
@@ -119,13 +122,19 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     const connection = new Connection(options, this.#codec, this);
     const clientAddress = this.#clientOf(job);
     connection.clientAddress = clientAddress;
-    this.connect(connection, {
-      onCancel: (cancel) => connection.onCancel(cancel),
-      connectTimeout,
-      clientAddress,
-    }).then(
+    const onCancel = (cancel: () => void): void => connection.onCancel(cancel);
+    const connect = (): Promise<Socket> =>
+      this.connect(connection, { onCancel, connectTimeout, clientAddress });
+    // The connection counts for `maxSockets` also while it waits for the attempt of another one.
+    this.connections.add(connection);
+    const refusing = this.#refusing;
+    (refusing === undefined ? connect() : refusing.open(connect, onCancel)).then(
       (socket) => connection.open(socket),
-      (error: unknown) => connection.abandon(error),
+      (error: unknown) => {
+        if (isRefusal(error))
+          this.#refusing ??= new RefusingOrigin(() => (this.#refusing = undefined));
+        connection.abandon(error);
+      },
     );
     return connection;
   }

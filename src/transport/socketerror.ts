@@ -85,10 +85,9 @@ export function toSocketError(
 
 function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const code = codeOf(thrown);
   // Keep the system error only as the cause, because its message contains addresses, and some servers show messages to
   // the client.
-  const type = errorTypeOf(code);
+  const type = socketErrorType(thrown);
   return new ProxyError(type, { cause: thrown, ...DETAILS[type] });
 }
 
@@ -108,12 +107,18 @@ const OF_THIS_MACHINE: ReadonlySet<ProxyErrorCode | undefined> = new Set<ProxyEr
  */
 export function codeOf(thrown: unknown): string {
   const error = (thrown ?? {}) as FailedConnect;
-  const codes = [error, ...(error.errors ?? [])].map(codeOrName).filter((each) => each !== "");
+  if (error.errors === undefined) return codeOrName(error);
+  const codes = [error, ...error.errors].map(codeOrName).filter((each) => each !== "");
   return codes.find((each) => !OF_THIS_MACHINE.has(CODES[each])) ?? codes[0] ?? "";
 }
 
 function codeOrName({ code, name }: FailedConnect): string {
   return code ?? (name === "NotCapable" ? name : "");
+}
+
+/** Returns the error type of the `ProxyError` for an error of a socket. */
+export function socketErrorType(thrown: unknown): ProxyErrorCode {
+  return thrown instanceof ProxyError ? thrown.code : errorTypeOf(codeOf(thrown));
 }
 
 function errorTypeOf(code: string): ProxyErrorCode {

@@ -16,6 +16,7 @@ export interface Sent {
   /** The status or the error code; undefined while the request is pending. */
   outcome: string | undefined;
   reply: UpstreamResponse | undefined;
+  error?: ProxyError;
   leave(): void;
 }
 
@@ -37,7 +38,7 @@ export class PoolBench {
     const sent: Sent = { outcome: undefined, reply: undefined, leave: () => client.leave() };
     this.transport.send(fakeRequest(hop), scope).then(
       (reply) => Object.assign(sent, { outcome: `${reply.status}`, reply }),
-      (error: unknown) => (sent.outcome = (error as ProxyError).code),
+      (error: unknown) => Object.assign(sent, { outcome: (error as ProxyError).code, error }),
     );
     return sent;
   }
