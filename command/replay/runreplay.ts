@@ -108,13 +108,16 @@ async function replayEntry(
   const sent = { ...named, path: line.target.basePath + path, headers, host, body };
   const isWanted = isComparable(response.content);
   const hasDigest = response.content._sha256 !== undefined;
-  const [attempt, end] = await send(sent, line, transport, isWanted, hasDigest ? 0 : MAX_BODY);
-  const settings = { maxBody: hasDigest ? 0 : MAX_BODY, secrets: false };
+  const limit = AbortSignal.timeout(line.timeout);
+  const maxBody = hasDigest ? 0 : MAX_BODY;
+  const [attempt, end] = await send(sent, line.target, transport, limit, isWanted, maxBody);
+  const settings = { maxBody, secrets: false };
   const replayed = await toEntry(attempt, end, true, settings);
   const times = { recordedMs: entry.time, replayedMs: replayed.time };
   const { _error: failure } = replayed.response;
   if (failure !== undefined && (isWanted || replayed.response.status === 0)) {
-    return { ...named, result: "failed", reason: failure, ...times };
+    const late = `no complete response within ${line.timeout} ms (--timeout)`;
+    return { ...named, result: "failed", reason: limit.aborted ? late : failure, ...times };
   }
   const differences = compareResponses(entry, replayed, ignored);
   return {
@@ -190,8 +193,9 @@ function readFields(
  */
 async function send(
   sent: Replayed,
-  { target, timeout }: ReplayLine,
+  target: ReplayLine["target"],
   transport: Transport,
+  signal: AbortSignal,
   isRead: boolean,
   maxBody: number,
 ): Promise<[CapturedAttempt, RequestEnd]> {
@@ -201,7 +205,7 @@ async function send(
   const { promise: ended, resolve: onRequestEnd } = Promise.withResolvers<RequestEnd>();
   const response = await proxyFetch(new Request("http://replay.invalid/"), target.origin, {
     transport,
-    signal: AbortSignal.timeout(timeout),
+    signal,
     timeout: 0,
     idleTimeout: 0,
     locationRewrite: false,

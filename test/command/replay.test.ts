@@ -382,12 +382,21 @@ test("entries that could split a request, or lead to another server, are not sen
   expect(received).toHaveLength(1);
 });
 
-test("a request fails if the target does not respond, after --timeout if it hangs", async () => {
-  writeHar(browsed({}), browsed({ url: "https://shop.test/hang" }));
-  respond = ({ url }, res) => void (url === "/a" && res.destroy());
-  const { code, results } = await replayAsJson("--timeout 300ms");
-  expect(results.map(({ result }) => result)).toEqual(["failed", "failed"]);
+test("a request fails if the target closes the connection without a response", async () => {
+  writeHar(browsed({}));
+  respond = (_request, res) => void res.destroy();
+  const { code, results } = await replayAsJson();
+  expect(results).toMatchObject([{ result: "failed" }]);
   expect(results[0]?.reason).toMatch(/^connection_terminated: /);
+  expect(code).toBe(1);
+});
+
+test("a request fails after --timeout if the target does not respond", async () => {
+  writeHar(browsed({}));
+  respond = () => {};
+  const { code, results } = await replayAsJson("--timeout 300ms");
+  const reason = "no complete response within 300 ms (--timeout)";
+  expect(results).toMatchObject([{ result: "failed", reason }]);
   expect(code).toBe(1);
 });
 
