@@ -61,7 +61,7 @@ describe("narrowAcceptEncoding", () => {
 });
 
 describe("transformText", () => {
-  test("decodes a body with any content coding of DecompressionStream, or with several codings", async () => {
+  test("decodes each content coding that `DecompressionStream` supports, and several codings of one body", async () => {
     const plain = Buffer.from("grüße");
     const bodies: Record<string, Buffer> = {
       gzip: gzipSync(plain),
@@ -179,7 +179,7 @@ describe("transformText", () => {
     await expect(limited).rejects.toMatchObject(refused);
   });
 
-  test("a body that the upstream breaks off is refused, and the rest of a body over `maxBytes` is cancelled", async () => {
+  test("a body that ends too early is refused, and so is a body over `maxBytes`, whose rest is cancelled", async () => {
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(bytes("half"));

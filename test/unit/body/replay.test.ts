@@ -86,7 +86,7 @@ describe("ReplayBody", () => {
     expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
-  test("keeps nothing to send again of a body that breaks off", async () => {
+  test("keeps nothing of a body that ends too early, so that it cannot be sent again", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>();
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));
@@ -132,7 +132,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBe(given);
   });
 
-  test("chunks of a body announced as longer than the limit are not copied", async () => {
+  test("copies no chunk of a body whose announced length is over the limit", async () => {
     const body = keep(streamOf(["abc", "defg"]), 6, 7);
     const sink = new FakeSink();
     const slice = vi.spyOn(Uint8Array.prototype, "slice");
@@ -168,7 +168,7 @@ describe("keepBody", () => {
     return [hop, transport.hops[0] as UpstreamRequest];
   }
 
-  test("keeps the request bodies of all methods, or only of the methods that are named", async () => {
+  test("keeps request bodies for all methods, or only for the named ones", async () => {
     const [, all] = await sent({ method: "POST", body: streamOf(["abc"]) });
     expect(all.body).toBeInstanceOf(ReplayBody);
     const [, put] = await sent({ method: "PUT", body: streamOf(["abc"]) }, ["PUT"]);

@@ -58,14 +58,14 @@ describe("a body that has arrived", () => {
     expect(body.buffered).toBe(0);
   });
 
-  test("in one chunk is returned as that chunk, without a copy", () => {
+  test("a body of one chunk is returned as that chunk, without a copy", () => {
     const chunk = bytes("abc");
     body.push(chunk);
     body.end();
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("in several chunks over the limit for joining is not returned as bytes, and a sink gets the chunks", async () => {
+  test("a body of several chunks over the limit for joining is not returned as bytes, and a sink gets its chunks", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -156,7 +156,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("that has not read the body pauses reading from the upstream after 64 KiB, while the idle timeout runs", () => {
+  test("a client that has not read the body pauses reading from the upstream after 64 KiB, and the idle timeout still runs", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));
@@ -167,7 +167,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("that reads the buffered chunks slowly keeps the reading from the upstream paused", () => {
+  test("while a client reads the buffered chunks slowly, reading from the upstream stays paused", () => {
     body.push(new Uint8Array(65_536));
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -177,7 +177,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("gets the end of a body that has arrived completely, and reading from the upstream is not resumed", async () => {
+  test("once the whole body has arrived, a slow client gets the rest, and reading from the upstream is not resumed", async () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -190,7 +190,7 @@ describe("a slow client", () => {
 });
 
 describe("an upstream that breaks off", () => {
-  test("before the body is read fails the body", async () => {
+  test("an upstream that breaks off before the body is read fails the body", async () => {
     body.push(bytes("half"));
     body.fail(broken);
     expect(body.error).toBe(broken);
@@ -202,7 +202,7 @@ describe("an upstream that breaks off", () => {
     expect(calls).toEqual(["touch", "end"]);
   });
 
-  test("while the body is piped fails the sink, and nothing is written afterwards", async () => {
+  test("an upstream that breaks off while the body is piped fails the sink, and nothing is written afterwards", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("half"));
@@ -214,13 +214,13 @@ describe("an upstream that breaks off", () => {
     expect(body.error).toBe(broken);
   });
 
-  test("while the body is streamed fails the stream", async () => {
+  test("an upstream that breaks off while the body is streamed fails the stream", async () => {
     const text = new Response(body.stream()).text();
     body.fail(broken);
     await expect(text).rejects.toBe(broken);
   });
 
-  test("after the end of the body changes nothing", () => {
+  test("an upstream that breaks off after the end of the body changes nothing", () => {
     body.push(bytes("abc"));
     body.end();
     body.fail(broken);
@@ -230,7 +230,7 @@ describe("an upstream that breaks off", () => {
 });
 
 describe("a cancelled body", () => {
-  test("stops the exchange while it is piped, and the sink gets no further call", async () => {
+  test("cancelling a body that is being piped stops the exchange, and the sink gets no further call", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("a"));
@@ -241,7 +241,7 @@ describe("a cancelled body", () => {
     expect(body.error).toEqual(proxyError("http_request_error", 499));
   });
 
-  test("stops the exchange if the reader of its stream cancels", async () => {
+  test("cancelling the stream of a body stops the exchange", async () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });

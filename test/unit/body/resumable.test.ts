@@ -94,19 +94,19 @@ describe("the next attempt", () => {
     if (last === "end") expect(second.trailers).toEqual(["x-sum", "1"]);
   });
 
-  test("sends a body again that was sent to its end", async () => {
+  test("sends the body again, although an earlier attempt has sent all of it", async () => {
     const body = new ResumableBody(new StreamBody(streamOf(["ab", "c", ""])), 6);
     for (let i = 0; i < 3; i++) expect(await new Response(body.stream()).text()).toBe("abc");
   });
 
-  test("sends its head immediately if nothing was read", () => {
+  test("sends the head immediately if no chunk has been read yet", () => {
     const { body } = openBody();
     attempt(body);
     body.cancel();
     expect(attempt(body).log).toEqual(["flush"]);
   });
 
-  test("writes nothing more after a write has ended it", () => {
+  test("writes nothing more after the sink has ended the attempt during a write", () => {
     const { source, body } = openBody();
     attempt(body);
     source.push(bytes("ab"));
@@ -120,7 +120,7 @@ describe("the next attempt", () => {
     expect(attempt(body).log).toEqual(["ab", "cd"]);
   });
 
-  test("is not disturbed by the web stream of an earlier one, which is cancelled late", async () => {
+  test("is not disturbed when the web stream of an earlier attempt is cancelled late", async () => {
     const { source, body, calls } = openBody();
     const early = body.stream();
     body.cancel();

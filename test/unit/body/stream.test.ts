@@ -151,7 +151,7 @@ describe("a cancelled body", () => {
     },
   );
 
-  test("whose stream rejects the cancellation causes no unhandled rejection", async () => {
+  test("a stream that rejects its cancellation causes no unhandled rejection", async () => {
     const stream = new ReadableStream<Uint8Array>({
       cancel: () => Promise.reject(new Error("no cancel")),
     });
@@ -163,7 +163,7 @@ describe("a cancelled body", () => {
 });
 
 describe("sending a body again", () => {
-  test("is possible when it arrived in one chunk of its announced length", async () => {
+  test("a body can be sent again if it arrived in one chunk of its announced length", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     const sink = new FakeSink();
     await body.pipeTo(sink);
@@ -177,7 +177,7 @@ describe("sending a body again", () => {
     [["ab", "c"], 3],
     [["abc"], undefined],
     [["abc"], 4],
-  ])("is not possible with chunks %j and the length %s", async (pieces, length) => {
+  ])("a body with the chunks %j and the length %s cannot be sent again", async (pieces, length) => {
     const body = new StreamBody(streamOf(pieces), length);
     await body.pipeTo(new FakeSink());
     expect(body.replay).toBeUndefined();
@@ -215,7 +215,7 @@ test("a chunk's memory that the sink has released is used for the next read of a
 });
 
 describe("piping a body that can no longer be read fails the sink", () => {
-  test("when it was already piped completely", async () => {
+  test("a body that was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());
     const sink = new FakeSink();
@@ -223,7 +223,7 @@ describe("piping a body that can no longer be read fails the sink", () => {
     expect(sink.log).toEqual([expect.stringMatching(/^fail .*already been taken/)]);
   });
 
-  test("when it is being piped", async () => {
+  test("a body that is being piped", async () => {
     const { stream, controller } = byHand();
     const body = new StreamBody(stream);
     const first = new FakeSink();
@@ -237,7 +237,7 @@ describe("piping a body that can no longer be read fails the sink", () => {
     expect(first.log.at(-1)).toBe("end");
   });
 
-  test("when it was already cancelled", async () => {
+  test("a body that was already cancelled", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     body.cancel();
     const sink = new FakeSink();

@@ -167,7 +167,7 @@ describe("measure() returns a stream of the whole body:", () => {
 });
 
 describe("a body that fails", () => {
-  test("is reported as a client error", async () => {
+  test("a body that fails is reported as a client error", async () => {
     const stream = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.error(new Error("broken")),
     });
@@ -176,7 +176,7 @@ describe("a body that fails", () => {
     await expect(measuring).rejects.toMatchObject({ code: "http_request_error", status: 400 });
   });
 
-  test("because its chunks are not bytes is reported as an internal error and cancelled", async () => {
+  test("a body whose chunks are not bytes is reported as an internal error, and cancelled", async () => {
     const cancel = vi.fn();
     const stream = new ReadableStream<unknown>({
       start: (controller) => controller.enqueue("text"),

@@ -24,7 +24,7 @@ describe("the scopes of several attempts", () => {
       return fakeResponse(status === 302 ? to("/next") : { status });
     });
 
-  test("end when a response without a body has arrived, also after a redirect", async () => {
+  test("all scopes end when a response without a body has arrived, also after a redirect", async () => {
     vi.useFakeTimers();
     const incoming = fakeIncoming();
     const plan = compile({ followRedirects: true }, () => answeringIn(302, 204));

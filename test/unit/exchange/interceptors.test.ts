@@ -170,7 +170,7 @@ describe("an exception of an interceptor", () => {
     },
   );
 
-  test("that is thrown synchronously rejects the call", async () => {
+  test("an exception that is thrown synchronously rejects the call", async () => {
     const attempt: Interceptor = () => () => {
       throw oops;
     };
@@ -178,7 +178,7 @@ describe("an exception of an interceptor", () => {
     expect(await errorOf(() => run({}, { options }))).toBe(oops);
   });
 
-  test("aborts the request that was sent", async () => {
+  test("an exception aborts the request that was sent", async () => {
     const fail = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.onAbort({ fail });
@@ -193,7 +193,7 @@ describe("an exception of an interceptor", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(proxyError("proxy_internal_error", 500));
   });
 
-  test("rejects the call, unlike an exception of the transport, which becomes a response", async () => {
+  test("an exception rejects the call, although an exception of the transport becomes a response", async () => {
     const log: string[] = [];
     const transport = new FakeTransport(async () => {
       throw new TypeError("a transport's own");
@@ -203,7 +203,7 @@ describe("an exception of an interceptor", () => {
     expect(log).toEqual(["a: /", "a: proxy_internal_error"]);
   });
 
-  test("that is a ProxyError becomes its gateway response", async () => {
+  test("a ProxyError becomes its gateway response", async () => {
     const error = new ProxyError("http_request_error", { status: 401 });
     const options: ProxyOptions = { interceptors: { request: [throwing(error)] } };
     expect((await run({}, { options })).status).toBe(401);

@@ -46,7 +46,7 @@ test("the client and onInformational get interim responses without connection fi
   );
 });
 
-test("interim responses reach the client without onInformational, and the hook without the server's `inform`", async () => {
+test("interim responses reach the client if onInformational is not set, and the hook if the server has no `inform`", async () => {
   const inform = vi.fn();
   await run({ inform }, { transport: hinting() });
   expect(inform).toHaveBeenCalledTimes(1);
@@ -110,7 +110,7 @@ test("the return value of onInformational has no effect if it is not a native pr
   expect(seen).toEqual([103]);
 });
 
-test("a network failure becomes a gateway error response also if onInformational is set", async () => {
+test("with onInformational, a network failure still becomes a gateway error response", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   const { status } = await run({}, { options: { onInformational() {} }, transport });
   expect(status).toBe(502);

@@ -24,7 +24,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("are followed one after another, and their bodies are cancelled", async () => {
+  test("redirects are followed one after another, and their bodies are cancelled", async () => {
     const cancelled = vi.fn();
     const moved = { ...to("b"), body: streamOf(["moved"], cancelled) };
     const transport = answering(moved, to("c"), { body: bytes("here") });
@@ -34,14 +34,14 @@ describe("redirects", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("are followed five times by default, and the sixth redirect goes to the client", async () => {
+  test("by default, five redirects are followed, and the sixth goes to the client", async () => {
     const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);
     expect(transport.hops).toHaveLength(6);
   });
 
-  test("are followed at most as often as `followRedirects` says, and never with 0", async () => {
+  test("at most `followRedirects` redirects are followed, and none with 0", async () => {
     for (const followRedirects of [0, 2, 8]) {
       const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
       await run({}, { transport, options: { ...options, followRedirects } });
@@ -49,7 +49,7 @@ describe("redirects", () => {
     }
   });
 
-  test("in a loop go to the client", async () => {
+  test("a redirect to a URL that was already requested goes to the client", async () => {
     const transport = new FakeTransport(({ path }) =>
       fakeResponse(to(path === "/a" ? "/b" : "/a")),
     );
@@ -58,14 +58,14 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("that turn a form's POST into a GET of the same URL are not taken for a loop", async () => {
+  test("a redirect from a form's POST to a GET of the same URL is followed, because it is no loop", async () => {
     const transport = answering(to("/form", 303));
     const form = { method: "POST", path: "/form" };
     expect((await run(form, { transport, options })).status).toBe(200);
     expect(transport.hops.map(({ method }) => method)).toEqual(["POST", "GET"]);
   });
 
-  test("to another origin lose the fields that `headers` and onRequest set, and the client's credentials", async () => {
+  test("a request to another origin has neither the client's credentials nor the fields that `headers` and onRequest set", async () => {
     const transport = answering(to("http://b.test/"), to(`${TARGET}/back`));
     const headers = ["Host", "a", "Cookie", "c=1", "X-Client", "1", "X-Both", "client"];
     await run(
@@ -91,7 +91,7 @@ describe("redirects", () => {
     ]);
   });
 
-  test("are checked by redirectTargets at each step", async () => {
+  test("redirectTargets checks each redirect of a chain", async () => {
     const seen: string[] = [];
     const redirectTargets = ({ href }: URL): boolean => {
       seen.push(href);

@@ -98,7 +98,7 @@ describe("the URL of a redirect", () => {
     expect(hop).toMatchObject({ path, upstream: { origin: TARGET } });
   });
 
-  test("may have another origin, without the base path of the target", () => {
+  test("a Location with another origin is followed as it is, without the base path of the target", () => {
     const hop = next(302, "https://other.test/b");
     expect(hop).toMatchObject({
       path: "/b",
@@ -176,7 +176,7 @@ describe("credentials in a request that follows a redirect", () => {
     upstream: parseTarget({ url: TARGET, socketPath: "/run/a.sock", tls: { cert: "c", key: "k" } }),
   };
 
-  test("are kept within the same origin", () => {
+  test("credentials are kept if the redirect stays at the same origin", () => {
     expect(next(302, "/next", private_, { secrets: ["x-key"] })).toMatchObject(private_);
   });
 
@@ -189,7 +189,7 @@ describe("credentials in a request that follows a redirect", () => {
     },
   );
 
-  test("are not restored by a redirect from another origin back to the first one", () => {
+  test("credentials stay removed after a redirect from another origin back to the first one", () => {
     const away = next(307, "http://b.test/", private_, { secrets: ["x-key"] });
     const back = next(307, `${TARGET}/`, away, { secrets: ["x-key"] });
     expect(back).toMatchObject({ headers: ["X-B", "e"], upstream: { origin: TARGET } });

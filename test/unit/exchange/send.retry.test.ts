@@ -68,7 +68,7 @@ describe("a further attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("is made once by default, and no third attempt follows when it fails as well", async () => {
+  test("is made once by default: if it fails as well, no third attempt follows", async () => {
     rfc("9110-9.2.2-twice");
     const transport = answering(stale, stale);
     expect((await run({}, { transport })).status).toBe(502);
@@ -116,7 +116,7 @@ describe("a further attempt", () => {
     );
   });
 
-  test("is not made after the client has disconnected, even if `statusCodes` names the status of the response", async () => {
+  test("is not made after the client has disconnected, even if `statusCodes` has the status of the response", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.handleEvent();
@@ -127,7 +127,7 @@ describe("a further attempt", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("that fails results in its own error, not in the response that was discarded for it", async () => {
+  test("if it fails, the client gets its error, and not the earlier response that was discarded", async () => {
     const options: ProxyOptions = { retry: { attempts: 1, statusCodes: [503] } };
     const transport = answering({ status: 503 }, refused);
     const response = await run({}, { transport, options });
@@ -143,20 +143,20 @@ describe("a request body", () => {
     body,
   });
 
-  test("of bytes is sent again", async () => {
+  test("a body of bytes is sent again", async () => {
     const transport = answering(stale);
     await run(put(bytes("abc")), { transport });
     expect(transport.bodies).toEqual(["abc", "abc"]);
   });
 
-  test("of bytes is sent again also if it is longer than replayLimit, because no copy is needed", async () => {
+  test("a body of bytes is sent again even if it is longer than replayLimit, because no copy is needed", async () => {
     const transport = answering(stale);
     const options: ProxyOptions = { retry: {}, replayLimit: 3 };
     expect((await run(put(bytes("abcdef")), { transport, options })).status).toBe(200);
     expect(transport.bodies).toEqual(["abcdef", "abcdef"]);
   });
 
-  test("that streams is neither kept nor sent again", async () => {
+  test("by default, a stream is neither kept nor sent again", async () => {
     const transport = answering(stale);
     const body = streamOf(["abc"]);
     expect((await run(put(body), { transport })).status).toBe(502);
@@ -165,7 +165,7 @@ describe("a request body", () => {
     expect(transport.hops[0]?.body?.stream()).toBe(body);
   });
 
-  test("that streams is kept up to replayLimit when `retry` is set", async () => {
+  test("with `retry`, a stream is kept up to replayLimit, and sent again", async () => {
     const options: ProxyOptions = { retry: {}, replayLimit: 6 };
     const kept = answering(stale);
     expect((await run(put(streamOf(["abc", "def"])), { transport: kept, options })).status).toBe(
@@ -179,7 +179,7 @@ describe("a request body", () => {
     expect(longer.bodies).toEqual(["abcdefg"]);
   });
 
-  test("of a method that is not retried is not kept", async () => {
+  test("the body of a request whose method is not retried is not kept", async () => {
     const transport = answering();
     const body = streamOf(["abc"]);
     await run({ ...put(body), method: "POST" }, { transport, options: { retry: {} } });
@@ -187,7 +187,7 @@ describe("a request body", () => {
     expect(transport.hops[0]?.body?.stream()).toBe(body);
   });
 
-  test("announced as longer than replayLimit is sent only once", async () => {
+  test("a body whose announced length is over replayLimit is sent only once", async () => {
     const headers = ["Host", "a", "Content-Length", "7"];
     const options: ProxyOptions = { retry: {}, replayLimit: 6 };
     const transport = answering(stale);
@@ -197,7 +197,7 @@ describe("a request body", () => {
     expect(transport.hops[0]?.body?.replay).toBeUndefined();
   });
 
-  test("without framing is measured before it is sent, limited or kept", async () => {
+  test("a body of unknown length is measured before it is sent, limited or kept", async () => {
     for (const options of [{}, { bodyLimit: 5 }, { followRedirects: true }]) {
       const transport = answering();
       await run({ method: "DELETE", body: new UnframedBody(streamOf([])) }, { transport, options });
@@ -207,21 +207,21 @@ describe("a request body", () => {
     }
   });
 
-  test("without framing is sent again if it was available completely", async () => {
+  test("a body of unknown length is sent again if all of it was available", async () => {
     const transport = answering(stale);
     const body = new UnframedBody(streamOf(["abc", "def"]));
     expect((await run({ method: "PUT", body }, { transport })).status).toBe(200);
     expect(transport.bodies).toEqual(["abcdef", "abcdef"]);
   });
 
-  test("that a hook gave as a stream is sent again if it was available completely", async () => {
+  test("a stream that a hook has set is sent again if all of it was available", async () => {
     const transport = answering(stale);
     const options: ProxyOptions = { onRequest: (draft) => void (draft.body = streamOf(["new"])) };
     await run({ method: "PUT", body: bytes("old") }, { transport, options });
     expect(transport.bodies).toEqual(["new", "new"]);
   });
 
-  test("that was not sent is cancelled after the last attempt, but not if it was refused before any attempt", async () => {
+  test("a body that was not sent is cancelled after the last attempt, but not if the request was refused before any attempt", async () => {
     const cancelled = vi.fn();
     const refusing = new FakeTransport((_, scope) => {
       scope.end();
@@ -239,7 +239,7 @@ describe("a request body", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("that bodyLimit limits and followRedirects keeps is sent again, and gets 413 above the limit", async () => {
+  test("with bodyLimit and followRedirects, a body is sent again, and gets 413 if it is over the limit", async () => {
     const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
     const transport = answering(to("/next", 307));
     expect((await run(put(streamOf(["abc", "de"])), { transport, options })).status).toBe(200);

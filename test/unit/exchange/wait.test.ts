@@ -99,7 +99,7 @@ async function expectIdle({ plan }: Setup, ...all: Sent[]): Promise<void> {
 }
 
 describe("an upstream that refuses connections", () => {
-  test.each(["GET", "POST", "DELETE"])("holds a %s until it is back", async (method) => {
+  test.each(["GET", "POST", "DELETE"])("a %s waits until the upstream is back", async (method) => {
     const setup = setUp(refuse);
     const body = new StreamBody(streamOf(["a", "b"]));
     const sent = await setup.send({ method, body: method === "POST" ? body : null });
@@ -113,7 +113,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, sent);
   });
 
-  test("gets one waiting request at a time as a look, after growing pauses", async () => {
+  test("an upstream that refuses connections gets one waiting request at a time, after growing pauses", async () => {
     const setup = setUp(refuse, { retry: false });
     const all = [await setup.send(), await setup.send(), await setup.send({ method: "POST" })];
     expect(setup.transport.hops).toHaveLength(1);
@@ -131,7 +131,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("is not considered back when the connection of a look breaks, so the others keep waiting", async () => {
+  test("if the connection of a look breaks, the upstream does not count as back, and the other requests keep waiting", async () => {
     const setup = setUp(refuse, { retry: false });
     const all = [await setup.send(), await setup.send({ method: "POST" }), await setup.send()];
     setup.transport.answer = failWith("connection_terminated");
@@ -144,7 +144,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("gets the waiting requests gradually when it is back: after each answer, two more are sent", async () => {
+  test("an upstream that is back gets the waiting requests gradually: after each response, two more are sent", async () => {
     const setup = setUp(refuse);
     const all: Sent[] = [];
     for (let i = 0; i < 20; i++) all.push(await setup.send());
@@ -166,7 +166,7 @@ describe("an upstream that refuses connections", () => {
     expect(setup.transport.hops).toHaveLength(21);
   });
 
-  test("gets further looks and new requests while an earlier look has no answer", async () => {
+  test("while a look has no response yet, the upstream gets further looks and new requests", async () => {
     const setup = setUp(refuse);
     const [slow, next] = [await setup.send(), await setup.send()];
     setup.transport.answer = hang;
@@ -185,7 +185,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...long, next, later);
   });
 
-  test("that refuses again holds the requests again", async () => {
+  test("when the upstream refuses again, the requests wait again", async () => {
     const setup = setUp(refuse);
     const all = [await setup.send(), await setup.send(), await setup.send(), await setup.send()];
     let count = 0;
@@ -199,7 +199,7 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
-  test("is waited for with `retry: false` as well", async () => {
+  test("requests wait with `retry: false` as well", async () => {
     const setup = setUp(refuse, { retry: false });
     const sent = await setup.send({ method: "POST" });
     setup.transport.answer = answer;
@@ -207,7 +207,7 @@ describe("an upstream that refuses connections", () => {
     expect(sent.status).toBe(200);
   });
 
-  test("is waited for by a request that followed a redirect, and then only the last URL is requested again", async () => {
+  test("a request that followed a redirect waits, and then only the last URL is requested again", async () => {
     const paths: string[] = [];
     const setup = setUp(
       ({ path }) => {
@@ -239,7 +239,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("a client that disconnects in the moment in which its request may be sent makes room for the next one", async () => {
+  test("a client that disconnects at the moment when its request may be sent makes room for the next one", async () => {
     const setup = setUp(refuse);
     const [gone, other] = [await setup.send({ path: "/gone" }), await setup.send()];
     setup.transport.hops.length = 0;
@@ -273,7 +273,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("a look that is refused after the time limit is the last one", async () => {
+  test("when a look is refused after the time limit, the wait ends", async () => {
     const setup = setUp(refuse, { retry: false });
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -596,7 +596,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     body: new StreamBody(streamOf(["x".repeat(length - 1), "y"])),
   });
 
-  test("is sent again with its body, up to 128 KiB", async () => {
+  test("a request with a body of up to 128 KiB is sent again", async () => {
     const [read, bodies] = readThen(unprocessed, unprocessed, answer);
     const setup = setUp(read);
     const sent = await setup.send(upload(131_072));
@@ -721,7 +721,7 @@ describe("a proxy to which the waiting requests of another one are moved", () =>
     plan.held?.move((exchange) => forwardAgain(exchange as Exchange, TARGET, next));
   }
 
-  test("sends these requests with their bodies, and the other proxy reports them", async () => {
+  test("the new proxy sends the waiting requests with their bodies, and the old proxy reports them", async () => {
     const ends: RequestEnd[] = [];
     const [before, after] = [
       setUp(refuse, { onRequestEnd: (end) => void ends.push(end) }),

@@ -22,7 +22,7 @@ function failedAt(
 const refusal = Object.assign(new Error(), { code: "ECONNREFUSED", address: "::1", port: 4000 });
 
 describe("the upstream in the explanation of an error", () => {
-  test("is the address of its cause if the error does not know where the request was to go", () => {
+  test("if the error does not know the target, the explanation names the address in the error's cause", () => {
     expect(explainError(new ProxyError("connection_refused", { cause: refusal }))).toBe(
       "connection_refused: [::1]:4000 (is it running?)",
     );
@@ -36,32 +36,32 @@ describe("the upstream in the explanation of an error", () => {
     ["http://[::1]:4000", "[::1]:4000"],
     ["http://[::1]", "[::1]"],
     ["unix:/run/app.sock", "/run/app.sock"],
-  ])("is the target %s, with the address that was tried", (target, at) => {
+  ])("the explanation names the target %s, with the address that was tried", (target, at) => {
     const error = failedAt(target, "connection_refused", { cause: refusal });
     expect(explainError(error)).toBe(`connection_refused: ${at} (is it running?)`);
   });
 
-  test("is named with the address that the target or a lookup has set", () => {
+  test("the explanation names the upstream with the address that the target or a lookup has set", () => {
     const place = parseTarget({ url: "https://shop.example", address: "10.0.0.7" });
     expect(explainError(failedAt(place, "http_response_timeout"))).toMatch(
       /^http_response_timeout: shop\.example at 10\.0\.0\.7 does not answer /,
     );
   });
 
-  test("replaces `the upstream` in the message of the error", () => {
+  test("its address replaces `the upstream` in the message of the error", () => {
     const message = "the upstream has refused the stream";
     expect(explainError(failedAt("https://a:4000", "connection_terminated", { message }))).toBe(
       "connection_terminated: a:4000 has refused the stream (see its log)",
     );
   });
 
-  test("is the one that was set first, if several were set", () => {
+  test("if several upstreams were set for an error, the first one counts", () => {
     const error = failedAt("http://a:1", "connection_refused");
     placeError(error, parseTarget("http://b:2"));
     expect(explainError(error)).toContain("a:1");
   });
 
-  test("is in no member of the error itself", () => {
+  test("the address is in no member of the error itself", () => {
     const error = failedAt("http://a.example:4000", "connection_refused");
     const names = Reflect.ownKeys(error).filter((name) => name !== "stack");
     const values = names.map((name) => Reflect.get(error, name) as unknown);
@@ -69,7 +69,7 @@ describe("the upstream in the explanation of an error", () => {
     expect(error.stack).not.toContain("a.example");
   });
 
-  test("is a list of upstreams, each with its state and the reason, if the target has several", () => {
+  test("if the target has several upstreams, each is listed with its state and the reason", () => {
     const states = Array.from({ length: 10 }, (_, i) => ({
       name: `http://a:${i}`,
       state: ["down", "up"][i] ?? "ejected",
@@ -116,7 +116,7 @@ describe("the explanation of an error", () => {
     },
   );
 
-  test("of a runtime's `fetch` comes from the error of the socket behind it", () => {
+  test("for an error of a runtime's `fetch`, it comes from the error of the socket behind it", () => {
     const socket = Object.assign(new Error("self-signed"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     const cause = new TypeError("fetch failed", { cause: socket });
     expect(explainError(failedAt("https://a:1", "connection_terminated", { cause }))).toMatch(
@@ -133,7 +133,7 @@ describe("the explanation of an error", () => {
     );
   });
 
-  test("of a client that was too slow has its own name", () => {
+  test("a client that was too slow has its own name", () => {
     const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
     const error = failedAt("http://a", "http_request_error", { status: 408, message });
     expect(explainError(error)).toBe(
@@ -144,7 +144,7 @@ describe("the explanation of an error", () => {
   test.each([
     ["no connection became free within 10000 ms: all 256 that maxSockets allows are in use", "a: "],
     ["9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows", ""],
-  ])("of a request that waited and was never sent names the limit: %s", (message, at) => {
+  ])("for a request that waited and was never sent, it names the limit: %s", (message, at) => {
     const bound = at === "" ? "maxRequests" : "pool.maxSockets";
     const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
     expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(true);

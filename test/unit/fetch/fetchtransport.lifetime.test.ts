@@ -127,7 +127,7 @@ describe("the scope of an exchange over `fetch`", () => {
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
   });
 
-  test("that was aborted before the request is sent prevents sending", async () => {
+  test("a scope that was aborted before the request is sent prevents sending", async () => {
     const client = new FakeClient();
     const fetch = vi.fn<FetchLike>(() => new Response());
     const scope = new Scope(client, 0, 0);
@@ -137,7 +137,7 @@ describe("the scope of an exchange over `fetch`", () => {
     expect(fetch).not.toHaveBeenCalled();
   });
 
-  test("that is aborted after the response headers fails the body with the reason of the abort", async () => {
+  test("aborting the scope after the response headers fails the body with the reason of the abort", async () => {
     const scope = fakeScope();
     const fetch: FetchLike = (_, { signal }) =>
       new Response(
@@ -152,7 +152,7 @@ describe("the scope of an exchange over `fetch`", () => {
     await expect(read).rejects.toEqual(proxyError("connection_read_timeout", 504));
   });
 
-  test("that times out does not wait for a `fetch` that ignores its signal, and cancels its late response", async () => {
+  test("after its timeout, a scope does not wait for a `fetch` that ignores its signal, and cancels the late response", async () => {
     const cancelled = vi.fn();
     let answer: ((late: Response) => void) | undefined;
     const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
@@ -187,7 +187,7 @@ describe("errors of `fetch`", () => {
     await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   });
 
-  test("leave no listener at the client", async () => {
+  test("after an error, no listener is left at the client", async () => {
     const client = new FakeClient();
     await errorOf(() =>
       send(() => Promise.reject(new TypeError("x")), {}, new Scope(client, 0, 0)),

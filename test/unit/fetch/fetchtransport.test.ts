@@ -137,7 +137,7 @@ describe("the response of `fetch`", () => {
     },
   );
 
-  test("a Response that an app made of encoded bytes keeps its content coding", async () => {
+  test("a Response that an app constructs from encoded bytes keeps its content coding", async () => {
     const headers = { "content-encoding": "gzip", "content-length": "3", etag: '"x"' };
     const answer = (): Response => new Response("abc", { headers });
     const reply = await send(answer, {}, fakeScope(), { constructsResponses: true });
@@ -228,7 +228,7 @@ describe("a fetch method called without its object", () => {
     expect((await send(() => service.open())).status).toBe(202);
   });
 
-  test("has no receiver in the proxy's calls, because the global `fetch` of some runtimes allows none", async () => {
+  test("the proxy calls it without `this`, because the global `fetch` of some runtimes allows no other `this`", async () => {
     const receivers: unknown[] = [];
     await send(function (this: unknown) {
       receivers.push(this);

@@ -90,7 +90,7 @@ test("the pools of unused origins are removed within two minutes", async () => {
 });
 
 describe("the destinations of targets", () => {
-  test("are passed to the connector, which opens the connections", async () => {
+  test("the connector gets the destination of each connection", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",
@@ -108,7 +108,7 @@ describe("the destinations of targets", () => {
     ]);
   });
 
-  test("that are equal share connections between targets", async () => {
+  test("targets with equal destinations share connections", async () => {
     const bench = new Bench();
     await bench.exchange("http://up.test/a");
     void bench.send("http://up.test/b");
@@ -117,7 +117,7 @@ describe("the destinations of targets", () => {
     expect(bench.connector.attempts).toHaveLength(2);
   });
 
-  test("that are equal are the same object, which a connector can use as the key of a cache", async () => {
+  test("equal destinations are the same object, which a connector can use as the key of a cache", async () => {
     const bench = new Bench();
     void bench.send("http://up.test/a").catch(() => {});
     void bench.send("http://up.test/b").catch(() => {});
@@ -136,7 +136,7 @@ test("after close() no connection is opened", async () => {
 });
 
 describe("the codec of the HTTP/1.1 client", () => {
-  test("is the one that the runtime passes, and keeps bytes above 0x7f", async () => {
+  test("the client uses the codec of the runtime, which keeps bytes above 0x7f", async () => {
     const used = { decode: 0, encode: 0, allocate: 0, copy: 0 };
     const counting: Codec = {
       decode: (...args) => (used.decode++, portableCodec.decode(...args)),

@@ -103,7 +103,7 @@ describe("the end of the connection", () => {
     },
   );
 
-  test("within a body of known length is an error", async () => {
+  test("the end of the connection within a body of known length is an error", async () => {
     for (const allowHalfOpen of [true, false]) {
       const bench = new ConnectionBench();
       bench.socket.allowHalfOpen = allowHalfOpen;
@@ -114,7 +114,7 @@ describe("the end of the connection", () => {
     }
   });
 
-  test("by an error while it is idle fails no request", async () => {
+  test("an error of an idle connection fails no request", async () => {
     const bench = new ConnectionBench();
     bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
@@ -141,12 +141,12 @@ describe("the end of the connection", () => {
 });
 
 describe("silence on a connection", () => {
-  test("is measured by a timer of the socket only if there is a timeout", () => {
+  test("the socket gets a timer only if there is a timeout", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("is reported to the owner of the connection, and the timer of the socket restarts", async () => {
+  test("the owner of the connection is told, and the timer of the socket restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

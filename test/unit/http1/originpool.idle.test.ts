@@ -47,7 +47,7 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("socketTTL closes a connection even when it is used often", async () => {
+  test("socketTTL closes a connection even if it is used often", async () => {
     const [bench, socket] = await idle({ socketTTL: 1000, freeSocketTimeout: 600 });
     vi.advanceTimersByTime(500);
     bench.send();

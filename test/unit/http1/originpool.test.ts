@@ -25,7 +25,7 @@ describe("the connections of a pool", () => {
     expect(await textOf(sent.reply as UpstreamResponse)).toBe("there");
   });
 
-  test("an idle connection is reused, the last used first, and keeps the process running only while in use", async () => {
+  test("the idle connection that was used last is reused first, and keeps the process running only while in use", async () => {
     const bench = new PoolBench();
     const sent = [bench.send(), bench.send()];
     const sockets = [await bench.connector.at(0).succeed(), await bench.connector.at(1).succeed()];
@@ -104,7 +104,7 @@ describe("lookups of the host name in the background", () => {
     for (const user of bench.connector.users) user.onAddresses({ good, down: [], isOrder: false });
   }
 
-  test("close a connection whose address three lookups in a row have not found", async () => {
+  test("a connection is closed if three lookups in a row have not found its address", async () => {
     const bench = new PoolBench();
     const socket = await bench.exchange();
     for (const address of ["b", "b", OWN, "b", "b"]) find(bench, address);
@@ -113,7 +113,7 @@ describe("lookups of the host name in the background", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("let a running request finish before they close its connection", async () => {
+  test("a connection whose address is gone is closed only after its running request", async () => {
     const bench = new PoolBench();
     await bench.exchange();
     const sent = bench.send();
@@ -126,7 +126,7 @@ describe("lookups of the host name in the background", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("do not close a connection to an address that has failed lately", async () => {
+  test("a connection to an address that has failed lately is not closed", async () => {
     const bench = new PoolBench();
     const socket = await bench.exchange();
     const down = [{ address: OWN, family: 4 }];
@@ -135,7 +135,7 @@ describe("lookups of the host name in the background", () => {
     expect(socket.destroyed).toBe(false);
   });
 
-  test("are made while the pool has a connection, or has opened one since the last lookup", async () => {
+  test("the name is looked up while the pool has a connection, or has opened one since the last lookup", async () => {
     const bench = new PoolBench({ keepAlive: false });
     const isUsed = (): boolean[] => [...bench.connector.users].map((user) => user.checkUsed());
     await bench.exchange();
@@ -151,7 +151,7 @@ describe("lookups of the host name in the background", () => {
 });
 
 describe("maxSockets", () => {
-  test("limits connection attempts as well, and the other requests wait, first in, first out", async () => {
+  test("connection attempts count as well, and the other requests wait, first in, first out", async () => {
     rfc("9112-9.4-concurrency");
     const bench = new PoolBench({ maxSockets: 1 });
     const sent = Array.from("abc", (name) => bench.send({ path: `/${name}` }));
@@ -234,7 +234,7 @@ describe("a connection that fails", () => {
     },
   );
 
-  test("that is not established leaves the request's body unread", async () => {
+  test("a connection that is not established leaves the request's body unread", async () => {
     const bench = new PoolBench();
     const pulled = vi.fn();
     const stream = new ReadableStream<Uint8Array>({ pull: pulled }, { highWaterMark: 0 });
@@ -264,7 +264,7 @@ describe("connections that name their client (`proxyProtocol`)", () => {
     return socket;
   }
 
-  test("are reused for the same client only", async () => {
+  test("a connection is reused for the same client only", async () => {
     const bench = new PoolBench({ proxyProtocol: "v1" });
     for (const [at, client] of [a, b, undefined].entries()) {
       bench.send({}, client);
@@ -277,7 +277,7 @@ describe("connections that name their client (`proxyProtocol`)", () => {
     expect(namedBy(bench)).toEqual([a, b, undefined, a, b]);
   });
 
-  test("are closed for other clients when they are idle, and when their request ends", async () => {
+  test("a connection is closed to make room for another client, when it is idle or when its request ends", async () => {
     const bench = new PoolBench({ proxyProtocol: "v1", maxSockets: 1 });
     bench.send({}, a);
     const first = await answer(bench, 0);
@@ -293,7 +293,7 @@ describe("connections that name their client (`proxyProtocol`)", () => {
     expect(namedBy(bench)).toEqual([a, b, a]);
   });
 
-  test("are reused for any client without the option", async () => {
+  test("without the option, a connection is reused for any client", async () => {
     const bench = new PoolBench();
     bench.send({}, a);
     await answer(bench, 0);

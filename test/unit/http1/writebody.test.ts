@@ -54,7 +54,7 @@ function open(length?: number, memory: ChunkMemory = {}): Open {
 }
 
 describe("the framing of a request", () => {
-  test("of a body of unknown length is chunked, with head and first chunk in one write", () => {
+  test("a body of unknown length is chunked, and the head and the first chunk are one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
     writer.write(bytes("!"));
@@ -67,7 +67,7 @@ describe("the framing of a request", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("of a body of known length adds no bytes, and the request ends with its last byte", () => {
+  test("a body of known length is sent without added bytes, and the request ends with its last byte", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("he"));
     expect(writer.isOver).toBe(false);
@@ -79,7 +79,7 @@ describe("the framing of a request", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("skips empty chunks, which would end the body", () => {
+  test("empty chunks are skipped, because they would end the body", () => {
     const { connection, writer, touch } = open();
     const release = vi.fn();
     expect(writer.write(bytes(""), release)).toBe(true);
@@ -90,7 +90,7 @@ describe("the framing of a request", () => {
     expect(connection.writes).toEqual([`${HEAD}0\r\n\r\n`]);
   });
 
-  test("of a long chunk is written without copying the chunk", () => {
+  test("a long chunk is framed without copying it", () => {
     const { connection, writer } = open();
     const chunk = new Uint8Array(16_385);
     writer.write(chunk);
@@ -99,7 +99,7 @@ describe("the framing of a request", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("of a body that is available completely is its length, and a short body is in one write with the head", () => {
+  test("a body that is available completely is sent with its length, and a short one is in one write with the head", () => {
     const request = fakeRequest({ method: "POST", headers: ["X-A", "1"] });
     const head = "POST / HTTP/1.1\r\nHost: up.test:4000\r\nX-A: 1\r\nEnd: 2\r\n\r\n";
     const long = "x".repeat(16_385);
@@ -118,7 +118,7 @@ describe("the framing of a request", () => {
 });
 
 describe("a flush", () => {
-  test("sends the request head before any part of the body, and only once", () => {
+  test("a flush sends the request head before any part of the body, and only once", () => {
     const { connection, writer } = open(1);
     writer.flush();
     writer.flush();
@@ -131,7 +131,7 @@ describe("a flush", () => {
 });
 
 describe("a body that does not end as announced", () => {
-  test("that is too long fails the request, and the chunk that exceeds the length is not written", () => {
+  test("a body that is too long fails the request, and the chunk that exceeds the length is not written", () => {
     for (const chunks of [["abcdef"], ["abc", "def"], ["abcde", "f"]]) {
       const { connection, writer, fail } = open(5);
       for (const chunk of chunks) writer.write(bytes(chunk));
@@ -142,7 +142,7 @@ describe("a body that does not end as announced", () => {
     }
   });
 
-  test("that is too short fails the request", () => {
+  test("a body that is too short fails the request", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("abc"));
     writer.end();
@@ -166,14 +166,14 @@ describe("a body that does not end as announced", () => {
     },
   );
 
-  test("that fails with a ProxyError fails the request with that error", () => {
+  test("a body that fails with a ProxyError fails the request with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("that fails after the last announced byte counts as complete", () => {
+  test("a body that fails after its last announced byte counts as complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));

@@ -52,7 +52,7 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 const shared = new Set(["timeout", "connectTimeout"]);
 
 describe("the names in docs/connections.md", () => {
-  test("are read from its table of renamed options", () => {
+  test("the names are read from the table of renamed options", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],

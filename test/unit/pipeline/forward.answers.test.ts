@@ -184,14 +184,14 @@ describe("failures of an exchange", () => {
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
   });
 
-  test("of a custom transport become 500 if it rejects with an error that is not a ProxyError", async () => {
+  test("a custom transport that rejects with an error that is not a ProxyError results in 500", async () => {
     const transport = failing(new Error("ECONNRESET"));
     const response = await run({}, { options: { transport } });
     expect(response.status).toBe(500);
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
 
-  test("while the response is built become a gateway error, and the upstream's body is cancelled", async () => {
+  test("a failure while the response is built becomes a gateway error, and the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
       fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),
@@ -214,7 +214,7 @@ describe("a client that disconnects", () => {
     ),
   });
 
-  test("before anything is sent prevents sending", async () => {
+  test("a client that disconnects before the request is sent prevents sending", async () => {
     const transport = new FakeTransport();
     let go = (): void => {};
     const pathRewrite = (path: string): Promise<string> =>
@@ -226,7 +226,7 @@ describe("a client that disconnects", () => {
     expect(transport.hops).toHaveLength(0);
   });
 
-  test("while the upstream is silent aborts the upstream request", async () => {
+  test("a client that disconnects while the upstream is silent aborts the upstream request", async () => {
     const onError = vi.fn();
     const transport = new FakeTransport(
       (_, scope) =>

@@ -167,18 +167,18 @@ describe("the body of a request", () => {
     },
   );
 
-  test("that is absent has no length, although Content-Length announces one", async () => {
+  test("an absent body has no length, although Content-Length announces one", async () => {
     const hop = await hopOf({ headers: ["Content-Length", "200"] });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
 
-  test("of length 0 counts as no body", async () => {
+  test("a body of length 0 counts as no body", async () => {
     const body = streamOf([]);
     const hop = await hopOf({ method: "POST", headers: ["Content-Length", "0"], body });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
 
-  test("over the limit becomes 413, by its announced length or by counting", async () => {
+  test("a body over the limit results in 413, by its announced length or by counting", async () => {
     const transport = new FakeTransport(async (hop) => {
       await new Response(hop.body?.stream()).text();
       return fakeResponse();

@@ -39,7 +39,7 @@ describe("cleanRequestHeaders", () => {
     });
   });
 
-  test.each(REQUEST_DROPPED)("drops %s, however it is written", (name) => {
+  test.each(REQUEST_DROPPED)("drops %s in any spelling", (name) => {
     const value = { "content-length": "0", "transfer-encoding": "chunked" }[name] ?? "x";
     const aliases = Array.from("_.!#$%&'*+^|~`", (mark) => name.replaceAll("-", mark));
     for (const spelling of [name, name.toUpperCase(), ...aliases]) {

@@ -80,7 +80,7 @@ describe("after a followed redirect", () => {
     ["http://b.test/x/", "HTTP://c.test/\u00ff", "HTTP://c.test/\u00ff"],
     ["http://b.test/x/", "mailto:A", "mailto:A"],
     ["http://b.test/x/", "http://", "http://"],
-  ])("to %s, the reference %j becomes %j", (url, reference, rewritten) => {
+  ])("after a redirect to %s, the reference %j becomes %j", (url, reference, rewritten) => {
     expect(locate(reference, { target: `${TARGET}/v2`, followed: at(url) })).toBe(rewritten);
   });
 });

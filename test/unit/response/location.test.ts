@@ -127,7 +127,7 @@ describe("the target's base path", () => {
     expect(new URL(path, "http://shop.test/x").host).toBe("shop.test");
   });
 
-  test("may be missing: a path that begins with two slashes still does not become an authority", () => {
+  test("without a base path, a path that begins with two slashes does not become an authority", () => {
     expect(locate(`${TARGET}//evil.test/a`)).toBe("/.//evil.test/a");
     expect(locate(`${TARGET}\\\\evil.test/a`)).toBe("/.//evil.test/a");
   });
@@ -141,7 +141,7 @@ describe("the option stripPrefix", () => {
     [`${TARGET}//evil.test`, "/api//evil.test"],
     ["a", "a"],
     ["//evil.test/a", "//evil.test/a"],
-  ])("changes %j into %j", (reference, path) => {
+  ])("%j becomes %j", (reference, path) => {
     expect(locate(reference, { prefix: "/api" })).toBe(path);
   });
 

@@ -195,22 +195,25 @@ describe("a rewritten path cannot leave the target's base path", () => {
     ["stripPrefix together with pathRewrite", { stripPrefix: "/api", pathRewrite: (path) => path }],
   ];
 
-  test.each(rewrites)("if %s rewrites it, with or without a base path", async (_, options) => {
-    for (const target of [TARGET, `${TARGET}/v2`]) {
-      for (const path of paths) {
+  test.each(rewrites)(
+    "a path that %s rewrites, with or without a base path",
+    async (_, options) => {
+      for (const target of [TARGET, `${TARGET}/v2`]) {
+        for (const path of paths) {
+          const transport = new FakeTransport();
+          const response = await run({ path: `/api${path}` }, { transport, target, options });
+          expect(response.status, path).toBe(400);
+          expect(transport.hops, path).toEqual([]);
+        }
         const transport = new FakeTransport();
-        const response = await run({ path: `/api${path}` }, { transport, target, options });
-        expect(response.status, path).toBe(400);
-        expect(transport.hops, path).toEqual([]);
+        const fine = await run({ path: "/api/a..b?../.." }, { transport, target, options });
+        expect(fine.status).toBe(200);
+        expect(transport.hops[0]?.path).toBe(`${target.slice(TARGET.length)}/a..b?../..`);
       }
-      const transport = new FakeTransport();
-      const fine = await run({ path: "/api/a..b?../.." }, { transport, target, options });
-      expect(fine.status).toBe(200);
-      expect(transport.hops[0]?.path).toBe(`${target.slice(TARGET.length)}/a..b?../..`);
-    }
-  });
+    },
+  );
 
-  test("if a function in pathRewrite returns dot segments", async () => {
+  test("a path with dot segments that a function in pathRewrite returns", async () => {
     for (const made of ["/..", "/x/../../y", "/%2e%2e/", "/..%3fx", "/..%23"]) {
       const transport = new FakeTransport();
       const options: ProxyOptions = { pathRewrite: () => made };

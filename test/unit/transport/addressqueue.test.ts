@@ -152,7 +152,7 @@ describe("turns", () => {
 });
 
 describe("counting the running requests of each address", () => {
-  test("begins when a second address waits, and ends after no request has waited for a while", () => {
+  test("counting begins when a second address waits, and ends when no request has waited for a while", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3");
     expect(bound.running.map(({ account }) => account)).toEqual([undefined, undefined]);
@@ -168,7 +168,7 @@ describe("counting the running requests of each address", () => {
     expect(bound.drain()).toBe("a4 b2");
   });
 
-  test("counts a request that is started twice only once", () => {
+  test("a request that is started twice counts only once", () => {
     const bound = new Bound("a1 a2");
     bound.add("a3 b1");
     bound.queue.start(bound.running[0] as Item);
@@ -185,9 +185,12 @@ describe("a full queue", () => {
     ["a1 a2 b1", "b2", undefined],
     ["a1 b1 c1", "d1", undefined],
     ["a1 a2 a3 b1", "a4", undefined],
-  ])("of %s, to which %s comes, refuses the waiting request %s", (waiting, newcomer, leaving) => {
-    const bound = new Bound("c9");
-    bound.add(waiting);
-    expect(bound.queue.findSurplus(new Item(newcomer))?.name).toBe(leaving);
-  });
+  ])(
+    "when %s is full and %s arrives, the waiting request %s is refused",
+    (waiting, newcomer, leaving) => {
+      const bound = new Bound("c9");
+      bound.add(waiting);
+      expect(bound.queue.findSurplus(new Item(newcomer))?.name).toBe(leaving);
+    },
+  );
 });

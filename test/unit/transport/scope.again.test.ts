@@ -10,7 +10,7 @@ const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
 describe("the scope of a further attempt", () => {
-  test("has the rest of the timeout", () => {
+  test("the scope has the rest of the timeout", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(700);
     scope.end();
@@ -21,7 +21,7 @@ describe("the scope of a further attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("has a timeout that began with the last chunk of the request, not with the response headers", () => {
+  test("the timeout of the scope began with the last chunk of the request, not with the response headers", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(500);
     scope.touch();
@@ -53,7 +53,7 @@ describe("the scope of a further attempt", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has the client and the signal of the scope before it", () => {
+  test("the scope has the client and the signal of the previous scope", () => {
     const controller = new AbortController();
     const { client, scope } = startScope(1_000, 500, controller.signal);
     scope.end();
@@ -82,7 +82,7 @@ describe("the scope of a further attempt", () => {
     expect(scope.error).toBeUndefined();
   });
 
-  test("does not abort the attempt before it, which has ended", () => {
+  test("aborting the scope does not abort the previous attempt, which has ended", () => {
     const { scope, fail } = startScope(1_000);
     scope.end();
     scope.again().end();
@@ -104,7 +104,7 @@ test("`orAbort` of a scope settles with its promise, or rejects if the exchange 
 describe("a scope whose `again()` has created followers", () => {
   const reason = new ProxyError("http_request_error", { status: 413 });
 
-  test("aborts the last follower when it is aborted", () => {
+  test("aborting the scope aborts its last follower", () => {
     const { scope: first, fail } = startScope();
     const second = first.again();
     const last = second.again();
@@ -117,7 +117,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has the error of its aborted follower, but the follower does not have the error of an aborted predecessor", () => {
+  test("an aborted follower passes its error to the earlier scopes, but a follower that is created after an abort begins without an error", () => {
     const { client, scope: first } = startScope();
     first.abort(reason);
     const second = first.again();
@@ -127,7 +127,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect(first.error).toEqual(gone);
   });
 
-  test("creates a further follower after the last one, which it ends", () => {
+  test("a further call of `again()` ends the last follower, and creates another one", () => {
     const { client, scope: first } = startScope();
     const second = first.again();
     const third = first.again();
@@ -138,7 +138,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect([second.error, third.error]).toEqual([reason, reason]);
   });
 
-  test("continues when a fork ends, and both end when the client disconnects", () => {
+  test("the scope continues when a fork ends, and both end when the client disconnects", () => {
     const { client, scope: main, fail } = startScope();
     const fork = main.fork();
     const stopped = vi.fn();
@@ -152,7 +152,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("does nothing when it is aborted after its last follower has ended", () => {
+  test("aborting the scope does nothing after its last follower has ended", () => {
     const { scope: first } = startScope();
     const last = first.again();
     const stopped = vi.fn();
@@ -163,7 +163,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect(first.error).toBeUndefined();
   });
 
-  test("rejects `orAbort` if its last follower has been aborted", async () => {
+  test("`orAbort` rejects if the last follower has been aborted", async () => {
     const { scope: first } = startScope();
     const last = first.again();
     last.abort(reason);

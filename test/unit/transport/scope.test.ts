@@ -144,7 +144,7 @@ describe("a client whose listener is added later", () => {
     },
   );
 
-  test("gets no listener if the exchange ends before", () => {
+  test("a client gets no listener if the exchange ends before", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     new Scope(client, 1_000, 0).end();
@@ -166,7 +166,7 @@ describe("a client whose listener is added later", () => {
     },
   );
 
-  test("does not change the timeout and the idle timeout of the exchange", () => {
+  test("a listener that is added later does not change the timeout and the idle timeout", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, 1_000, 300);
@@ -179,7 +179,7 @@ describe("a client whose listener is added later", () => {
     expect(scope.error).toEqual(readTimeout);
   });
 
-  test("gets a listener in an event stream", () => {
+  test("a client gets a listener in an event stream", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, 1_000, 300);
@@ -211,7 +211,7 @@ describe("the end of an exchange", () => {
     },
   );
 
-  test("is final: later calls start no timer and abort nothing", () => {
+  test("after the end, calls start no timer and abort nothing", () => {
     const { client, scope, fail } = startScope();
     scope.end();
     scope.touch();

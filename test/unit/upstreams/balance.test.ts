@@ -48,7 +48,7 @@ function fail(target: Balancer, address: TargetAddress, times = 1): void {
 const statesOf = (target: Balancer): string[] => target.states().map(({ state }) => state);
 
 describe("an upstream", () => {
-  test("that is ejected is reported once, and once again when it returns", async () => {
+  test("an ejection is reported once, and the return of the upstream is reported once", async () => {
     const changes: string[] = [];
     const onStateChange = ({ name, state, previous, reason }: StateChange): void =>
       void changes.push(`${name} ${previous} → ${state}: ${reason}`);
@@ -68,7 +68,7 @@ describe("an upstream", () => {
     expect(changes.slice(1)).toEqual(["http://a.test ejected → up: a request succeeded"]);
   });
 
-  test("has the reason and the time of its last change, also while it is half-open", () => {
+  test("an upstream has the reason and the time of its last change, also while it is half-open", () => {
     const { clock, target } = setUp(2);
     const changeOf = (i: number): object => {
       const { state, reason, since } = target.states()[i] ?? {};
@@ -98,7 +98,7 @@ describe("an upstream", () => {
     expect(changeOf(1)).toEqual({ state: "up", reason: undefined, since: undefined });
   });
 
-  test("returns after an ejection although a tunnel is still open", () => {
+  test("an ejected upstream returns although a tunnel is still open", () => {
     const { clock, target } = setUp(2);
     const tunnel = pick(target) as TargetAddress;
     target.report({ target: tunnel, status: 101, error: undefined, latency: 1, isOver: false });
@@ -112,7 +112,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("has one failure for a request that fails twice, and none for a client that disconnects", () => {
+  test("a request that fails twice counts as one failure, and a client that disconnects as none", () => {
     const { target } = setUp(1);
     const count = (): object => {
       const [{ requests, failures } = { requests: 0, failures: 0 }] = target.states();
@@ -139,7 +139,7 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
-  test("that is half-open gets a second probe if the client of the first probe has disconnected", () => {
+  test("a half-open upstream gets a second probe if the client of the first probe has disconnected", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -150,7 +150,7 @@ describe("an upstream", () => {
     expect(pick(target)).toBe("http://a.test");
   });
 
-  test("that is half-open gets exactly one request, whose result ends or extends the ejection", () => {
+  test("a half-open upstream gets exactly one request, whose result ends or extends the ejection", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -175,24 +175,27 @@ describe("an upstream", () => {
     ["whose client disconnects", new ProxyError("http_request_error", { status: 499 })],
     ["that fails", REFUSED],
     ["that succeeds", undefined],
-  ])("that is half-open is not affected by a request from before its ejection %s", (_, error) => {
-    const { clock, target } = setUp(2);
-    const old = { ...GET };
-    expect(pick(target, old)).toBe("http://a.test");
-    fail(target, "http://a.test", 5);
-    clock.now = 30_001;
-    const probe = { ...GET };
-    expect(pick(target, probe)).toBe("http://a.test");
-    const report = { target: "http://a.test", latency: 1, isOver: false };
-    const status = error === undefined ? 200 : undefined;
-    target.report({ ...report, request: old, status, error, isOver: error !== undefined });
-    expect(statesOf(target)).toEqual(["half-open", "up"]);
-    expect(pick(target)).toBe("http://b.test");
-    target.report({ ...report, request: probe, status: 200, error: undefined });
-    expect(statesOf(target)).toEqual(["starting", "up"]);
-  });
+  ])(
+    "a half-open upstream is not affected by a request from before its ejection %s",
+    (_, error) => {
+      const { clock, target } = setUp(2);
+      const old = { ...GET };
+      expect(pick(target, old)).toBe("http://a.test");
+      fail(target, "http://a.test", 5);
+      clock.now = 30_001;
+      const probe = { ...GET };
+      expect(pick(target, probe)).toBe("http://a.test");
+      const report = { target: "http://a.test", latency: 1, isOver: false };
+      const status = error === undefined ? 200 : undefined;
+      target.report({ ...report, request: old, status, error, isOver: error !== undefined });
+      expect(statesOf(target)).toEqual(["half-open", "up"]);
+      expect(pick(target)).toBe("http://b.test");
+      target.report({ ...report, request: probe, status: 200, error: undefined });
+      expect(statesOf(target)).toEqual(["starting", "up"]);
+    },
+  );
 
-  test("that is half-open gets another request if the first one hangs", () => {
+  test("a half-open upstream gets another request if the first one hangs", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -210,7 +213,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("is not ejected if the only other upstream is being removed", () => {
+  test("an upstream is not ejected if the only other upstream is being removed", () => {
     const { target } = setUp(2);
     expect(pick(target)).toBe("http://a.test");
     void target.remove("http://a.test");
@@ -218,14 +221,14 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["draining", "up"]);
   });
 
-  test("that is ejected gets the requests if all others are removed", async () => {
+  test("an ejected upstream gets the requests if all others are removed", async () => {
     const { target } = setUp(2);
     fail(target, "http://a.test", 5);
     await target.remove("http://b.test");
     expect(pick(target)).toBe("http://a.test");
   });
 
-  test("is removed when its last request is over, and can be added again", async () => {
+  test("an upstream is removed when its last request is over, and can be added again", async () => {
     const { target } = setUp(2);
     const taken = pick(target) as TargetAddress;
     let isRemoved = false;
@@ -239,7 +242,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["up", "starting"]);
   });
 
-  test("can be added after the last one is removed, and in between, requests get no upstream", async () => {
+  test("an upstream can be added after the last one was removed; between the two, requests get no upstream", async () => {
     const { target } = setUp(1);
     await target.remove("http://a.test");
     expect(pick(target)).toBeUndefined();
@@ -415,7 +418,7 @@ describe("the options of balance", () => {
     },
   );
 
-  test("with valid values are accepted", () => {
+  test("valid values are accepted", () => {
     const options: BalanceOptions = {
       policy: { pick: ([each]) => each as never },
       outliers: { consecutiveFailures: Infinity, maxEjected: 0 },

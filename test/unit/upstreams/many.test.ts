@@ -69,7 +69,7 @@ test("an attempt at another upstream calls the policy again with the same list, 
   expect(lists.size).toBe(1);
 });
 
-test("all upstreams that `balance` is called with count as one change of `version`", () => {
+test("the upstreams passed to `balance` count as one change of `version`", () => {
   const targets = Array.from({ length: COUNT }, (_, i) => `http://10.0.0.1:${i + 1}`);
   const group = balance(targets);
   expect(group.members).toHaveLength(COUNT);

@@ -272,7 +272,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("for another upstream during a slow attempt leave the queue when that attempt is answered", async () => {
+  test("a request that waits for another upstream during a slow attempt leaves the queue when that attempt is answered", async () => {
     const gates = new Map<string, () => void>();
     const { target, ask } = setUp(
       async ({ method }, scope) => {
@@ -298,7 +298,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("get 503 if the only upstream is removed", async () => {
+  test("waiting requests get 503 if the only upstream is removed", async () => {
     const { target, ask } = setUp(hang, {}, { maxRequests: 1 }, ["http://a.test"]);
     const leaving = new AbortController();
     const running = ask({ signal: leaving.signal });
@@ -311,7 +311,7 @@ describe("requests that wait", () => {
     expect(target.states()).toEqual([]);
   });
 
-  test("whose first attempt has failed are sent to another upstream when it has a place", async () => {
+  test("a request whose first attempt has failed is sent to another upstream when that one has a place", async () => {
     const gate: { open?: () => void } = {};
     const { target, ask } = setUp(
       async ({ upstream, path }) => {
@@ -331,7 +331,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("give their own place back before they wait for another upstream, so that two requests cannot block each other", async () => {
+  test("a request gives its own place back before it waits for another upstream, so that two requests cannot block each other", async () => {
     const { target, ask } = setUp(
       async () => {
         await new Promise((resolve) => setTimeout(resolve, 5));
@@ -346,7 +346,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("fail with the exception that a policy throws", async () => {
+  test("waiting requests fail with the exception that a policy throws", async () => {
     let isBroken = false;
     const pick = (able: readonly { active: number }[]) => {
       if (isBroken) throw new Error("policy");
@@ -497,7 +497,7 @@ describe("attempts at upstreams", () => {
     expect(sent.map(({ upstream }) => upstream.origin)).toEqual(HOSTS);
   });
 
-  test("have no attemptTimeout if no other attempt can follow", async () => {
+  test("an attempt has no attemptTimeout if no other attempt can follow", async () => {
     const slow = answerAfter(80);
     for (const target of ["http://a.test", balance(HOSTS)]) {
       let attempts = 0;
@@ -511,7 +511,7 @@ describe("attempts at upstreams", () => {
     }
   });
 
-  test("that hang continue if the retry budget is used up, or no other upstream is left", async () => {
+  test("an attempt that hangs continues if the retry budget is used up, or if no other upstream is left", async () => {
     const slow = answerAfter(60);
     const options = { attemptTimeout: 20 };
     const spent = setUp(slow, options, { retryBudget: { ratio: 0, perSecond: 0 } });
@@ -523,7 +523,7 @@ describe("attempts at upstreams", () => {
     expectIdle(single.target);
   });
 
-  test("wait for `delay`, and give their place back if the client disconnects meanwhile", async () => {
+  test("attempts wait for `delay`, and give their place back if the client disconnects meanwhile", async () => {
     const { target, ask, sent } = setUp(
       () => Promise.reject(new ProxyError("connection_refused")),
       { retry: { delay: 60_000 } },

@@ -197,7 +197,7 @@ describe("reading WebSocket frames", () => {
     expect(readers.some(({ isOver }) => isOver)).toBe(false);
   });
 
-  test("frames are read in the same way as by the library ws", async () => {
+  test("frames are read as the library ws reads them", async () => {
     const payload = fc.oneof(
       fc.uint8Array({ maxLength: 130 }),
       fc.string({ unit: "grapheme", maxLength: 40 }).map((text) => new TextEncoder().encode(text)),

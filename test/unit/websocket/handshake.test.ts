@@ -36,7 +36,7 @@ describe("a client's handshake", () => {
     expect(asksForWebSocket(headers)).toBe(asks);
   });
 
-  test("gets a key from the proxy, and its extensions are removed", () => {
+  test("a handshake gets a key from the proxy, and its extensions are removed", () => {
     rfc("6455-4.1-key", "6455-5.4-intermediary-fragments", "6455-9.1-extensions");
     const headers = [
       "Sec-WebSocket-Key",
@@ -76,7 +76,7 @@ describe("the upstream's 101", () => {
   const asked = ["sec-websocket-key", KEY];
   const refused = { code: "http_protocol_error", status: 502 };
 
-  test("must answer the key of the proxy's handshake", async () => {
+  test("an upstream's 101 must answer the key of the proxy's handshake", async () => {
     rfc("6455-4.1-checked");
     const answer = ["Sec-WebSocket-Accept", await acceptOf(KEY)];
     await expect(checkAnswer(answer, asked)).resolves.toBeUndefined();
@@ -113,14 +113,14 @@ describe("the upstream's 101", () => {
     },
   );
 
-  test("must not choose an extension, because the proxy offers none", async () => {
+  test("an upstream's 101 must not choose an extension, because the proxy offers none", async () => {
     rfc("6455-4.1-subprotocol", "6455-9.1-extensions");
     const answer = ["Sec-WebSocket-Accept", await acceptOf(KEY)];
     answer.push("Sec-WebSocket-Extensions", "permessage-deflate");
     await expect(checkAnswer(answer, asked)).rejects.toMatchObject(refused);
   });
 
-  test("reaches the client without the fields that the server itself writes", () => {
+  test("the client gets the 101 without the fields that the server itself writes", () => {
     const answer = ["Sec-WebSocket-Accept", "x", "Sec-WebSocket-Protocol", "a", "Set-Cookie", "b"];
     expect([...toAnswerHeaders(answer)]).toEqual([
       ["sec-websocket-protocol", "a"],

@@ -177,7 +177,7 @@ describe("backpressure", () => {
     expect(client.calls).toEqual(["pause", "resume"]);
   });
 
-  test("of the pings of an upstream that does not read, only the last one is answered", () => {
+  test("if an upstream does not read, only its last ping is answered", () => {
     tunnel.hasRoom = false;
     for (const payload of [1, 2, 3]) tunnel.handler?.onData(frame(9, [payload]));
     expect(tunnel.calls).toEqual(["pong", [1]]);
@@ -317,7 +317,7 @@ describe("closing a relayed WebSocket", () => {
 });
 
 describe("silence", () => {
-  test("of both sides for idleTimeout closes them, and a message or ping of either side restarts the time", () => {
+  test("silence of both sides for idleTimeout closes them, and a message or ping of either side restarts the time", () => {
     const limits = { ...relayLimits, idleTimeout: 1_000 };
     relay = new Relay(client, tunnel, onEnd, limits);
     vi.advanceTimersByTime(900);
