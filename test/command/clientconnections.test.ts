@@ -50,7 +50,7 @@ test("the stop of a server ignores an HTTP/2 session that is destroyed while its
   for (const client of clients) client.destroy();
 });
 
-test("pipelined requests no longer count as running when their client has disconnected", async () => {
+test("pipelined requests no longer count as running once their client has disconnected", async () => {
   let count = 0;
   const server = createServer(() => void count++);
   const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };

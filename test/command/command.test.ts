@@ -82,7 +82,7 @@ describe("the command with a target", () => {
     },
   );
 
-  test("an absolute-form target's authority wins over Host (RFC 9112 §3.2.2)", async () => {
+  test("the authority of a target in absolute form takes precedence over Host (RFC 9112 §3.2.2)", async () => {
     const { origin } = await listening(`--no-change-origin ${upstream.url}`);
     upstream.handler = (req, res) => res.end(JSON.stringify([req.url, req.headers]));
     const asked = get({

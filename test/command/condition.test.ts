@@ -132,7 +132,7 @@ describe("the time since which too many requests fail", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: 1000 }));
   afterEach(() => void vi.useRealTimers());
 
-  test("stays the same while too many requests fail, and is undefined afterwards", () => {
+  test("the time stays the same while too many requests fail, and is undefined afterwards", () => {
     const traffic = new RecentTraffic();
     traffic.add(100, [19, 0]);
     expect(traffic.troubledSince).toBeUndefined();
@@ -145,7 +145,7 @@ describe("the time since which too many requests fail", () => {
     expect(traffic.troubledSince).toBeUndefined();
   });
 
-  test("begins again with a failure that follows more than a minute without requests", () => {
+  test("the time begins again with a failure that follows more than a minute without requests", () => {
     const traffic = new RecentTraffic();
     traffic.add(100, [1, 1]);
     vi.setSystemTime(90_000);

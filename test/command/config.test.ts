@@ -55,7 +55,7 @@ describe("a valid config file", () => {
   });
 });
 
-describe("the message about a config file that cannot be read has the reason", () => {
+describe("the message about a config file that cannot be read has the reason:", () => {
   const read = async (path: string): Promise<readonly string[]> => {
     try {
       await readConfig(path);
@@ -65,7 +65,7 @@ describe("the message about a config file that cannot be read has the reason", (
     }
   };
 
-  test("if it is in UTF-16, with a byte order mark or without", async () => {
+  test("a file in UTF-16, with a byte order mark or without", async () => {
     const text = JSON.stringify({ target });
     const littleEndian = Buffer.from(`\uFEFF${text}`, "utf16le");
     const bigEndian = Buffer.from(littleEndian).swap16();
@@ -81,7 +81,7 @@ describe("the message about a config file that cannot be read has the reason", (
     }
   });
 
-  test("if it is a symbolic link that leads nowhere, or a folder", async () => {
+  test("a symbolic link that leads nowhere, or a folder", async () => {
     const path = join(folder, "dangling.mjs");
     symlinkSync("nowhere.mjs", path);
     expect(await read(path)).toEqual([
@@ -93,7 +93,7 @@ describe("the message about a config file that cannot be read has the reason", (
     ]);
   });
 
-  test("if it is a module that Node takes for CommonJS", async () => {
+  test("a module that Node takes for CommonJS", async () => {
     mkdirSync(join(folder, "commonjs"));
     write("commonjs/package.json", '{ "type": "commonjs" }');
     const good = `export default { target: "${target}" };`;
@@ -200,7 +200,7 @@ describe("a wrong config file", () => {
     },
   );
 
-  test("with several wrong options causes a message for each, with its line if its name occurs only once", async () => {
+  test("each of several wrong options causes a message, with its line if its name occurs only once", async () => {
     const source = `const target = "${target}";
 export default {
   port: 8080,
@@ -238,7 +238,7 @@ export default {
     ]);
   });
 
-  test("with the same option in several routes causes a message with the line of the wrong one", async () => {
+  test("if several routes have the same option, the message has the line of the wrong one", async () => {
     const source = `{
   "routes": [
     { "match": "/a", "target": "${target}", "timeout": 5 },
@@ -257,7 +257,7 @@ export default {
     ]);
   });
 
-  test("with names of other tools causes messages with the names to write instead", () => {
+  test("names that other tools use cause messages with the names to write instead", () => {
     const faults = checkConfig({
       "/api": target,
       proxy_pass: target,
@@ -284,7 +284,7 @@ export default {
     ]);
   });
 
-  test("with a wrong condition of a route is refused with a message that names the wrong member", () => {
+  test("the message about a wrong condition of a route names the wrong member", () => {
     const wrong: [when: unknown, text: string][] = [
       [{}, 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],
       ["POST", 'use an object such as { method: "POST", headers: { "x-beta": "1" } }'],
@@ -310,14 +310,14 @@ export default {
     ]);
   });
 
-  test("with a wrong target in a list causes a message with this target", () => {
+  test("the message about a wrong target in a list contains the target", () => {
     const faults = checkConfig({ target: [target, "localhost:5000"] });
     expect(faults.map(({ text }) => text)).toEqual([
       'target: "localhost:5000": write "http://localhost:5000"',
     ]);
   });
 
-  test("causes a message that does not show the secret in a wrong option", () => {
+  test("no message shows the secret in a wrong option", () => {
     const faults = checkConfig({
       target: "http://me:s3cret@a",
       headers: { authorization: "s3cret\n" },
@@ -344,7 +344,7 @@ test("the position of a syntax error in a JSON text is found", () => {
   for (const [text, index] of places) expect([text, findJsonFault(text)]).toEqual([text, index]);
 });
 
-test("a syntax error is found in a JSON text if, and only if, JSON.parse refuses the text", () => {
+test("a syntax error is found exactly in the JSON texts that JSON.parse refuses", () => {
   const mutated = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom("", ",", '"', "}", "]", "x", "1", "\\", "\n"))
     .map(([text, at, put]) => {

@@ -47,7 +47,7 @@ describe.each(URLS)("no message shows the credentials of the URL %s", (url) => {
     [{ target: url }],
   ];
 
-  test("if it is written in any flag of the command line", () => {
+  test("in any flag of the command line", () => {
     const lines = [
       [url],
       ["4000", url],
@@ -66,7 +66,7 @@ describe.each(URLS)("no message shows the credentials of the URL %s", (url) => {
     expect(messages.filter((each) => each.includes("s3cret"))).toEqual([]);
   });
 
-  test("if it is written in any option of a config", () => {
+  test("in any option of a config", () => {
     const configs = values.flatMap((value) => [
       ...[...Object.keys(proxySchema), "target", "pool", "balance", url].map((name) => ({
         target: TARGET,
@@ -86,7 +86,7 @@ describe.each(URLS)("no message shows the credentials of the URL %s", (url) => {
     expect(messages.filter((each) => each.includes("s3cret"))).toEqual([]);
   });
 
-  test("if it is written in any option of createProxy", () => {
+  test("in any option of createProxy", () => {
     const messages = values.flatMap((value) =>
       [...Object.keys(proxySchema), "target", "pool", url].flatMap((name) => {
         try {

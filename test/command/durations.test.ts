@@ -42,7 +42,8 @@ test.each([
 describe("flags with a duration", () => {
   const timed = flags.filter(({ value }) => value === "<time>");
 
-  test("are found among all flags", () => expect(timed.length).toBeGreaterThan(15));
+  test("the flags with a duration are found among all flags", () =>
+    expect(timed.length).toBeGreaterThan(15));
 
   test.each(timed.map((flag) => [flag.name, flag] as const))(
     "--%s takes a duration such as 10s",
@@ -58,7 +59,7 @@ describe("flags with a duration", () => {
   );
 });
 
-test("a time without a unit that is probably meant in seconds causes one warning at the start", async () => {
+test("a time without a unit that is probably meant in seconds causes one warning at startup", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
   const path = join(folder, "times.json");
   const config = {
@@ -157,7 +158,7 @@ describe("a config file with durations", () => {
     expect(findPaths(everywhere, "1s").toSorted()).toEqual(known);
   });
 
-  test("is read with milliseconds in place of all durations", async () => {
+  test("each duration is read as a number of milliseconds", async () => {
     const routes = [{ match: "/api", target, ...everywhere, server: undefined }];
     const path = join(folder, "fetchway.config.json");
     writeFileSync(path, JSON.stringify({ ...everywhere, target, routes }));
@@ -171,7 +172,7 @@ describe("a config file with durations", () => {
     expect(findPaths(read, "1s")).toEqual([]);
   });
 
-  test("may have sizes such as 10mb", async () => {
+  test("sizes such as 10mb are read as numbers of bytes", async () => {
     const path = join(folder, "sizes.json");
     const sizes: Config = {
       bodyLimit: "10mb",
@@ -186,7 +187,7 @@ describe("a config file with durations", () => {
     });
   });
 
-  test("keeps all other values, also instances of classes", () => {
+  test("all other values are kept, also instances of classes", () => {
     class App {
       fetch(): Response {
         return new Response();

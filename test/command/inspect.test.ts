@@ -102,7 +102,7 @@ test("--inspect shows the upstream request line by line, each line with its reas
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
-test("--inspect does not show a field as dropped if it is sent unchanged", async () => {
+test("--inspect shows no field as dropped that is sent unchanged", async () => {
   const upgrade = ["Connection: Upgrade", "Upgrade: websocket"];
   const text = await show(
     { target, changeOrigin: false },

@@ -164,7 +164,7 @@ test.each(cases)("on %s %s: every line of a whole run is JSON", async (runtime, 
   expect(command.stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
-test("refused connections have a line in JSON, and so have the requests that the server itself refuses", async () => {
+test("refused connections have a line in JSON, and so do requests that the server itself refuses", async () => {
   const origin = await start(`${upstream.url} --log json --max-connections 1`);
   const command = proxy as Command;
   const first = fetch(`${origin}/held`);

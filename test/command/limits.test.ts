@@ -156,14 +156,14 @@ describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
 ])("a client over %s is disconnected", (name, open) => {
-  test("with 408 if its header section trickles", async () => {
+  test("a client whose header section trickles gets 408", async () => {
     const client = new Raw(open());
     void client.trickle(head("GET /", `X: ${"a".repeat(1000)}`), 20);
     await within(client.closed, "the end");
     expect(client.received).toMatch(/^HTTP\/1\.1 408 /);
   });
 
-  test("with 408 if its body stops, and the upstream sees no complete request", async () => {
+  test("a client whose body stops gets 408, and the upstream sees no complete request", async () => {
     const path = `/slow-body-${name}`;
     const client = new Raw(open());
     client.socket.write(head(`POST ${path}`, "Content-Length: 100"));
@@ -173,7 +173,7 @@ describe.concurrent.each([
     await until(() => ends.get(path) === "closed", "the end at the upstream");
   });
 
-  test("if it does not read the response, and the upstream's response is closed", async () => {
+  test("a client that does not read the response, whose upstream connection is closed too", async () => {
     const path = `/endless?${name}`;
     const client = new Raw(open());
     client.socket.pause();
@@ -183,7 +183,7 @@ describe.concurrent.each([
     await within(client.closed, "the end");
   });
 
-  test("if its WebSocket does not read, and the upstream's WebSocket is closed", async () => {
+  test("a client whose WebSocket does not read, and the upstream's WebSocket is closed too", async () => {
     const socket = new WebSocket(`ws://a/flood?${name}`, {
       createConnection: () => open() as never,
     });
@@ -194,18 +194,18 @@ describe.concurrent.each([
     socket.terminate();
   });
 
-  test("if it sends nothing", async () => {
+  test("a client that sends nothing", async () => {
     await within(new Raw(open()).closed, "the end");
   });
 
-  test("if it sends no second request on its connection", async () => {
+  test("a client that sends no second request on its connection", async () => {
     const client = new Raw(open());
     client.socket.write(head("GET /"));
     await within(client.closed, "the end");
     expect(client.received).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("with 431 for a header section of too many bytes or fields", async () => {
+  test("a header section of too many bytes or fields gets 431", async () => {
     const large = new Raw(open());
     large.socket.write(head("GET /", `X: ${"a".repeat(3000)}`));
     const many = new Raw(open());
@@ -228,14 +228,14 @@ describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
 ])("a client over %s is not disconnected", (_, open) => {
-  test("if its body makes progress, however long it takes", async () => {
+  test("a client whose body makes progress, however long it takes", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /", "Content-Length: 10", "Connection: close"));
     await client.trickle("0123456789", LONGER_THAN_LIMITS / 10);
     await client.until(/got 10$/);
   });
 
-  test("if the upstream answers late, or pauses between two events", async () => {
+  test("a client whose upstream answers late, or pauses between two events", async () => {
     const clients = ["/late", "/events"].map((path) => {
       const client = new Raw(open());
       client.socket.write(head(`GET ${path}`, "Connection: close"));
@@ -246,7 +246,7 @@ describe.concurrent.each([
     expect(clients[1]?.received).toMatch(/data: 2/);
   });
 
-  test("if the upstream does not read its body", async () => {
+  test("a client whose body the upstream does not read", async () => {
     const client = new Raw(open());
     const size = LARGE * CHUNK.length;
     client.socket.write(head("POST /unread", `Content-Length: ${size}`, "Connection: close"));
@@ -254,7 +254,7 @@ describe.concurrent.each([
     await client.until(new RegExp(`got ${size}$`));
   });
 
-  test("if the upstream lets it wait for 100 (Continue)", async () => {
+  test("a client that waits for the upstream's 100 (Continue)", async () => {
     const client = new Raw(open());
     const fields = ["Content-Length: 3", "Expect: 100-continue", "Connection: close"];
     client.socket.write(head("POST /expect", ...fields));
@@ -263,7 +263,7 @@ describe.concurrent.each([
     await client.until(/got 3$/);
   });
 
-  test("if it pauses its body after the response has begun", async () => {
+  test("a client that pauses its body after the response has begun", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /early", "Content-Length: 4", "Connection: close"));
     client.socket.write("ab");
@@ -273,7 +273,7 @@ describe.concurrent.each([
     await client.until(/abcd/);
   });
 
-  test("if its WebSocket is silent", async () => {
+  test("a client whose WebSocket is silent", async () => {
     const socket = new WebSocket("ws://a/", { createConnection: () => open() as never });
     await within(once(socket, "open"), "the opening");
     await pause(LONGER_THAN_LIMITS);
@@ -296,7 +296,7 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     return session;
   }
 
-  test("loses only the stream whose body stops", async () => {
+  test("a client loses only the stream whose body stops", async () => {
     const session = open();
     const slow = session.request({ ":method": "POST", ":path": `/h2-slow-${kind}` });
     const closed = closeOf(slow);
@@ -308,7 +308,7 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     session.destroy();
   });
 
-  test("loses only the stream that it does not read", async () => {
+  test("a client loses only the stream that it does not read", async () => {
     const session = open();
     const stalled = session.request({ ":path": `/endless?h2-${kind}` });
     stalled.on("error", () => {});
@@ -320,7 +320,7 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     session.destroy();
   });
 
-  test("is served while it uploads in bursts, after each of which Node enlarges the window again", async () => {
+  test("a client that uploads in bursts, after each of which Node enlarges the window again, is served", async () => {
     const session = open();
     const stream = session.request({ ":method": "POST", ":path": `/h2-bursts-${kind}` });
     for (let n = 0; n < 8; n++) {
@@ -332,7 +332,7 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     session.destroy();
   });
 
-  test("is served while it sends short requests with pauses shorter than the limit", async () => {
+  test("a client that sends short requests, with pauses shorter than the limit, is served", async () => {
     const session = open();
     const closed = closeOf(session);
     for (let n = 0; n < 12; n++) {
@@ -343,13 +343,13 @@ describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) =
     await within(closed, "the end");
   });
 
-  test("is disconnected if it sends no further request", async () => {
+  test("a client that sends no further request is disconnected", async () => {
     const session = open();
     expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
     await within(once(session, "close"), "the end");
   });
 
-  test("gets 431 for a header section that is too large, and no answer to one with too many fields", async () => {
+  test("a header section that is too large gets 431, and one with too many fields gets no answer", async () => {
     const session = open();
     // The client sends this first request before it knows the limits, so the server itself must refuse it.
     const large = session.request({ ":path": `/h2-large-${kind}`, x: "a".repeat(5000) });
@@ -390,7 +390,7 @@ describe("at the limits for connections", () => {
   });
   afterAll(() => proxy.kill());
 
-  test("idle connections make room for new ones, the oldest first", async () => {
+  test("idle connections are closed to make room for new ones, the oldest first", async () => {
     const idle: Raw[] = [];
     for (const from of ["127.0.0.2", "127.0.0.3"]) {
       for (let n = 0; n < 4; n++) {
@@ -409,7 +409,7 @@ describe("at the limits for connections", () => {
     await expect.poll(metrics).toMatch(/^fetchway_client_connections 0$/m);
   });
 
-  test("busy connections are not closed for new ones at either limit, and stderr says that new ones are refused", async () => {
+  test("busy connections stay open at either limit, new ones are refused, and stderr says so", async () => {
     const busy: Raw[] = [];
     const begin = async (from: string): Promise<void> => {
       const client = open(from);

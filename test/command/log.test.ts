@@ -91,7 +91,7 @@ describe("a line of the log in the pretty form", () => {
     expect(render(endOf({ upstream: "unix:/run/a.sock" }))).toContain(" → unix:/run/a.sock 200");
   });
 
-  test("leaves out the upstream and the size of a response that a hook made", () => {
+  test("for a response that a hook has made, it has no upstream and no size", () => {
     expect(render(endOf({ upstream: undefined, bytesOut: undefined }))).toMatch(
       /GET \/a\?b=c 200 3\.3 ms$/,
     );
@@ -285,7 +285,7 @@ describe("failures in the log", () => {
     return [new RequestLog(form, stdout as never, stderr as never), stdout, stderr];
   }
 
-  test("have one line in the pretty form, on stderr, with cause and fix", async () => {
+  test("in the pretty form, a failure has one line on stderr, with cause and fix", async () => {
     const [log, stdout, stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     await log.close();
@@ -325,7 +325,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("that break off a response have a line that says how much the client has received", async () => {
+  test("a failure that breaks off a response has a line that says how much the client has received", async () => {
     const [log, , stderr] = start("pretty");
     const error = new ProxyError("http_response_incomplete");
     placeError(error, { origin: "http://127.0.0.1:4000" });
@@ -336,7 +336,7 @@ describe("failures in the log", () => {
     );
   });
 
-  test("do not include clients that disconnect", async () => {
+  test("a client that disconnects is no failure", async () => {
     const [log, stdout, stderr] = start("pretty");
     log.onRequestEnd?.(endOf({ status: 499, error: clientGone() }));
     log.onError(clientGone(), new Request("http://a"));
@@ -345,7 +345,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("are on stderr with `off` as well, although the log then does not get the end of each request", async () => {
+  test("with `off`, failures are on stderr as well, although the log then does not get the end of each request", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"));
@@ -354,7 +354,7 @@ describe("failures in the log", () => {
     expect(stdout.text).toBe("");
   });
 
-  test("that are summed up have the time of the summary, so that the lines are in the order of time", async () => {
+  test("a summary of failures has its own time, so that the lines are in the order of time", async () => {
     const before = new Date().toISOString();
     const [log, , stderr] = start("common");
     // The failures of `endOf` have a time in the past.
@@ -366,7 +366,7 @@ describe("failures in the log", () => {
     expect(sum >= before).toBe(true);
   });
 
-  test("of upstreams have one line for each change of state, and equal changes that follow immediately are summed up", async () => {
+  test("each change of an upstream's state has one line, and equal changes that follow immediately are summed up", async () => {
     const down = {
       name: "http://a\n",
       state: "down",
@@ -405,7 +405,7 @@ describe("failures in the log", () => {
     }
   });
 
-  test("that are equal are summed up at growing intervals, and shown again after a quiet period", () => {
+  test("equal failures are summed up at growing intervals, and shown again after a quiet period", () => {
     const said: string[] = [];
     const failures = new FailureLog(
       ({ path }) => said.push(path),
@@ -440,7 +440,7 @@ describe("failures in the log", () => {
     expect(said.slice(2)).toEqual(["1 in 2000, last /x", expect.stringContaining("last /y")]);
   });
 
-  test("are summed up on time after the clock of the system has been set back", async () => {
+  test("failures are summed up on time after the clock of the system has been set back", async () => {
     const stderr = new SlowOutput();
     const began = Date.UTC(2026, 0, 1);
     vi.useFakeTimers({
@@ -464,7 +464,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toMatch(/ … 1 time more in 1\.0 s: .+\n.+ … 1 time more in 500 ms: /);
   });
 
-  test("of an upstream that stays down have one line a minute", () => {
+  test("an upstream that stays down causes one line a minute", () => {
     let sums = 0;
     const failures = new FailureLog(
       () => sums++,
@@ -486,7 +486,7 @@ describe("failures in the log", () => {
     failures.tick(1e12 + 120_000);
   });
 
-  test("of too many kinds are counted together", () => {
+  test("failures of too many kinds are counted together", () => {
     const said: string[] = [];
     const failures = new FailureLog(
       ({ failure }) => said.push(failure.cause),

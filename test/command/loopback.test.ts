@@ -26,7 +26,7 @@ describe("a server on 127.0.0.1", () => {
   test.each([
     ["127.0.0.1", "EADDRINUSE"],
     ["192.0.2.1", "EADDRNOTAVAIL"],
-  ])("tries no second address for another error or another host: %s, %s", async (host, code) => {
+  ])("tries no second address for the host %s and the error %s", async (host, code) => {
     const tried: string[] = [];
     const opening = openOn(host, async (each) => {
       tried.push(each);

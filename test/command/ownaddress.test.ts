@@ -88,7 +88,7 @@ test("the command refuses its own port as the target, also in a route", async ()
   ).toContain("of this proxy itself");
 });
 
-test("a reload with the command's own port as the target keeps the routes", async () => {
+test("a reload that makes the command its own target is refused, and the routes stay", async () => {
   const port = await findPort();
   const path = join(folder, "config.json");
   const write = (target: string): void =>

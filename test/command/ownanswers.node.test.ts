@@ -50,7 +50,7 @@ test("the answer to a malformed request is not written into a running response, 
   expect(ends).toEqual([]);
 });
 
-test("a client that disconnects within its request body is reported as disconnected", async () => {
+test("a client that disconnects before the end of its request body is reported as disconnected", async () => {
   let end: Partial<RequestEnd> | undefined;
   const { port, ends } = await serve((req, res) => {
     req.on("error", () => {}).resume();

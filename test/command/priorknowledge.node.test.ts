@@ -92,7 +92,7 @@ async function answerTo(bytes: string, ends = false): Promise<string> {
 }
 
 describe("a connection that begins with the preface speaks HTTP/2", () => {
-  test("wherever the bytes are cut", async () => {
+  test("wherever its bytes are split into reads", async () => {
     await start();
     for (let at = 1; at <= WHOLE.length; at++) {
       expect(await send([WHOLE.subarray(0, at), WHOLE.subarray(at)]), `cut at ${at}`).toBe(
@@ -109,7 +109,7 @@ describe("a connection that begins with the preface speaks HTTP/2", () => {
     expect(await send(Array.from(WHOLE, (byte) => Uint8Array.of(byte)))).toBe("GET /whole");
   });
 
-  test("and is not ended by `headersTimeout` of the HTTP/1.1 server", async () => {
+  test("and `headersTimeout` of the HTTP/1.1 server does not end it", async () => {
     await start(1000);
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     expect(await text(session.request({ ":path": "/first" }))).toBe("GET /first");
@@ -124,7 +124,7 @@ describe("a connection that begins with the preface speaks HTTP/2", () => {
     expect(refused).toEqual([]);
   });
 
-  test("and gets 100 (Continue) if the server has no listener for `checkContinue`", async () => {
+  test("and its requests get 100 (Continue) if the server has no listener for `checkContinue`", async () => {
     await start();
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     const stream = session.request({ ":method": "POST", expect: "100-continue" });

@@ -72,7 +72,7 @@ describe("a header", () => {
     ["version 2, an unspecified protocol", v2(0x21, 0x10, V4), undefined],
     ["version 2, LOCAL", v2(0x20, 0x00), undefined],
     ["version 2, LOCAL with addresses", v2(0x20, 0x11, V4), undefined],
-  ])("of %s is parsed up to its end", (_, header, address) => {
+  ])("a header of %s is parsed up to its end", (_, header, address) => {
     expect(parse(Buffer.concat([header, Buffer.from("GET /")]))).toBe(`${address} 5`);
     for (let n = 0; n < Math.min(header.length, 300); n++) {
       expect(parse(header.subarray(0, n))).toBe("incomplete");
@@ -106,7 +106,7 @@ describe("a header", () => {
     expect(parse(header)).toMatch(/^(?:the connection|its|it) /);
   });
 
-  test("of random bytes is parsed or refused, and the parser never reads beyond its end", () => {
+  test("random bytes are parsed or refused, and the parser never reads beyond the end of the header", () => {
     const start = fc.constantFrom(
       SIGNATURE,
       Buffer.from("PROXY TCP4 "),
@@ -148,7 +148,7 @@ describe("a connection", () => {
   test.each([
     ["1", v1("TCP4 192.0.2.7 10.0.0.1 1234 443")],
     ["2", v2(0x21, 0x11, `${V4}01000268320400020000`)],
-  ])("may send a header of version %s byte by byte", async (_, header) => {
+  ])("a header of version %s may arrive byte by byte", async (_, header) => {
     const { port, sockets } = await serve();
     const client = connect({ port, host: "127.0.0.1", noDelay: true });
     for (const [i, byte] of [...header, ...get].entries()) {
@@ -158,7 +158,7 @@ describe("a connection", () => {
     expect(await within(text(client), "the response")).toMatch(/\r\n\r\n192\.0\.2\.7 \/a 0$/);
   });
 
-  test("may send the header, a large request and a second request in one write", async () => {
+  test("the header, a large request and a second request may arrive in one write", async () => {
     const { port } = await serve();
     const size = 300_000;
     const post = `POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n${"x".repeat(size)}`;
@@ -169,7 +169,7 @@ describe("a connection", () => {
     );
   });
 
-  test("without a complete header within `headersTimeout` gets 408", async () => {
+  test("a connection without a complete header within `headersTimeout` gets 408", async () => {
     const { port, ends } = await serve(50);
     const client = connect(port, "127.0.0.1");
     client.write("PROXY TCP4 192");
@@ -179,7 +179,7 @@ describe("a connection", () => {
     ]);
   });
 
-  test("without a header gets 400, and one that sends nothing is not reported", async () => {
+  test("a connection without a header gets 400, and one that sends nothing is not reported", async () => {
     const { port, ends, sockets } = await serve();
     const silent = connect(port, "127.0.0.1").end();
     silent.resume();

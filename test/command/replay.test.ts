@@ -205,7 +205,7 @@ test("--json reports each request with its differences", async () => {
   ]);
 });
 
-test("requests whose method changes state are sent only if --methods names it", async () => {
+test("requests whose method may change state are sent only if --methods names the method", async () => {
   const body = Buffer.from([0, 255, 1, 254]);
   const init = { method: "POST", body, headers: { "content-type": "application/x-test" } };
   await record(
@@ -229,7 +229,7 @@ test("requests whose method changes state are sent only if --methods names it", 
   });
 });
 
-test("redacted fields are left out, and requests with redacted parameters not sent, unless --header and --query give the values", async () => {
+test("without --header and --query, redacted fields are left out, and requests with redacted parameters are not sent", async () => {
   const headers = { authorization: "Bearer hush", cookie: "sid=hush" };
   await record((_req, res) => void res.end("hello"), [["/a", { headers }], ["/b?key=hush&x=1"]]);
   respond = (_request, res) => void res.end("hello");
@@ -331,7 +331,7 @@ test("a truncated file is read up to its last complete request", async () => {
   expect(code).toBe(0);
 });
 
-test("requests of a browser's file are sent for the origin of --from, in the order in which they began", async () => {
+test("of a browser's file, the requests to the origin of --from are sent, in the order in which they began", async () => {
   writeHar(
     browsed({ url: "https://shop.test/c#top", startedDateTime: "2026-01-01T00:00:02.000Z" }),
     browsed({ url: "https://shop.test/b", startedDateTime: "2026-01-01T00:00:01.000Z" }),

@@ -165,7 +165,7 @@ describe("routes with a condition", () => {
     expect(await nameOfTaker(method, url, fields)).toBe(name);
   });
 
-  test("an ambiguous path gets 400 only if the routes differ for the same request", async () => {
+  test("an ambiguous path gets 400 only if its readings have different routes for the same request", async () => {
     const two = new Router([routeTo("rest", "/"), when("write", "/api", { method: "POST" })]);
     const status = async (method: string): Promise<number> =>
       (await two.answer(new Request("http://a.example/%61pi", { method }))).status;
@@ -208,7 +208,7 @@ test("`onRequestEnd` names the route by its pattern, or by its option `route`", 
 });
 
 describe("an update of the routes", () => {
-  test("keeps the proxy of a route whose settings are the same, and creates new ones for the others", async () => {
+  test("a route with unchanged settings keeps its proxy, and other routes get new ones", async () => {
     const made: unknown[] = [];
     const one = routeTo("one", "/one");
     const two = routeTo("two", "/two");
@@ -227,7 +227,7 @@ describe("an update of the routes", () => {
     await router.close();
   });
 
-  test("that fails does not change the routes", async () => {
+  test("an update that fails does not change the routes", async () => {
     const router = new Router([routeTo("one", "/")]);
     const bad = routeTo("bad", "/bad", { timeout: -1 });
     expect(() => router.update([routeTo("two", "/"), bad])).toThrow(/bad option `timeout`/);
@@ -235,7 +235,7 @@ describe("an update of the routes", () => {
     expect(router.retired).toBe(0);
   });
 
-  test("lets a request of a removed route finish", async () => {
+  test("a request of a removed route runs to its end", async () => {
     let finish: (response: Response) => void = () => {};
     const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
     const router = new Router([{ match: ["/"], options: { target: { fetch } } }]);

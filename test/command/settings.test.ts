@@ -126,7 +126,7 @@ describe("precedence", () => {
   });
 });
 
-test("with a transport of the user, the command's default pool options are left out, and the user's are kept", () => {
+test("with the user's own transport, the command's default pool options are left out, and the user's are kept", () => {
   const fetch = (): Response => new Response();
   const base = { tls: { servername: "a" } };
   const pools = (file: ReadConfig): unknown[] =>

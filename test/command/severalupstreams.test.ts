@@ -86,7 +86,7 @@ describe("a config file", () => {
       { target: () => "http://a", balance: { policy: "first" } },
       "balance: it needs a target that is a URL, or an array of several",
     ],
-  ])("with %j is refused with the fix", (wrong, message) => {
+  ])("a file with %j is refused with the fix", (wrong, message) => {
     const [{ text } = { text: "" }] = checkConfig(wrong);
     expect(text.slice(0, message.length)).toBe(message);
   });

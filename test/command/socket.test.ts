@@ -196,7 +196,7 @@ test("a socket path on which the command cannot listen is reported at the start"
   expect(await command(`unix:${long}`).refusal()).toMatch(/use a shorter path/);
 });
 
-test("clients of a Unix socket are trusted if the loopback addresses are", async () => {
+test("clients of a Unix socket are trusted if the loopback addresses are trusted", async () => {
   const [none, other, loopback] = [newPath(), newPath(), newPath()];
   const line = `${upstream.url} --log off --host`;
   await Promise.all([
@@ -238,7 +238,7 @@ test("a client of a Unix socket detects that a response is truncated", async () 
   await expect(ask(path)).rejects.toThrow(/aborted|ECONNRESET/);
 });
 
-test("the config file can name a socket, and the command reports if another socket is named later", async () => {
+test("the config file can name a socket, and the command reports that a later change of it has no effect", async () => {
   const path = newPath();
   const file = join(folder, "config.json");
   const config = (host: string): string =>

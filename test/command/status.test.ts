@@ -31,7 +31,7 @@ function createMetrics(): Metrics {
 const took = (ms: number): object => ({ timings: { firstByte: ms, total: ms } });
 
 describe("the counters of the status page", () => {
-  test("have the requests and failures of each second of the last minute", () => {
+  test("they have the requests and failures of each second of the last minute", () => {
     const metrics = createMetrics();
     metrics.record(endOf(), 100);
     metrics.record(endOf({ status: 502, error: new ProxyError("connection_refused") }), 101);

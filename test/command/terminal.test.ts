@@ -144,7 +144,7 @@ describe("SIGHUP", () => {
     );
   }
 
-  test("that a shell sends before its terminal closes stops the command", () => {
+  test("SIGHUP that a shell sends before its terminal closes stops the command", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");
@@ -154,7 +154,7 @@ describe("SIGHUP", () => {
     expect(orders).toEqual(["stop"]);
   });
 
-  test("does not count as a second signal, and a command that is stopping ignores it", () => {
+  test("SIGHUP does not count as a second signal: a command that is stopping ignores it", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");

@@ -185,7 +185,7 @@ describe("a certificate whose files change", () => {
   const countReads = ({ stdout }: Command): number =>
     stdout.match(/the certificate has been reloaded\n/g)?.length ?? 0;
 
-  test("is read again without a signal, and an invalid pair does not replace the valid one", async () => {
+  test("the certificate is read again without a signal, and an invalid pair does not replace the valid one", async () => {
     mount(own);
     const { proxy, origin } = await listening(`${upstream.url} ${paths} --admin 0`);
     const before = await fingerprintOf(origin, own.cert);
@@ -203,7 +203,7 @@ describe("a certificate whose files change", () => {
     expect(proxy.stderr.split("\n")).toHaveLength(2);
   });
 
-  test("is read again when both files have changed, and nothing is printed after the change of the first file", async () => {
+  test("the certificate is read again when both files have changed, and nothing is printed after the change of the first file", async () => {
     const [crt, pem] = [save("renewed.crt", own.cert), save("renewed.key", own.key)];
     const config = save(
       "config.json",
@@ -247,7 +247,7 @@ describe("an upstream with a self-signed certificate", () => {
     return { answer, stderr: proxy.stderr };
   }
 
-  test("is refused, unless --insecure accepts any certificate", async () => {
+  test("its certificate is refused, unless --insecure accepts any certificate", async () => {
     const [refused, accepted] = await Promise.all([ask(""), ask("--insecure")]);
     expect(refused.answer).toMatch(/^502 /);
     expect(accepted.answer).toBe("200 from the upstream");
@@ -283,11 +283,11 @@ describe("a wrong certificate file is refused with a message that names it and t
       `it is not the key of the first certificate in ${cert}`,
     ],
     [{ cert: broken, key }, `--cert "${broken}" cannot be used: `],
-  ])("with the flags %j", (paths, message) => {
+  ])("the flags %j", (paths, message) => {
     expect(() => readCertificate(paths, byFlag)).toThrow(message);
   });
 
-  test("with the flag --ca", () => {
+  test("the flag --ca", () => {
     expect(() => readTrust({ ca: key }, byFlag)).toThrow(
       `--ca "${key}": there is no certificate in PEM`,
     );
@@ -305,7 +305,7 @@ describe("a config file with TLS options", () => {
     return `--config ${path} --port 0`;
   };
 
-  test("has paths that are relative to its own folder", async () => {
+  test("the paths in the file are relative to its own folder", async () => {
     save("relative.crt", own.cert);
     save("relative.key", own.key);
     const server = { cert: "relative.crt", key: "./relative.key" };
@@ -327,14 +327,14 @@ describe("a config file with TLS options", () => {
     },
   );
 
-  test("whose option a flag replaces causes a message with the name of the flag", async () => {
+  test("if a flag replaces a wrong option of the file, the message names the flag", async () => {
     const line = `${config({ cert: "none.pem", key: secret })} --cert none.pem`;
     expect(await command(line).refusal()).toBe(
       'fetchway: --cert "none.pem" cannot be read: there is no such file\n',
     );
   });
 
-  test("that accepts any certificate causes a warning with the name of the option", async () => {
+  test("a file that accepts any certificate causes a warning with the name of the option", async () => {
     const proxy = command(config({ insecure: true }));
     await proxy.origin();
     expect(proxy.stderr).toMatch(/^fetchway: server\.insecure accepts any certificate/);

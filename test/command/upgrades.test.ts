@@ -85,7 +85,7 @@ test("if the upstream of a tunnel does not read, the log says how the tunnel end
   );
 });
 
-test("an upgrade without a route gets 404, and an upgrade gets 400 if its path can be read as a path of two routes", async () => {
+test("an upgrade without a route gets 404, and one whose path can belong to two routes gets 400", async () => {
   const { origin } = await listening(`--route /api=${target}`);
   const answer = async (path: string): Promise<[number | undefined, string]> => {
     const socket = new WebSocket(origin.replace("http:", "ws:") + path);

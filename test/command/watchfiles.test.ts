@@ -52,7 +52,7 @@ function follow(paths: string[], interval = 20): void {
 const changed = (count: number): Promise<void> => until(() => changes === count, `change ${count}`);
 
 describe("a change is noticed", () => {
-  test("of the target of a symbolic link, and of the link", async () => {
+  test("a change of the target of a symbolic link, and of the link itself", async () => {
     save("real/a.json", "1");
     save("real/b.json", "2");
     follow([link("config.json", "real/a.json")]);
@@ -64,7 +64,7 @@ describe("a change is noticed", () => {
     await changed(3);
   });
 
-  test("of a folder that is replaced through a symbolic link: a release, and a ConfigMap of Kubernetes", async () => {
+  test("a folder that is replaced through a symbolic link: a release, and a ConfigMap of Kubernetes", async () => {
     for (const version of ["1", "2", "3"]) save(`releases/${version}/config.json`, version);
     link("current", "releases/1");
     link("..data", "releases/1");
@@ -76,7 +76,7 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a file that is itself a mount point, and a replacement of the file below the mount is reported", async () => {
+  test("a change of a file that is itself a mount point; the replacement of the file below the mount is reported", async () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     const outside = save("outside/config.json", "1");
     const mounted = save("inside/config.json", "");
@@ -100,7 +100,7 @@ describe("a change is noticed", () => {
     }
   });
 
-  test("without polling the file, if its folder has events", async () => {
+  test("without polling the file, if its folder reports events", async () => {
     const path = save("config.json", "1");
     follow([path], 1_000_000);
     save("config.json", "2");
@@ -109,7 +109,7 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("of a file in a folder that cannot be watched", async () => {
+  test("a change of a file in a folder that cannot be watched", async () => {
     const path = save("later/config.json", "1");
     rmSync(join(folder, "later"), { recursive: true });
     follow([path]);
@@ -117,7 +117,7 @@ describe("a change is noticed", () => {
     await changed(1);
   });
 
-  test("while other files of the folder change continuously", async () => {
+  test("a change while other files of the folder change continuously", async () => {
     const path = save("config.json", "1");
     follow([path]);
     const busy = setInterval(() => save("log", String(performance.now())), 5);
@@ -184,22 +184,25 @@ describe("a file that stays missing", () => {
       (path: string) => unlinkSync(join(path, "../target")),
       'is missing: it is a link to "target", which does not exist:',
     ],
-  ])("is reported once, and again after it was there: %s", async (what, remove, message) => {
-    const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
-    const path = what === "a file" ? save("file", "1") : link("file", "target");
-    if (what !== "a file") save("target", "1");
-    follow([path]);
-    remove(path);
-    await until(() => printed.mock.calls.length === 1, "the report");
-    await pause(100);
-    expect(printed.mock.calls).toEqual([
-      [`fetchway: file ${message} what it contained stays in use`],
-    ]);
-    save(what === "a file" ? "file" : "target", "2");
-    await until(() => changes === 1, "the change");
-    remove(path);
-    await until(() => printed.mock.calls.length === 2, "another report");
-    expect(changes).toBe(1);
-    printed.mockRestore();
-  });
+  ])(
+    "a missing file is reported once, and again if it was there meanwhile: %s",
+    async (what, remove, message) => {
+      const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
+      const path = what === "a file" ? save("file", "1") : link("file", "target");
+      if (what !== "a file") save("target", "1");
+      follow([path]);
+      remove(path);
+      await until(() => printed.mock.calls.length === 1, "the report");
+      await pause(100);
+      expect(printed.mock.calls).toEqual([
+        [`fetchway: file ${message} what it contained stays in use`],
+      ]);
+      save(what === "a file" ? "file" : "target", "2");
+      await until(() => changes === 1, "the change");
+      remove(path);
+      await until(() => printed.mock.calls.length === 2, "another report");
+      expect(changes).toBe(1);
+      printed.mockRestore();
+    },
+  );
 });

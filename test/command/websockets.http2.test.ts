@@ -152,7 +152,7 @@ test("WebSockets share an HTTP/2 session with requests, and keep it from being c
 });
 
 describe("the limits for WebSockets over HTTP/2", () => {
-  test("of connections count each WebSocket, and further ones get 503", async () => {
+  test("`--max-connections` counts each WebSocket, and a WebSocket above it gets 503", async () => {
     const { proxy, origin } = await start(`${target} --route /other=${target} --max-connections 3`);
     const session = await openSession(origin);
     const [first] = await ask(session);
@@ -170,7 +170,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
     await expect.poll(async () => (await ask(session))[1][":status"]).toBe(200);
   });
 
-  test("of connections for each address count each WebSocket", async () => {
+  test("`--max-per-address` counts each WebSocket", async () => {
     const { proxy, origin } = await start(`${target} --max-per-address 2`);
     const session = await openSession(origin);
     const statuses = [await ask(session), await ask(session)].map(([, head]) => head[":status"]);
@@ -178,7 +178,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
     await until(() => proxy.stderr.includes("raise --max-per-address"), "the warning");
   });
 
-  test("of the size of header sections apply", async () => {
+  test("`--max-headers-count` applies to the request for a WebSocket", async () => {
     const { origin } = await start(`${target} --max-headers-count 5 --log off`);
     const session = await openSession(origin);
     const fields = Object.fromEntries(Array.from({ length: 5 }, (_, n) => [`x-${n}`, "1"]));
@@ -188,7 +188,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
     expect(stream.rstCode).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   });
 
-  test("of time (--send-timeout) end only a WebSocket whose client does not read", async () => {
+  test("`--send-timeout` ends only a WebSocket whose client does not read", async () => {
     const { origin } = await start(`${target} --send-timeout 500 --log off`);
     const session = await openSession(origin);
     const [deaf] = await ask(session, { ":path": "/flood" });
@@ -199,7 +199,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
     expect(other.closed).toBe(false);
   });
 
-  test("of silence (--tunnel-timeout) end both sides", async () => {
+  test("`--tunnel-timeout` ends both sides of a silent WebSocket", async () => {
     const { origin } = await start(`${target} --tunnel-timeout 200 --log off`);
     const [stream] = await ask(await openSession(origin));
     await closeOf(stream.resume());
@@ -207,7 +207,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
 });
 
 describe("the stop of the command", () => {
-  test("waits for running WebSockets", async () => {
+  test("the command waits for running WebSockets when it stops", async () => {
     const { proxy, origin } = await start(`${target} --log off`);
     const socket = new WebSocket(await openBridge(origin));
     await within(once(socket, "open"), "the opening");
@@ -220,7 +220,7 @@ describe("the stop of the command", () => {
     expect(await within(proxy.exit, "the exit")).toBe(0);
   });
 
-  test("cuts WebSockets off at the deadline", async () => {
+  test("at the deadline, the command cuts WebSockets off", async () => {
     const { proxy, origin } = await start(`${target} --log off --stop-timeout 300`);
     const session = await openSession(origin);
     const away = once(session, "goaway");

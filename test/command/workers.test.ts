@@ -263,7 +263,7 @@ test("the status page shows the health of upstreams as the running workers see i
   expect(new Set(await attemptsOf())).toEqual(new Set(before));
 });
 
-test("a connection that is idle while its worker retires gets one more answer", async () => {
+test("a connection that is idle when its worker retires gets one more response", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin, port, replace, stats } = await startWorkers(`${upstream.url} --log off`);
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true }));
@@ -379,7 +379,7 @@ test("a worker that does not answer is killed after the deadline", async () => {
   expect(workers.filter(isAlive)).toEqual([]);
 });
 
-test("if their parent process ends, the workers end", async () => {
+test("the workers end if their parent process ends", async () => {
   const { proxy, pids } = await startWorkers(`${upstream.url} --log off`);
   const workers = await pids();
   expect(workers.filter(isAlive)).toHaveLength(2);
@@ -486,7 +486,7 @@ describe("a config file", () => {
     return file;
   };
 
-  test("is read by new workers when it changes, and does not replace the workers if it is invalid", async () => {
+  test("when it changes, new workers read it; an invalid one replaces no worker", async () => {
     upstream.handler = (req, res) => res.end(req.headers["x-revision"]);
     const file = write("reload.mjs", "1");
     const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
@@ -518,13 +518,13 @@ describe("a config file", () => {
     expect(await ask(await proxy.origin())).toBe("200 whole close");
   });
 
-  test("that is invalid ends the command with one error", async () => {
+  test("an invalid file ends the command with one error", async () => {
     const file = write("wrong.mjs", "1", "import.meta.nothing.at.all");
     const stderr = await command(`--config ${file} --workers 2`).refusal();
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
   });
 
-  test("that fails only in a worker ends the command", async () => {
+  test("a file that fails only in a worker ends the command", async () => {
     const file = join(folder, "inworker.mjs");
     writeFileSync(
       file,
