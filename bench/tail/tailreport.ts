@@ -1,6 +1,8 @@
 /** Writes the figures of `npm run bench -- tail` as Markdown and JSON. */
+import { drawChart } from "../chart.ts";
 import { toStamp } from "../code.ts";
 import { contestantOf } from "../contestants.ts";
+import { KIND_OF } from "../cpu/chart.ts";
 import { emphasize, judge, toTitle } from "../ratios.ts";
 import {
   describePinning,
@@ -218,7 +220,32 @@ export function toTailDocument(summary: TailSummary): string {
   return parts.join("\n\n");
 }
 
+/** Draws a panel for each of the two fixed rates. */
+export function toTailChart({
+  rates,
+  latencies,
+}: Pick<TailSummary, "rates" | "latencies">): string {
+  return drawChart(
+    "Latency at a fixed rate, in ms: p50 (full colour) and p99 (and spread), lower is better",
+    rates.slice(0, 2).map((rate) => ({
+      title: `${rate} requests a second`,
+      bars: Object.entries(latencies[rate] ?? {}).flatMap(([name, latency]) => {
+        const role = contestantOf(name)?.role;
+        if (typeof latency === "string" || (name !== DIRECT && role === undefined)) return [];
+        const [[inner], [value, spread]] = [latency.p50, latency.p99];
+        const title = titleOf(name).replaceAll(/[*_]/g, "");
+        const kind = role === undefined ? ("direct" as const) : KIND_OF[role];
+        const label = `${inner.toFixed(2)} / ${value.toFixed(1)}`;
+        return [{ title, kind, value, spread, inner, label }];
+      }),
+    })),
+  );
+}
+
 export function writeTail(summary: TailSummary): void {
-  writeFiles({ "tail.json": JSON.stringify(summary, undefined, 2) });
+  writeFiles({
+    "tail.json": JSON.stringify(summary, undefined, 2),
+    "chart-tail.svg": toTailChart(summary),
+  });
   writeBetween("tail.md", "figures", toTailDocument(summary));
 }

@@ -265,6 +265,8 @@ describe("the figures of a run", () => {
       "2 goals: 1 met; 0 met, within the noise; 1 missed, within the noise; 0 missed.",
     );
     expect(toChart(summary, "node")).toContain(">30.0</text>");
+    // The spread: a line from 25 to 35, on a scale that ends at 105.
+    expect(toChart(summary, "node")).toMatch(/<line x1="3\d\d\.\d" y1="\d+" x2="3\d\d\.\d"/);
     expect(toChart(summary, "node")).toContain(">Fetchway</text>");
     expect(toChart(summary, "runtimes")).not.toContain(">Fetchway</text>");
   });
