@@ -2,11 +2,9 @@
  * The thin entry over a runtime's own pooled client, its `fetch`: `fetchway/fetch`, and `fetchway` on runtimes without
  * a separate entry. On Bun and Deno, it is the alternative to Fetchway's own client; on Node, `fetchway/undici` is.
  *
- * It lacks everything that `fetch` does not support. Responses arrive decoded, or without content coding. `Host` is the
- * target's. Header fields are joined and in lower case. WebSockets get 501. There are no trailers, no unix sockets, no TLS
- * options, no options of connections (`pool`), and no `stats()`. The runtime may send a request again on its own. The entry
- * reads web requests only, so that `X-Forwarded-For` lacks the client's address, unless the option `clientAddress` returns it.
- * docs/clients.md lists what each runtime's `fetch` loses.
+ * It lacks everything that `fetch` does not support; docs/clients.md lists what each runtime's `fetch` loses. There are no unix
+ * sockets, no TLS options, no options of connections (`pool`), and no `stats()`. The entry reads web requests only, so that
+ * `X-Forwarded-For` lacks the client's address, unless the option `clientAddress` returns it.
  * @module
  */
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";

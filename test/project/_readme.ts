@@ -1,6 +1,6 @@
 /**
  * Generates parts of README and of the pages in docs/: the tables of options and counters from their doc strings, the
- * tables of runtimes from the gaps, and the example from a file in examples/ that tests run.
+ * tables of runtimes and of HTTP clients from the gaps, and the example from a file in examples/ that tests run.
  *
  *     node test/project/_readme.ts    # brings README.md and docs/ up to date
  */
@@ -10,8 +10,10 @@ import { flags } from "../../command/flags/flags.ts";
 import type { Kind, Table } from "../../src/schema/schema.ts";
 import { inheritedBy, type OptionDoc, readInterface } from "./_docs.ts";
 import { readExample } from "./_example.ts";
-import { type Gap, gaps } from "../suite/gaps/gaps.ts";
-import { columnsOf, HOSTS, OTHER_CLIENTS, OWN } from "../hosts/_hosts.ts";
+import { clientGaps, type Gap, serverGaps } from "../suite/gaps/gaps.ts";
+import { losses } from "../suite/gaps/losses.ts";
+import { columnsOf, OWN } from "../hosts/_hosts.ts";
+import { countLosses, lossRows } from "./_clients.ts";
 import { supportRows } from "./_support.ts";
 
 const root = new URL("../../", import.meta.url);
@@ -210,28 +212,26 @@ function renderExample(name: string): string {
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
-/** Renders the table of the gaps of the HTTP clients, without the gaps of the servers on the same hosts. */
-function clientTable(): string {
-  const isServers = ({ host, reason }: Gap): boolean => {
-    const server = HOSTS[host].server;
-    return gaps.some((gap) => gap.host === server && gap.reason === reason);
-  };
-  return gapTable(
-    columnsOf(OTHER_CLIENTS),
-    gaps.filter((gap) => !isServers(gap)),
+/** Renders the number of losses of each HTTP client, and the lists of what is lost. */
+export function renderLosses(
+  lists: typeof losses = losses,
+  onClients: readonly Gap[] = clientGaps,
+  onServers: readonly Gap[] = serverGaps,
+): string {
+  const sections = lossRows(lists, onClients, onServers).map(
+    ([heading, rows]) => `### ${heading}\n\n${toTable([["loss", "clients"], ...rows])}`,
   );
+  return [countLosses(onClients), ...sections].join("\n");
 }
 
-/** Renders a table with a row for each reason for which hosts have a gap. */
-function gapTable(
-  columns: readonly [Gap["host"], string][] = columnsOf(OWN),
-  among: readonly Gap[] = gaps,
-): string {
+/** Renders a table with a row for each reason for which servers have a gap. */
+function gapTable(): string {
+  const columns = columnsOf(OWN);
   const hostsOf = (reason: string): string[] =>
     columns
-      .filter(([host]) => among.some((gap) => gap.host === host && gap.reason === reason))
+      .filter(([host]) => serverGaps.some((gap) => gap.host === host && gap.reason === reason))
       .map(([, name]) => name);
-  const reasons = [...new Set(among.map((gap) => gap.reason))];
+  const reasons = [...new Set(serverGaps.map((gap) => gap.reason))];
   const rows = reasons.map((reason) => [reason, hostsOf(reason)] as const);
   return toTable([
     ["limit", "where"],
@@ -263,7 +263,7 @@ export function renderBlocks(): Record<string, string> {
     stats: statsTable(),
     runtimes: gapTable(),
     support: toTable(supportRows()),
-    clients: clientTable(),
+    clients: renderLosses(),
   };
 }
 

@@ -111,17 +111,21 @@ test.each(
     [tool, "fetchway/fetch", ""] as const,
   ]),
 )(
-  "on %s, a proxy from %s sends its requests through the runtime's fetch",
+  "on %s, a proxy from %s sends its requests through the runtime's fetch, and fetchway/fetch sends no X-Forwarded-For",
   async (tool, path, option) => {
     const { href } = new URL(`../../runtimes/${path.replace("fetchway/", "")}.ts`, import.meta.url);
     await using program = startProgram(tool, [
       tool === "bun" ? "-e" : "eval",
       `import { createProxy } from ${JSON.stringify(href)};
     const proxy = createProxy({ target: "${upstream.url}", ${option} });
-    const response = await proxy.fetch(new Request("http://a.test/b", { method: "POST", body: "c" }));
+    const server = { requestIP: () => ({ address: "192.0.2.1" }), remoteAddr: { hostname: "192.0.2.1" } };
+    const request = new Request("http://a.test/b", { method: "POST", body: "c" });
+    const response = await proxy.fetch(request, server);
     console.log("answer:", response.status, await response.text());`,
     ]);
     await program.printed(/^answer: 200 c$/m);
     expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(["POST /b"]);
+    const address = path === "fetchway/fetch" ? undefined : "192.0.2.1";
+    expect(upstream.calls[0]?.get("x-forwarded-for")).toBe(address);
   },
 );

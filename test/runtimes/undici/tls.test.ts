@@ -1,4 +1,5 @@
 /** TLS and HTTP/2 through undici. */
+import { createServer } from "node:http";
 import { createSecureServer } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
 import { Agent, type Dispatcher } from "undici";
@@ -6,7 +7,9 @@ import { afterEach, expect, test } from "vitest";
 import { createProxy } from "#fetchway";
 import { createUndiciTransport } from "../../../runtimes/undici.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
+import { connect } from "../../helpers/client.ts";
 import { listen } from "../../helpers/serve.ts";
+import { type Header, request } from "../../helpers/wire.ts";
 
 const { cert, key } = await makeCertificate();
 const closing: (() => unknown)[] = [];
@@ -48,6 +51,41 @@ test("undici uses HTTP/2 if the agent allows it", async () => {
   const posted = await send("/p", { method: "POST", body: "x" });
   expect(await posted.text()).toBe("POST /p");
   expect([...got.headers.keys()].filter((name) => name.startsWith(":"))).toEqual([]);
+});
+
+test("over HTTP/2, undici joins repeated header fields into one, and Fetchway's own client keeps them apart", async () => {
+  let sent: string[] = [];
+  const server = createSecureServer({ cert, key }, ({ rawHeaders }, response) => {
+    sent = rawHeaders.filter((_, at) => rawHeaders[at - 1] === "x-multi");
+    response.setHeader("X-Multi", ["1", "2"]);
+    response.end();
+  });
+  closing.push(() => server.close());
+  const target = `https://localhost:${await listen(server)}`;
+  const agent = new Agent({ allowH2: true, connect: { ca: cert } });
+  const own = createProxy({ target, pool: { http2: true, tls: { ca: cert } } });
+  closing.unshift(
+    () => agent.destroy(),
+    () => own.destroy(),
+  );
+  for (const [proxy, values] of [
+    [createProxy({ target, transport: createUndiciTransport(agent) }), ["1, 2"]],
+    [own, ["1", "2"]],
+  ] as const) {
+    const front = createServer(proxy.nodeHandler);
+    const client = await connect(await listen(front));
+    closing.unshift(
+      () => client.leave("FIN"),
+      () => front.close(),
+    );
+    const fields: Header[] = [
+      ["X-Multi", "1"],
+      ["X-Multi", "2"],
+    ];
+    client.send(request("GET", "/", fields));
+    const answer = await client.read();
+    expect([sent, answer.all("x-multi")]).toEqual([values, values]);
+  }
 });
 
 test("the certificate is checked against the target and not against Host", async () => {

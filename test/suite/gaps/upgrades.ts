@@ -1,10 +1,9 @@
-/** The gaps of hosts that do not forward WebSockets, or that forward messages instead of the bytes of the connection. */
+/** The tests of WebSockets, and the gaps of servers that pass messages instead of the bytes of the connection. */
 import type { Gap } from "./gaps.ts";
-import type { HostName } from "../../hosts/_hosts.ts";
 import type { TestName } from "../_suite.ts";
 
 /** Every test in which the proxy sends a WebSocket handshake to the upstream. */
-const carried: readonly TestName[] = [
+export const carried: readonly TestName[] = [
   "RFC 6455 §4: the handshakes with the client and with the upstream are complete",
   "RFC 6455 §4.2.1: a handshake with a malformed key gets an HTTP error",
   "RFC 6455 §4.4: a handshake with a version that the upstream refuses is answered with the upstream's versions",
@@ -42,12 +41,6 @@ const carried: readonly TestName[] = [
   "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits takes no memory",
   "CVE-2026-48779, GHSA-vxpw-j846-p89q: hundreds of thousands of fragments take little memory, in both directions",
 ];
-
-const REFUSED = "a WebSocket handshake is answered with 501";
-
-function refusing(hosts: readonly HostName[]): Gap[] {
-  return hosts.flatMap((host) => carried.map((test) => ({ host, test, reason: REFUSED })));
-}
 
 const BUN_PACKET = "a WebSocket handshake with bytes behind it in the same packet is refused";
 
@@ -90,16 +83,6 @@ export const onRelays: readonly Gap[] = [
   })),
   {
     host: "workerd",
-    test: "a 101 whose Connection does not name Upgrade becomes 502",
-    reason: "a 101 of the upstream opens a WebSocket without `Connection: Upgrade`, too",
-  },
-  {
-    host: "workerd",
-    test: "RFC 9110 §7.8: an HTTP/1.0 response with status 101 becomes 502",
-    reason: "a 101 of HTTP/1.0 opens a WebSocket, too",
-  },
-  {
-    host: "workerd",
     test: "an Upgrade that is no WebSocket handshake is ignored",
     reason:
       "a request with `Upgrade: websocket` is a WebSocket handshake without `Connection`, too",
@@ -110,15 +93,4 @@ export const onRelays: readonly Gap[] = [
     reason:
       "a client that disconnects by FIN stops the upstream request only when the next bytes are written to it",
   },
-];
-
-/** The gaps of HTTP clients whose connections cannot switch to another protocol. */
-export const withoutTunnel: readonly Gap[] = [
-  ...refusing(["fetch-node", "fetch-bun", "fetch-deno"]),
-  // These servers do not show the HTTP version of a request.
-  ...(["fetch-bun", "fetch-deno"] as const).map((host): Gap => ({
-    host,
-    test: "RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored",
-    reason: "a WebSocket handshake of HTTP/1.0 is answered with 501",
-  })),
 ];
