@@ -55,7 +55,7 @@ export function lossRows(
 export function countLosses(onClients: readonly Gap[]): string {
   const counts = Object.entries(CLIENTS).map(([name, client]) => {
     const reasons = onClients.filter((gap) => gap.host === client).map((gap) => gap.reason);
-    return `${new Set(reasons).size} with ${name}`;
+    return `${name} ${new Set(reasons).size}`;
   });
-  return `There are ${counts.slice(0, -1).join(", ")}, and ${counts.at(-1)}.\n`;
+  return `The number of losses: ${counts.join(", ")}.\n`;
 }

@@ -219,7 +219,7 @@ export function renderLosses(
   onServers: readonly Gap[] = serverGaps,
 ): string {
   const sections = lossRows(lists, onClients, onServers).map(
-    ([heading, rows]) => `### ${heading}\n\n${toTable([["loss", "clients"], ...rows])}`,
+    ([heading, rows]) => `### ${heading}\n\n${toTable([["loss", "HTTP client"], ...rows])}`,
   );
   return [countLosses(onClients), ...sections].join("\n");
 }

@@ -68,11 +68,11 @@ test("a loss of the server is not blamed on the client, but named as the server'
   ];
   const onServers = [gap("bun", "d"), gap("workerd", "d")];
   expect(renderLosses(lists, onClients, onServers)).toBe(`\
-There are 1 with undici, 3 with Node, 2 with Bun, 2 with Deno, and 2 with Workers.
+The number of losses: undici 1, Node 3, Bun 2, Deno 2, Workers 2.
 
 ### Made up
 
-| loss | clients                     |
+| loss | HTTP client                 |
 | ---- | --------------------------- |
 | a    | Node (server: Bun, Workers) |
 | b    | undici, every \`fetch\`       |

@@ -236,7 +236,7 @@ test("bodies: JSON loses a field, even for a client that accepts gzip", async ()
 });
 
 test("clients: a forward proxy gets the request, and the runtime's fetch can send it", async () => {
-  await importBlock("docs/clients.md: Other clients", {
+  await importBlock("docs/clients.md: Other HTTP clients", {
     "http://proxy.internal:3128": upstream.url,
   });
   const [viaProxy, own] = proxies as [NodeProxy, NodeProxy];
