@@ -69,12 +69,15 @@ export interface FetchClient extends StreamClient {
   readonly rawBodies?: object;
 }
 
+/** Unlike all others, Deno's `fetch` decodes only two codings, and none if the request has `Accept-Encoding: identity`. */
+const isOnDeno = "Deno" in globalThis;
+
 /**
  * The capabilities of an unknown `fetch`, which may decode every coding that a known `fetch` decodes, and has only the
  * features of the Fetch standard.
  */
 export const STANDARD: Capabilities = {
-  decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
+  decodes: isOnDeno ? ["gzip", "br"] : ["gzip", "x-gzip", "deflate", "br", "zstd"],
   host: false,
   unixSocket: false,
   tls: false,
@@ -123,7 +126,7 @@ export function createFetchTransport(client: FetchClient): Transport {
           Promise.resolve(fetched).then(receive, rejected);
         });
         attempt.isSettled = true;
-        return toUpstreamResponse(response, attempt, isRaw);
+        return toUpstreamResponse(response, attempt, request.headers, isRaw);
       } catch (thrown) {
         attempt.isSettled = true;
         const error = scope.error ?? toNetworkError(thrown, request, client);
@@ -188,6 +191,7 @@ function checkValues(list: HeaderList): void {
 function toUpstreamResponse(
   response: Response,
   attempt: FetchAttempt<FetchClient>,
+  sent: HeaderList,
   isRaw: boolean,
 ): UpstreamResponse {
   const { status, statusText, body } = response;
@@ -203,6 +207,7 @@ function toUpstreamResponse(
   // Read `url` last, because each read creates a string.
   const isDecoded =
     wasDecoded(client.capabilities.decodes, headers) &&
+    !(isOnDeno && getHeader(sent, "accept-encoding") === "identity") &&
     !(client.constructsResponses === true && response.url === "");
   // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.
   const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
