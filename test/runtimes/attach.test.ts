@@ -64,7 +64,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("a client that disconnects before the answer closes the upstream request", async () => {
+  test("the upstream request is closed when the client disconnects before the response", async () => {
     upstream.script = () => {};
     const client = await apps.connect(port);
     client.send(request("GET", "/", handshake));
@@ -82,7 +82,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     expect(posted).toMatchObject({ status: 200, text: "body" });
   });
 
-  test("bytes that follow a handshake reach the upstream, and an upstream that does not read pauses the client", async () => {
+  test("bytes that the client sends right after its handshake reach the upstream, and an upstream that does not read pauses the client", async () => {
     let [arrived, sent] = [0, 0];
     upstream.script = (call) => {
       const { socket, rest } = call.link.takeOver();

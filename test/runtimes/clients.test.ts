@@ -95,7 +95,7 @@ describe.each(Object.entries(ways))("a proxy that sends through %s", (name, opti
   });
 });
 
-test("a ProxyError of a custom transport becomes its gateway response", async () => {
+test("a ProxyError that a custom transport throws becomes the gateway response for the error's code", async () => {
   const transport: Transport = {
     ...own,
     send: () => Promise.reject(new ProxyError("dns_error")),

@@ -66,7 +66,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   // Bun does not show the authority of an absolute-form target, so the proxy uses Host there.
   test.skipIf(tool === "bun")(
-    "for the entry, the authority of an absolute-form target takes precedence over Host",
+    "the entry uses the authority of an absolute-form request target, and ignores a different Host",
     async () => {
       await using program = start("runtimes/server.ts", {
         FETCHWAY_TARGET: upstream.url,
@@ -131,7 +131,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     },
   );
 
-  test("the command forwards, and explains a bad argument", async () => {
+  test("the command forwards requests, and suggests --timeout for the unknown flag --tmeout", async () => {
     const run = tool === "deno" ? ["run", "-A", "command/main.ts"] : ["command/main.ts"];
     await using program = startProgram(tool, [
       ...run,
@@ -150,7 +150,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   });
 });
 
-test("the node:http example, which docs/quickstart.md shows too, forwards and stops", async () => {
+test("the node:http example, which docs/quickstart.md shows as well, forwards requests and stops on SIGTERM", async () => {
   const copy = copyPathOf("node");
   const port = await findPort();
   const source = readLinkedExample("node").replaceAll("3000", `${port}`);

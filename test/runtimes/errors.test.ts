@@ -85,7 +85,7 @@ test.each([
   ["bun", ["test/runtimes/_errors.program.ts"]],
   ["deno", ["run", "-A", "test/runtimes/_errors.program.ts"]],
 ])(
-  "on %s, `explainError` explains each kind of real failure, and no other text of an error contains an address",
+  "on %s, `explainError` explains each kind of real failure, and no text that clients see contains an address",
   async (tool, args) => {
     await using program = startProgram(tool, args);
     await program.ended();
@@ -118,7 +118,7 @@ test.each<[client: string, options: Partial<CreateProxyOptions>]>([
   ["HTTP/2", { pool: { http2: true } }],
   ["fetch", { fetch: globalThis.fetch }],
   ["undici", { transport: createUndiciTransport() }],
-])("an interceptor of attempts can name an error's upstream: %s", async (_, options) => {
+])("`explainError` names the upstream in an interceptor of attempts: %s", async (_, options) => {
   const seen: string[] = [];
   const explain: Interceptor = (next) => (request, scope) =>
     next(request, scope).catch((error: unknown) => {

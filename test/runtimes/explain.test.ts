@@ -15,7 +15,7 @@ await proxy.close();
 `;
 
 test.each(Object.entries(EVALUATE))(
-  "on %s, `proxy.explain` explains what becomes of a request",
+  "on %s, `proxy.explain` shows the upstream request, and says why each part of it differs",
   async (tool, args) => {
     await using child = startProgram(tool, [...args, program(tool)]);
     await child.ended();

@@ -32,16 +32,16 @@ const TOOLS: [tool: string, args: string[]][] = [
 ];
 
 test.each(TOOLS)(
-  "on %s, an app without a hook for failures gets a line about the first failure of a kind at an upstream",
+  "on %s, without a hook for failures, the first failure of each kind at an upstream is printed in one line",
   async (tool, args) => {
     expectLines(await run(tool, args, undefined));
   },
 );
 
-test.each(TOOLS)("on %s, an app in production gets no line about failures", async (tool, args) => {
+test.each(TOOLS)("on %s, no line about failures is printed if NODE_ENV is production", async (tool, args) => {
   expect(await run(tool, args, "production")).toEqual(["quiet"]);
 });
 
-test("on Deno without the permission to read NODE_ENV, the lines are printed, and nothing throws or asks for it", async () => {
+test("on Deno without the permission to read NODE_ENV, the lines are printed, without an error or a prompt", async () => {
   expectLines(await run("deno", ["run", "--no-prompt", "--allow-net"], "production"));
 });

@@ -36,7 +36,7 @@ async function post(url: string, body: string | Uint8Array<ArrayBuffer>): Promis
   return `${response.status} ${await response.text()}`;
 }
 
-test("a copy has the method, path, fields and body that the target gets", async () => {
+test("a copy has the same method, path, header fields and body as the request to the target, but its own Host", async () => {
   const origin = await serve({
     mirror: mirror.url,
     pathRewrite: { "^/api": "/v1" },
@@ -58,7 +58,7 @@ test("a copy has the method, path, fields and body that the target gets", async 
 });
 
 test.each([{ changeOrigin: false }, { host: "shop.example" }])(
-  "with %j, the copy has the same Host as the request",
+  "with %j, the copy has the same Host as the request to the target",
   async (options) => {
     const origin = await serve({ mirror: mirror.url, ...options });
     expect(await post(`${origin}/`, "x")).toBe("200 x");
@@ -68,7 +68,7 @@ test.each([{ changeOrigin: false }, { host: "shop.example" }])(
   },
 );
 
-test("a request without a body, and one whose body comes in chunks, are copied", async () => {
+test("the mirror gets copies of a request without a body and of a request with a chunked body", async () => {
   const origin = await serve({ mirror: { target: mirror.url } });
   expect((await fetch(`${origin}/a`)).status).toBe(200);
   await mirror.call();
@@ -88,8 +88,8 @@ test("a request without a body, and one whose body comes in chunks, are copied",
   expect([copy.method, copy.text]).toEqual(["PUT", "one two"]);
 });
 
-describe("the client does not notice", () => {
-  test("a mirror that never responds, to which at most 100 copies are sent", async () => {
+describe("responses of the target, whatever the mirror does", () => {
+  test("the client gets the target's response although the mirror never responds, and the mirror gets at most 100 copies", async () => {
     mirror.script = () => {};
     const origin = await serve({ mirror: mirror.url });
     for (let batch = 0; batch < 12; batch++) {
@@ -100,7 +100,7 @@ describe("the client does not notice", () => {
     await until(() => mirror.calls.length === 100, "100 copies");
   });
 
-  test("the cookies, redirects and interim responses of a mirror", async () => {
+  test("cookies, redirects and interim responses of the mirror never reach the client", async () => {
     const elsewhere = new Upstream();
     await elsewhere.listen();
     ends.push(() => elsewhere.stop());
@@ -133,7 +133,7 @@ describe("the client does not notice", () => {
     expect([elsewhere.calls.length, informed]).toEqual([0, []]);
   });
 
-  test("a mirror that is dead, and one that resets connections", async () => {
+  test("the client gets the target's response if the mirror is dead or resets connections", async () => {
     mirror.script = (call) => call.reset();
     for (const target of ["http://127.0.0.1:1", mirror.url]) {
       const origin = await serve({ mirror: target });
@@ -144,7 +144,7 @@ describe("the client does not notice", () => {
     expect(mirror.calls).toHaveLength(5);
   });
 
-  test("a mirror that sends a long response, whose connection is closed", async () => {
+  test("the connection to the mirror is closed if the mirror sends a long response", async () => {
     mirror.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
       for (let i = 0; i < 20; i++) call.write("x".repeat(10_000));
@@ -155,7 +155,7 @@ describe("the client does not notice", () => {
     await until(() => mirror.openLinks === 0, "the end of the mirror's connection");
   });
 
-  test("a mirror that does not read: uploads continue, and a body over `maxBody` is not copied", async () => {
+  test("uploads continue although the mirror does not read, and a body over `maxBody` is not copied", async () => {
     // The mirror's socket is paused when its first bytes have arrived.
     mirror.script = (call) => void call.link.socket.pause();
     const origin = await serve({ mirror: { target: mirror.url, maxBody: 3_000_000 } });
@@ -177,7 +177,7 @@ describe("the client does not notice", () => {
   });
 });
 
-test("a copy continues when the client has disconnected, and its connection is reused", async () => {
+test("a copy continues after the client has disconnected, and the mirror's connection is reused", async () => {
   const origin = await serve({ mirror: mirror.url });
   let respond = (): void => {};
   const gone = new Promise<void>((resolve) => (respond = resolve));
@@ -218,7 +218,7 @@ test("`sample` is the share of requests that are copied", async () => {
   expect(mirror.calls.map(({ target }) => target)).toEqual(["/in", "/too"]);
 });
 
-test("`waitUntil` of the third argument of `fetch`, or of the options, gets the promise of the copy", async () => {
+test("`waitUntil`, from the third argument of `fetch` or from the options, gets the promise of the copy", async () => {
   let respond = (): void => {};
   const asked = new Promise<void>((resolve) => (respond = resolve));
   mirror.script = async (call) => {

@@ -8,7 +8,7 @@ import type { NodeProxy } from "../../runtimes/node.ts";
 const entries = { default: createDefault, bun: createBun, deno: createDeno };
 
 test.each(Object.entries(entries))(
-  "%s: each member that only Node's proxies have throws a TypeError that names the entry for Node",
+  "%s: reading a member that only Node's proxies have throws a TypeError that names the entry for Node",
   (_, create) => {
     const proxy = create({ target: "http://a.test" }) as NodeProxy;
     const names = ["nodeHandler", "attach", "plugin", "upgrade"] as const;

@@ -40,7 +40,7 @@ describe("an error of a socket", () => {
     ["a local firewall", { code: "EPERM" }],
     ["Node", { code: "ERR_ACCESS_DENIED", name: "Error" }],
     ["Deno", { name: "NotCapable" }],
-  ])("by which %s refuses the connection lets another upstream have the request", (_, members) => {
+  ])("by which %s refuses the connection allows the request to be sent to another upstream", (_, members) => {
     const error = toSocketError(Object.assign(new Error("refused"), members), false, false);
     expect([error.code, outcomeOf(error)]).toEqual(["destination_ip_prohibited", "unsent"]);
   });

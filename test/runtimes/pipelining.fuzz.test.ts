@@ -142,7 +142,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
       expect(upstream.calls).toHaveLength(before + 1);
     }
 
-    test("any exchange passes unchanged in both directions", async () => {
+    test("any sequence of requests and responses passes unchanged in both directions", async () => {
       await fc.assert(
         fc.asyncProperty(exchanges, setup, async (steps, way) => {
           await upstream.reset();

@@ -86,7 +86,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
 
   const toHex = (port: number): string => port.toString(16).padStart(4, "0");
 
-  test("version 1 names the client before the request", async () => {
+  test("a header of version 1 with the client's address precedes the request", async () => {
     const send = await start({ proxyProtocol: "v1" });
     expect(await send("/a")).toBe("200 /a on 1");
     expect(await send("/b", "192.0.2.7")).toBe("200 /b on 2");
@@ -98,7 +98,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     ]);
   });
 
-  test("version 2 names the client before TLS", async () => {
+  test("a header of version 2 with the client's address precedes the TLS handshake", async () => {
     const target = `https://127.0.0.1:${ports.tls}`;
     const send = await start({ proxyProtocol: "v2", tls: { ca: certificate.cert } }, { target });
     expect(await send("/a", "192.0.2.7")).toBe("200 /a on 1");
@@ -124,7 +124,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     await until(() => open.size === 0, "the end of the connection");
   });
 
-  test("a connection is used again only for the same client", async () => {
+  test("a connection is reused only for requests of the same client", async () => {
     const send = await start({ proxyProtocol: "v1" });
     const [one, other] = ["192.0.2.1", "192.0.2.2"];
     expect(await send("/1", one)).toBe("200 /1 on 1");
@@ -133,7 +133,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(await send("/4", other)).toBe("200 /4 on 2");
   });
 
-  test("at `maxSockets`, a connection of another client is closed for a new one, immediately if it is idle", async () => {
+  test("at `maxSockets`, another client's connection is closed to make room for a new one", async () => {
     const send = await start({ proxyProtocol: "v1", maxSockets: 1 });
     const clients = ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.2"];
     expect(await send("/0", clients[0])).toBe("200 /0 on 1");

@@ -5,8 +5,8 @@
  * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
  * - Check: one of them must be `true`. Then no client can take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
- * - Test: test/runtimes/node/internals/breakoff.test.ts, "the connection of a truncated response is reset if Node does not
- *   show its transfer coding".
+ * - Test: test/runtimes/node/internals/breakoff.test.ts, "after a truncated response, the connection is reset if Node does
+ *   not show the response's transfer coding".
  *
  * A response whose web stream fails, on a server that may leave the connection open.
  * - Rests on: `socket._httpMessage` (see pipelining.ts).

@@ -26,8 +26,8 @@
  *   unchanged, and its `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of
  *   some fields.
  * - Otherwise: the fields are `Headers`. The server then changes the head as above.
- * - Test: test/runtimes/node/internals/hono.test.ts, "a class of responses that", with a class that copies the record and a
- *   class that stores it elsewhere. That lines are kept is tested in the suite on the host `hono` and in
+ * - Test: test/runtimes/node/internals/hono.test.ts, "responses made by a class that", with a class that copies the record and
+ *   a class that stores it elsewhere. That lines are kept is tested in the suite on the host `hono` and in
  *   test/runtimes/node/apps.hono.test.ts.
  *
  * A response for srvx's or h3's server, beside which @hono/node-server has replaced the global `Response`: h3 then takes only
@@ -36,8 +36,8 @@
  * - Check: the class must have passed the check of repeated fields. When srvx's server asks for the parts, the response must
  *   have the symbol; its fields are sent as they arrived only if the same record is stored.
  * - Otherwise: the server reads the web interface of the response: fields are joined, with names in lower case.
- * - Test: test/runtimes/node/apps.hono.test.ts, "sends the lines of repeated response fields unchanged" and "an h3 app beside
- *   @hono/node-server sends the cookie that it adds, with the whole body".
+ * - Test: test/runtimes/node/apps.hono.test.ts, "sends the lines of repeated response fields unchanged" and "an h3 app in
+ *   the same process as @hono/node-server can add a cookie, and sends the whole body".
  *
  * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
  * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses

@@ -133,7 +133,7 @@ describe.each([
     expect((await client.rest()).toString("latin1")).not.toContain("\r\n\r\n");
   });
 
-  test("a body that breaks off fails for the app that reads it", async () => {
+  test("an app that reads the body of a truncated response gets an error", async () => {
     const [client, call] = await open("read");
     call.reset();
     expect(await client.read()).toMatchObject({ status: 500, text: "failed" });

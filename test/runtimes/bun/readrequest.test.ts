@@ -21,7 +21,7 @@ function createRequest(init?: RequestInit): {
   return { request, abort: () => controller.abort(), reads: () => reads };
 }
 
-test("an exchange that ends soon never reads the signal of its request", async () => {
+test("the proxy never reads `request.signal` if the exchange ends soon", async () => {
   const [short, long] = [createRequest(), createRequest()];
   const [first, second] = [short, long].map(
     ({ request }) => new Scope(readRequest(request, undefined, {}), 1000, 0),
@@ -32,7 +32,7 @@ test("an exchange that ends soon never reads the signal of its request", async (
   expect(short.reads()).toBe(0);
 });
 
-test("if the client disconnects before the signal is read, reading the signal aborts the exchange", async () => {
+test("if the client has disconnected before the proxy reads `request.signal`, the exchange is aborted", async () => {
   const { request, abort } = createRequest();
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   abort();
@@ -40,7 +40,7 @@ test("if the client disconnects before the signal is read, reading the signal ab
   expect(scope.error?.status).toBe(499);
 });
 
-test("a request's client is the peer, or the client that the option `clientAddress` returns", () => {
+test("`clientKey` is made from the peer's address, or from the address that the option `clientAddress` returns", () => {
   const server = { requestIP: () => ({ address: "::ffff:192.0.2.7" }), timeout() {} };
   const { request } = createRequest();
   expect(readRequest(request, server, {}).clientKey).toBe("192.0.2.7");
@@ -53,7 +53,7 @@ test.each<[string, RequestInit]>([
   ["Content-Length", { headers: { "content-length": "5" } }],
   ["Transfer-Encoding", { headers: { "transfer-encoding": "chunked" } }],
   ["Upgrade", { headers: { upgrade: "websocket" } }],
-])("the signal of a request with %s is read early, because Bun may refuse it", (_, init) => {
+])("the proxy reads `request.signal` immediately if the request has %s, because Bun may refuse the request", (_, init) => {
   const { request, abort, reads } = createRequest(init);
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   expect(reads()).toBeGreaterThan(0);

@@ -116,7 +116,7 @@ test("with a Host that is invalid in a URL, the upstream gets the path unchanged
   }
 });
 
-test("the program prints nothing when a response is truncated", async () => {
+test("the program of the proxy prints nothing when an upstream truncates a response", async () => {
   await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   upstream.script = (call) => {

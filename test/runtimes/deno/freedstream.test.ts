@@ -91,7 +91,7 @@ async function run(ways: string): Promise<unknown> {
   return JSON.parse(line);
 }
 
-test("each chunk that only Deno's server reads is freed, also for a client that reads late", async () => {
+test("the memory of each chunk that only Deno's server reads is freed, even if the client reads late", async () => {
   const results = await run(`
     await serve("served", (stream) => new Response(stream));
     await serve("served late", (stream) => new Response(stream), true);
@@ -104,7 +104,7 @@ test("each chunk that only Deno's server reads is freed, also for a client that 
   });
 });
 
-test("chunks that any other code reads keep their memory", async () => {
+test("chunks that any code other than Deno's server reads keep their memory", async () => {
   const results = await run(`
     await read("text", async (stream) => new TextEncoder().encode(await new Response(stream).text()));
     await read("bytes", (stream) => new Response(stream).bytes());
@@ -148,7 +148,7 @@ test("chunks that any other code reads keep their memory", async () => {
   expect(results).toEqual(Object.fromEntries([...names, ...served].map((name) => [name, left])));
 });
 
-test("chunks keep their memory if no stack trace shows who reads them", async () => {
+test("chunks keep their memory if the stack trace does not show which code reads them", async () => {
   const results = await run(`
     Error.prepareStackTrace = (_, sites) => sites;
     await serve("call sites", (stream) => new Response(stream));
@@ -166,7 +166,7 @@ test("chunks keep their memory if no stack trace shows who reads them", async ()
   });
 });
 
-test("a response body that fails breaks the response off, and a client that disconnects cancels the body", async () => {
+test("the response is truncated when its body fails, and the body is cancelled when the client disconnects", async () => {
   const results = await run(`
     respond = () => {
       body = new Body(20);

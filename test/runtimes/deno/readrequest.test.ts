@@ -16,7 +16,7 @@ function createRequest(): { request: Request; controller: AbortController; reads
   return { request, controller, reads: () => reads };
 }
 
-test("a client's disconnect notifies both listeners of a request: a mirrored request has two exchanges", async () => {
+test("both listeners of a mirrored request, which has two exchanges, are notified when the client disconnects", async () => {
   const { request, controller, reads } = createRequest();
   const notified = new Set<number>();
   const incoming = readRequest(request, undefined, {});
@@ -27,7 +27,7 @@ test("a client's disconnect notifies both listeners of a request: a mirrored req
   expect(notified).toEqual(new Set([0, 1]));
 });
 
-test("a request's client is the peer, or the client that the option `clientAddress` returns", () => {
+test("`clientKey` is made from the peer's address, or from the address that the option `clientAddress` returns", () => {
   const { request } = createRequest();
   const info = { remoteAddr: { hostname: "192.0.2.7" } };
   expect(readRequest(request, info, {}).clientKey).toBe("192.0.2.7");

@@ -36,7 +36,7 @@ test("the handshake of a client that has already disconnected is not upgraded", 
   expect(upgradeWebSocket).not.toHaveBeenCalled();
 });
 
-test("a client that disconnects after the answer leaves no connection to the upstream", () => {
+test("the upstream's connection is closed after 10 s if the client's WebSocket never opens after the 101", () => {
   const own = new Response(null);
   upgradeWebSocket.mockReturnValue({ socket: new EventTarget(), response: own });
   expect(answer()).toBe(own);

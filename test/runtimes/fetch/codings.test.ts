@@ -75,7 +75,7 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   });
 });
 
-test("a function in place of fetch may return a copy of the response, whose body is decoded", async () => {
+test("the option `fetch` may return a copy of a response that fetch has decoded", async () => {
   const copying = async (url: string, init: RequestInit): Promise<Response> => {
     const fetched = await fetch(url, init);
     const copy = new Response(fetched.body, fetched);
@@ -117,7 +117,7 @@ describe("an app in the same process", () => {
     expect(await summarize(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("may return an encoded body, which is passed on unchanged with its header fields", async () => {
+  test("may return an encoded body, and the client gets this body unchanged, with its header fields", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     const proxy = createProxy({ target: app });
     expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);

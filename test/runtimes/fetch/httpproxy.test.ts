@@ -21,7 +21,7 @@ test.each([
   ["bun", [], {}],
   ["deno", ["run", "-A"], {}],
 ] as const)(
-  "on %s, Fetchway's own client ignores HTTP_PROXY, and the runtime's fetch uses it",
+  "on %s, Fetchway's own client ignores HTTP_PROXY, and the runtime's fetch uses HTTP_PROXY",
   async (tool, flags, variables) => {
     const env: Record<string, string> = { HTTP_PROXY: url, http_proxy: url, ...variables };
     await using program = startProgram(
@@ -37,7 +37,7 @@ test.each([
   },
 );
 
-test("node uses HTTP_PROXY only if NODE_USE_ENV_PROXY is 1", async () => {
+test("Node's fetch ignores HTTP_PROXY if NODE_USE_ENV_PROXY is 0", async () => {
   const env = { HTTP_PROXY: url, NODE_USE_ENV_PROXY: "0" };
   await using program = startProgram("node", ["test/runtimes/fetch/_httpproxy.program.ts"], env);
   await program.ended();

@@ -13,7 +13,7 @@ import {
 } from "./_case.ts";
 
 export const answers: Record<string, Case> = {
-  async "status, reason phrase, cookies and bodyless responses pass unchanged"(create) {
+  async "status, reason phrase, cookies and responses without a body pass unchanged"(create) {
     const app = new Hono();
     app.get("/odd", () => {
       const headers = new Headers([
@@ -42,7 +42,7 @@ export const answers: Record<string, Case> = {
     assertEqual([head.status, await head.text()], [299, ""]);
   },
 
-  async "redirects to the app become paths of the proxy"(create) {
+  async "a redirect to the app's URL becomes a redirect to the proxy's path"(create) {
     const target = {
       fetch: ({ url }: Request) => Response.redirect(new URL("/v1/there?x", url), 302),
       url: "https://shop.example/v1",

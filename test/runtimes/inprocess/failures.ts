@@ -47,7 +47,7 @@ export const failures: Record<string, Case> = {
     }
   },
 
-  async "the client gets 502 if the app is another proxy whose own app throws"(create) {
+  async "the client gets 502 if the app is another Fetchway proxy, whose app throws"(create) {
     let calls = 0;
     const inner = create({
       target: answering(() => {

@@ -33,12 +33,12 @@ const expected: Record<string, string | null> = Object.fromEntries(
 );
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("all cases of apps in the same process pass with the entry of this runtime", async () => {
+  test("all cases of apps in the same process pass with the runtime's own entry", async () => {
     expect(await run(runtime, runtime)).toEqual(expected);
   });
 });
 
-test("all cases of apps in the same process pass with the portable entry, fetchway/fetch", async () => {
+test("all cases of apps in the same process pass on Node with the portable entry, fetchway/fetch", async () => {
   expect(await run("node", "fetch")).toEqual(expected);
 });
 

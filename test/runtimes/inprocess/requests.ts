@@ -60,7 +60,7 @@ export const requests: Record<string, Case> = {
     }
   },
 
-  async "a proxy may be the target of another"(create) {
+  async "a proxy may be the target of another proxy"(create) {
     const inner = create({ target: hono, headers: { "x-inner": "1" } });
     const outer = create({ target: inner, headers: { "x-outer": "1" } });
     const { headers } = await ask(outer, read("/"));
@@ -68,7 +68,7 @@ export const requests: Record<string, Case> = {
     assertEqual(headers["x-forwarded-host"], "app.invalid");
   },
 
-  async "hop-by-hop and forwarding fields are treated as for any upstream"(create) {
+  async "hop-by-hop fields and forwarding fields of the client do not reach an app"(create) {
     const headers = new Headers({ "x-secret": "1", "x-real-ip": "6.6.6.6", te: "gzip" });
     headers.set("proxy-authorization", "Basic secret");
     const seen = await ask(create({ target: hono }), read("/", { headers }));
@@ -78,7 +78,7 @@ export const requests: Record<string, Case> = {
     }
   },
 
-  async "onRequest and onResponse see the same as with any upstream"(create) {
+  async "onRequest can change the request to an app, and onResponse the response of the app"(create) {
     const proxy = create({
       target: h3,
       onRequest(draft) {
@@ -116,7 +116,7 @@ export const requests: Record<string, Case> = {
     assert(status === 501 || status === 200, `the handshake got ${status}`);
   },
 
-  async "close() and stats() ignore an app, which has no connections"(create) {
+  async "stats() counts no request to an app, and close() does not prevent further requests to the app"(create) {
     const proxy = create({ target: hono });
     await ask(proxy, read("/"));
     assertEqual(proxy.stats()?.requests ?? 0, 0);
@@ -124,7 +124,7 @@ export const requests: Record<string, Case> = {
     await ask(proxy, read("/"));
   },
 
-  async "an app as the target with another Host, or with an option of connections, is refused with a TypeError"(
+  async "a target that is an app is refused with a TypeError if an option sets another Host or a socket path"(
     create,
   ) {
     const target = hono;

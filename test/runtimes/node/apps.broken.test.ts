@@ -42,7 +42,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
     expect(second?.cut ?? true).toBe(true);
   });
 
-  test("with a custom fetch, a truncated body to an HTTP/1.0 client does not end with a graceful close", async () => {
+  test("with the option `fetch`, a truncated response to an HTTP/1.0 client ends with a reset of the connection", async () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
       await pause(50);
@@ -59,7 +59,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
   });
 });
 
-test("if a hook responds while other code reads the request's body, the connection serves its next request", async () => {
+test("the connection serves its next request although a hook responds while other code reads the request body", async () => {
   const proxy = createProxy({ target: upstream.url, onRequest: () => new Response("mine") });
   const handler = toNodeHandler((web) => proxy.fetch(web));
   const disturb: ((req: IncomingMessage) => void)[] = [

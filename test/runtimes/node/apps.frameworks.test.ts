@@ -42,7 +42,7 @@ test("Express: the upstream sees the request headers as middleware has set and d
   expect(apps.only().all("x-kept")).toEqual(["k"]);
 });
 
-test("Express: response headers set before the proxy stay, unless the upstream sends them too", async () => {
+test("Express: response fields that earlier middleware sets reach the client, unless the upstream sends the same fields", async () => {
   const app = express()
     .use((_, res, next) => {
       res.setHeader("x-before", "1");
@@ -72,7 +72,7 @@ const upstreamsCookies: [string, string][] = [
   ["Set-Cookie", "b=2"],
 ];
 
-test("Express: cookies set before the proxy precede the upstream's cookies", async () => {
+test("Express: cookies that earlier middleware sets are sent before the upstream's cookies", async () => {
   const own = ["session=1; Path=/", "a=express; Path=/"];
   const app = express()
     .use((_, res, next) => {
@@ -90,7 +90,7 @@ test("Express: cookies set before the proxy precede the upstream's cookies", asy
   expect((await apps.ask(port, request("GET", "/"))).all("set-cookie")).toEqual(own);
 });
 
-test("Koa: cookies set before the proxy precede the upstream's cookies", async () => {
+test("Koa: cookies that earlier middleware sets are sent before the upstream's cookies", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const app = new Koa();
   app.use((ctx, next) => {
@@ -128,7 +128,7 @@ test("Fastify: the client gets fields that a hook copies to Node's response, and
   await app.close();
 });
 
-test("Express: middleware sees the status when the response is finished", async () => {
+test("Express: `res.statusCode` is the upstream's status when the response is finished", async () => {
   const finished: number[] = [];
   const app = express()
     .use((_, res, next) => {
@@ -142,7 +142,7 @@ test("Express: middleware sees the status when the response is finished", async 
   await expect.poll(() => finished).toEqual([418]);
 });
 
-test("Express: for a body that a parser has read, the error handler gets a TypeError that names the fix", async () => {
+test("Express: if a parser has read the body, the error handler gets a TypeError that names the fix", async () => {
   const errors: unknown[] = [];
   const app = express()
     .use(express.json())
@@ -162,7 +162,7 @@ test("Express: for a body that a parser has read, the error handler gets a TypeE
   expect(await apps.ask(port, unparsed)).toMatchObject({ status: 200, text: "body" });
 });
 
-test("Express: an async middleware before the proxy does not lose the body", async () => {
+test("Express: the whole body reaches the upstream although earlier middleware is asynchronous", async () => {
   const app = express()
     .use(async (_req, _res, next) => {
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -184,7 +184,7 @@ test("Express: an async middleware before the proxy does not lose the body", asy
   expect(await client.read()).toMatchObject({ status: 200, text: "ab" });
 });
 
-test("Fastify: a hijacked reply is answered by the handler", async () => {
+test("Fastify: `nodeHandler` responds to a request whose reply the route has hijacked", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url });
   const app = fastify();
   // Unlike Fastify's own parsers, this one does not read the body of the raw request.

@@ -114,7 +114,7 @@ test.each(apart)("%s sends the lines of repeated response fields unchanged", asy
   }
 });
 
-test("an h3 app beside @hono/node-server sends the cookie that it adds, with the whole body", async () => {
+test("an h3 app in the same process as @hono/node-server can add a cookie, and sends the whole body", async () => {
   await apps.serve("hono", () => new Response());
   const changes: ((response: Response) => Response)[] = [
     (response) => {
@@ -332,7 +332,7 @@ test("a body that was already read causes a TypeError that names the fix", async
   expect(upstream.calls).toEqual([]);
 });
 
-test("a request made by hand is forwarded, with and without a body", async () => {
+test("a `Request` that the app constructs is forwarded, with or without a body", async () => {
   const get = await proxyFetch(new Request("http://a.test/x?y"), upstream.url);
   expect([get.status, await get.text()]).toEqual([200, ""]);
   const init = { method: "POST", body: "body", headers: { "x-id": "7" } };
@@ -349,7 +349,7 @@ test("a request made by hand is forwarded, with and without a body", async () =>
   expect(third).toMatchObject({ text: "streamed body", framing: { kind: "length" } });
 });
 
-test("aborting a Request made by hand closes the upstream's connection", async () => {
+test("aborting a `Request` that the app constructs closes the upstream's connection", async () => {
   upstream.script = () => {};
   const aborting = new AbortController();
   const { signal } = aborting;

@@ -8,7 +8,7 @@ import { request } from "../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-test("Express: any value that a hook throws reaches the error handler", async () => {
+test("Express: the error handler gets an Error for any value that a hook throws", async () => {
   const errors: unknown[] = [];
   let thrown: unknown;
   const onRequest = (): never => {
@@ -51,7 +51,7 @@ test("node:http: a hook's exception becomes 500 and is printed once, and the con
   print.mockRestore();
 });
 
-test("node:http: a hook's stream is cancelled for HEAD, which has no body", async () => {
+test("node:http: if a hook responds to HEAD, the stream of its response is cancelled", async () => {
   let pulled = 0;
   let cancelled = 0;
   const proxy = createProxy({

@@ -56,7 +56,7 @@ async function redirect(port: number, location: string, path = "/api/x?y"): Prom
 }
 
 describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
-  test("puts its prefix in front of the target's redirects", async () => {
+  test("redirects of the target get the mount's prefix", async () => {
     const port = await serveMount(createProxy({ target: `${upstream.url}/v1` }));
     expect(await redirect(port, "/v1/login?a=/b")).toBe("/api/login?a=/b");
     expect(upstream.calls.at(-1)?.target).toBe("/v1/x?y");
@@ -70,7 +70,7 @@ describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
     expect(await redirect(port, "../a?b")).toBe("../a?b");
   });
 
-  test("puts its prefix in front of redirects for each spelling of the path, and for the mount's path alone", async () => {
+  test("redirects get the mount's prefix for each spelling of the request path, and for the prefix alone", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     const paths = ["/api", "/api/", "/api?q=/x", "/api/?q", "/api/api/x", "/api/a%2Fb/%C3%A9?/x"];
     for (const path of [...paths, "/api/%7C|'\"?\"'|", "/api/é"]) {
@@ -78,7 +78,7 @@ describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
     }
   });
 
-  test("CVE-2026-47676: cuts its prefix off as the client spelled it, or does not forward the request", async () => {
+  test("CVE-2026-47676: the upstream gets the path after the prefix, with no delimiter decoded, or gets no request", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     upstream.script = (call) => call.reply(200);
     for (const path of [
@@ -102,12 +102,12 @@ describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
     }
   });
 
-  test("rewrites redirects in the same way if `stripPrefix` is set as well", async () => {
+  test("a redirect gets the mount's prefix only once if `stripPrefix` is set as well", async () => {
     const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
     expect(await redirect(await serveMount(proxy), "/login")).toBe("/api/login");
   });
 
-  test("does not change the rules of `locationRewrite`", async () => {
+  test("`locationRewrite` takes precedence over the mount's prefix", async () => {
     const locationRewrite = { "/old/": "/new/" };
     const port = await serveMount(createProxy({ target: upstream.url, locationRewrite }));
     expect(await redirect(port, "/old/a")).toBe("/new/a");
@@ -117,7 +117,7 @@ describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
   });
 });
 
-test("nested mounts and parameters of a mount are part of the prefix", async () => {
+test("the prefix of redirects contains the paths of nested mounts, and the values of their parameters", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url, stripPrefix: "/v2" });
   const inner = express().use("/:name/", nodeHandler);
   const port = await apps.serve("node", express().use("/a%20b", inner));
@@ -125,7 +125,7 @@ test("nested mounts and parameters of a mount are part of the prefix", async () 
   expect(upstream.calls.at(-1)?.target).toBe("/x");
 });
 
-test("a path that middleware of Express has changed below the mount keeps the prefix", async () => {
+test("redirects get the mount's prefix although Express middleware has changed the path below the mount", async () => {
   const app = express()
     .use("/api", (req, _, next) => {
       req.url = `/v2${req.url}`;
@@ -136,7 +136,7 @@ test("a path that middleware of Express has changed below the mount keeps the pr
   expect(upstream.calls.at(-1)?.target).toBe("/v2/x?y");
 });
 
-test("below h3's withBase, the upstream gets the path without the base, and redirects get the base in front", async () => {
+test("below h3's withBase, the upstream gets the path without the base, and redirects get the base as a prefix", async () => {
   const app = new H3().all(
     "/api/**",
     withBase("/api", ({ req }) => proxyFetch(req, upstream.url)),
@@ -145,7 +145,7 @@ test("below h3's withBase, the upstream gets the path without the base, and redi
   expect(upstream.calls.at(-1)?.target).toBe("/x?y");
 });
 
-test("a prefix that a client has made up does not lead to another host", async () => {
+test("a request path that begins with // does not make a redirect lead to another host", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const port = await apps.serve("node", express().use("/*path", nodeHandler));
   upstream.script = (call) => call.reply(302, [["Location", "/login"]]);
@@ -155,7 +155,7 @@ test("a prefix that a client has made up does not lead to another host", async (
   expect(location).toContain("/login");
 });
 
-describe("a redirect gets no prefix from a framework that passes the whole path on", () => {
+describe("frameworks that pass the whole path to the proxy", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
     [
@@ -184,7 +184,7 @@ describe("a redirect gets no prefix from a framework that passes the whole path 
         return apps.serve("hono", new Hono().route("/api", inner));
       },
     ],
-  ])("as in %s", async (_, start) => {
+  ])("a redirect gets no prefix in %s", async (_, start) => {
     expect(await redirect(await start(), "/login")).toBe("/login");
     expect(upstream.calls.at(-1)?.target).toBe("/api/x?y");
   });
@@ -197,7 +197,7 @@ describe("a redirect gets no prefix from a framework that passes the whole path 
   }
 });
 
-test("a WebSocket beside a mount: `stripPrefix` shortens its path, and redirects stay below the mount", async () => {
+test("WebSockets of an attached proxy that is also mounted: `stripPrefix` shortens the path, and redirects get the prefix", async () => {
   const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
   const app = express().use("/api", proxy.nodeHandler);
   const { port, server, close } = await serve("node", app);

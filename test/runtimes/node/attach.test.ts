@@ -43,7 +43,7 @@ test("without attach, a handshake gets 501, and the error in onError says what t
   expect((await apps.ask(port, request("GET", "/", offer("h2c")))).status).toBe(200);
 });
 
-test("without attach and without a hook, the first handshake prints what to call", async () => {
+test("without attach and without `onError`, the first handshake prints a line that says what to call", async () => {
   const printed = vi.spyOn(console, "error").mockImplementation(() => {});
   try {
     const port = await apps.serve("node", createProxy({ target: upstream.url }).nodeHandler);
@@ -185,7 +185,7 @@ describe("attach", () => {
     },
   );
 
-  test("a proxy that is detached leaves later upgrades alone, and keeps its running tunnels", async () => {
+  test("a detached proxy takes no further upgrades, and its running tunnels stay open", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     const detach = createProxy({ target: upstream.url }).attach(server);
@@ -227,10 +227,10 @@ describe("attach", () => {
   });
 });
 
-describe("an upgrade that the proxy does not take", () => {
+describe("upgrades that the proxy does not take", () => {
   const takesSocket = (req: IncomingMessage): boolean => req.url === "/socket";
 
-  test("is left to other listeners, even if they are added later", async () => {
+  test("an upgrade that `match` excludes goes to other listeners, even if they are added later", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server, { match: takesSocket });
@@ -246,7 +246,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/socket"]);
   });
 
-  test("goes to the other proxies of the server", async () => {
+  test("each of two proxies on a server gets the upgrades that its own `match` accepts", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     for (const name of ["a", "b"]) {
@@ -259,7 +259,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/b/b", "/a/a"]);
   });
 
-  test("is answered once if there is no other listener, and reaches no upstream", async () => {
+  test("an upgrade that no listener takes gets one response, and reaches no upstream", async () => {
     const { server, port } = await serveApp();
     const proxy = createProxy({ target: upstream.url });
     proxy.attach(server, { match: takesSocket });
@@ -269,7 +269,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("can be one for which `match` throws an exception, which is reported", async () => {
+  test("an exception of `match` is printed, and the request goes to the app, or gets 501 from an older Node", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     const { server, port } = await serveApp();
     const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
@@ -283,7 +283,7 @@ describe("an upgrade that the proxy does not take", () => {
     report.mockRestore();
   });
 
-  test("gets 501 if the app passes it to the proxy as a request", async () => {
+  test("an upgrade that `match` excludes gets 501 if the app passes the request to `nodeHandler`", async () => {
     const proxy = createProxy({ target: upstream.url });
     const { server, port } = await serveApp(proxy);
     proxy.attach(server, { match: takesSocket });
@@ -292,7 +292,7 @@ describe("an upgrade that the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("is an ordinary request with its body if nothing else listens, whatever the app's `shouldUpgradeCallback` returns", async () => {
+  test("an upgrade that no listener takes is an ordinary request with a body, whatever `shouldUpgradeCallback` returns", async () => {
     const options = { shouldUpgradeCallback: () => true } as object;
     const server = createServer(options, (req, res) => void req.pipe(res));
     const onConnection = vi.fn();
@@ -310,7 +310,7 @@ describe("an upgrade that the proxy does not take", () => {
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 
-  test("to h2c is an ordinary request to the app, with its body, even if other code listens for upgrades", async () => {
+  test("a request for h2c is an ordinary request to the app, with its body, even if other code listens for upgrades", async () => {
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server);
     for (const _ of ["without another listener", "with one"]) {
@@ -329,7 +329,7 @@ describe("an upgrade that the proxy does not take", () => {
 });
 
 describe("`proxy.upgrade` as the app's own listener", () => {
-  test("carries WebSockets, and forwards a request for another protocol once", async () => {
+  test("WebSockets are carried, and a request for another protocol is forwarded once", async () => {
     echoMessages(upstream);
     const { server, port } = await serveApp();
     server.on("upgrade", createProxy({ target: upstream.url }).upgrade);
@@ -341,7 +341,7 @@ describe("`proxy.upgrade` as the app's own listener", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("refuses another protocol with a body, which the server has not parsed", async () => {
+  test("a request with a body for another protocol gets 400, because the server has not parsed the body", async () => {
     const { server, port } = await serveApp();
     server.on("upgrade", createProxy({ target: upstream.url }).upgrade);
     const answer = await apps.ask(port, request("POST", "/", offer("h2c"), "body"));
@@ -350,7 +350,7 @@ describe("`proxy.upgrade` as the app's own listener", () => {
   });
 });
 
-test("upgrades to the protocols of the option `upgrades` are carried, and others are not", async () => {
+test("only upgrades to the protocols of the option `upgrades` are carried", async () => {
   upstream.script = (call) => {
     const { socket, rest } = call.link.takeOver();
     call.reply("101 Switching Protocols", offer("tcp"), null);
@@ -373,7 +373,7 @@ test("upgrades to the protocols of the option `upgrades` are carried, and others
   expect(answer.text).toBe("the app's GET ");
 });
 
-test("a POST may ask for `tcp`, as Docker's does, and a handshake may have a length of 0, as Java's does", async () => {
+test("an upgrade may be a POST, as Docker sends it, and may have `Content-Length: 0`, as Java sends it", async () => {
   upstream.script = async (call) => {
     if (call.get("upgrade") === "websocket") return void (await accept(call));
     call.link.takeOver();

@@ -10,7 +10,7 @@ test.each([
   ["read()", (message: IncomingMessage) => void message.read()],
   ["resume()", (message: IncomingMessage) => void message.resume()],
   ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
-])("the first read of a request is reported once if it happens by %s", async (_, read) => {
+])("`onFirstRead` calls back once when a request is first read by %s", async (_, read) => {
   const message = new IncomingMessage(new Socket());
   const callback = vi.fn();
   onFirstRead(message, callback);
@@ -25,7 +25,7 @@ test.each([
   expect(Object.hasOwn(message, "_read")).toBe(false);
 });
 
-test("a request without `_read` counts as being read", () => {
+test("`onFirstRead` calls back immediately if the request has no `_read`", () => {
   const callback = vi.fn();
   onFirstRead({} as IncomingMessage, callback);
   expect(callback).toHaveBeenCalledTimes(1);

@@ -57,7 +57,7 @@ async function send(
 }
 
 describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s", (kind) => {
-  test("the upstream gets Expect, and the client its 100 when the upstream sends one", async () => {
+  test("the upstream gets Expect, and the client gets 100 only when the upstream sends 100", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     for (const framing of [
       ["Content-Length", "5"],
@@ -87,7 +87,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
   });
 
   test.each([403, 413, 417])(
-    "a final response %i without 100 reaches the client, which is never asked for the body",
+    "if the upstream responds with %i, the client gets this response without a 100 before it",
     async (status) => {
       upstream.script = (call) => call.reply(status, [], "no");
       const port = await start(kind, createProxy({ target: upstream.url }));
@@ -102,7 +102,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     },
   );
 
-  test("if the upstream sends no 100, the proxy sends one after a while", async () => {
+  test("if the upstream sends no 100, the client gets one from the proxy after a while", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port);
     const heading = client.readHead();
@@ -111,7 +111,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
   });
 
-  test("on a route of the app, the client gets its 100 when the route reads the body", async () => {
+  test("on a route of the app, the client gets 100 when the route reads the body", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port, "/own");
     const heading = client.readHead();
@@ -121,7 +121,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(upstream.calls).toEqual([]);
   });
 
-  test("a body over bodyLimit gets 413 without 100, and a refused connection 502", async () => {
+  test("the client gets no 100 if its body exceeds bodyLimit (413), or if the upstream refuses the connection (502)", async () => {
     const limited = await start(kind, createProxy({ target: upstream.url, bodyLimit: 4 }));
     const over = await (await send(limited)).read();
     expect(over).toMatchObject({ status: 413, interim: [] });
@@ -130,7 +130,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await (await send(refused)).read()).toMatchObject({ status: 502, interim: [] });
   });
 
-  test("Expect reaches the upstream with bodyLimit, followRedirects and hooks as well", async () => {
+  test("Expect also reaches the upstream with bodyLimit, followRedirects and hooks", async () => {
     upstream.script = (call) => call.write(CONTINUE);
     const options = { bodyLimit: 100, followRedirects: true, onRequest: () => {} };
     const port = await start(kind, createProxy({ target: upstream.url, ...options }));
@@ -145,7 +145,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "thanks" });
   });
 
-  test("a client may send its body immediately, and a disconnect closes the upstream's connection", async () => {
+  test("a client need not wait for 100, and a client that disconnects closes the upstream's connection", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await apps.connect(port);
     client.send(request("POST", "/", [EXPECT], "hello"));
@@ -168,7 +168,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
   });
 });
 
-test("after a final response without 100, a body that the client sends nevertheless does not reach the upstream", async () => {
+test("after a final response without a 100, a body that the client sends anyway does not reach the upstream", async () => {
   upstream.script = (call) => call.write("HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno");
   const client = await send(await start("node", createProxy({ target: upstream.url })));
   const head = await client.readHead();
@@ -182,7 +182,7 @@ test("after a final response without 100, a body that the client sends neverthel
   expect(apps.only().length).toBe(0);
 });
 
-test("other listeners of `checkContinue` get the requests that are not the proxy's", async () => {
+test("requests that `match` excludes go to other listeners of `checkContinue`", async () => {
   const { server, port } = await serve("node", createProxy({ target: upstream.url }).nodeHandler);
   servers.push(server);
   server.on("checkContinue", (req: { url: string }, res: { end(text: string): void }) => {
@@ -198,7 +198,7 @@ test("other listeners of `checkContinue` get the requests that are not the proxy
 });
 
 test.each(["100-Continue", "nothing-known"])(
-  "HTTP/2: 100-continue is obeyed in any letter case, and another expectation gets 417: Expect: %s",
+  "HTTP/2: 100-continue works in any letter case, and another expectation gets 417: Expect: %s",
   async (expectation) => {
     const server = createHttp2({}, createProxy({ target: upstream.url }).nodeHandler);
     attachContinue(server, () => true);
@@ -223,7 +223,7 @@ test.each(["100-Continue", "nothing-known"])(
   },
 );
 
-test("HTTP/2: the client gets a 403 before it sends the body, and 100 only when the upstream sends it", async () => {
+test("HTTP/2: the client gets 403 without a 100 before it, and gets 100 only when the upstream sends 100", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createHttp2({}, nodeHandler);
   attachContinue(server, () => true);

@@ -59,15 +59,15 @@ async function start(kind: ServerKind, { nodeHandler, fetch }: typeof proxy): Pr
 }
 
 describe.each(["node", "srvx", "h3", "hono"] as const)(
-  "on %s, nearly all memory of the sent chunks is freed",
+  "memory of chunks that were sent, on %s",
   (kind) => {
-    test.each(["sized", "chunks"])("for a response, %s", async (framing) => {
+    test.each(["sized", "chunks"])("more than 90 % of the memory of a response (%s) is freed", async (framing) => {
       const url = await start(kind, proxy);
       await download(`${url}/1/${LENGTH}/${framing}`);
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
 
-    test("for an upload with Content-Length", async () => {
+    test("more than 90 % of the memory of an upload with Content-Length is freed", async () => {
       await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
@@ -109,14 +109,14 @@ test("most memory of the chunks of a tunnel is freed, in both directions", async
   expect(freed / LENGTH).toBeGreaterThan(1.8);
 });
 
-test("a tunnel does not free chunks that another listener of the client's socket sees", async () => {
+test("a tunnel does not free the client's chunks if other code listens to the client's socket", async () => {
   await echo((socket) => socket.on("data", () => {}));
   expect(freed / LENGTH).toBeLessThan(1.1);
 });
 
 // Node has `duplexPair` from 22.6 on.
 test.skipIf(streams.duplexPair === undefined)(
-  "a tunnel over a stream that is not a socket frees no chunk that the stream's other side has written",
+  "a tunnel frees no chunks if the client's connection is not a socket, but a stream in the same process",
   async () => {
     await echo(undefined, (server) => {
       const [near, far] = streams.duplexPair();

@@ -170,7 +170,7 @@ describe.each(Object.entries(servers))("%s", (_, start) => {
     return `ws://127.0.0.1:${await apps.listen(bridgeTo(() => session))}`;
   }
 
-  test("announces WebSockets, and tunnels them", async () => {
+  test("the server announces WebSockets, and the proxy tunnels them", async () => {
     echoMessages(upstream);
     expect(await sayHello(await openBridge())).toBe("hello");
   });
@@ -197,7 +197,7 @@ describe.each(Object.entries(servers))("%s", (_, start) => {
 });
 
 describe("the handshake", () => {
-  test("reaches the upstream as an HTTP/1.1 handshake, with the proxy's own key", async () => {
+  test("the upstream gets an HTTP/1.1 handshake with the proxy's own key", async () => {
     rfc("8441-5-fields", "6455-4.1-key", "6455-4.1-handshake-sent");
     switching(
       "Set-Cookie: a=1",
@@ -241,7 +241,7 @@ describe("the handshake", () => {
     expect(ends[0]).toMatchObject({ method: "GET", status: 101, protocol: "websocket" });
   });
 
-  test("is passed to the hooks", async () => {
+  test("the hooks see the handshake", async () => {
     switching();
     const { session } = await serveProxy({
       onRequest: ({ headers }, request) => {
@@ -263,7 +263,7 @@ describe("the handshake", () => {
     [400, "a malformed subprotocol", { "sec-websocket-protocol": "a b" }],
     [400, "a malformed extension", { "sec-websocket-extensions": "a;;" }],
     [501, "another protocol", { ":protocol": "connect-udp" }],
-  ])("gets %i for %s", async (status, _, fields) => {
+  ])("the client gets %i for %s", async (status, _, fields) => {
     rfc("6455-4.2.1-validated", "6455-4.2.2-version", "6455-4.4-versions");
     const { session } = await serveProxy();
     const stream = ask(session, fields);
@@ -275,7 +275,7 @@ describe("the handshake", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("gets 405 for a CONNECT without a protocol, also from `upgrade` of the proxy", async () => {
+  test("a CONNECT without `:protocol` gets 405, also from a proxy's `upgrade`", async () => {
     for (const attach of [undefined, byUpgrade]) {
       const { session } = await serveProxy({}, createServer(), attach);
       const stream = session.request({ ":method": "CONNECT", ":authority": "other.test:1" });
@@ -286,7 +286,7 @@ describe("the handshake", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("gets 502 if the upstream's 101 does not answer the key, or chooses a subprotocol or extension that was not offered", async () => {
+  test("the client gets 502 if the upstream's 101 has a wrong Sec-WebSocket-Accept, or a subprotocol that was not offered", async () => {
     const { session } = await serveProxy();
     const lines =
       "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -299,7 +299,7 @@ describe("the handshake", () => {
     await until(() => upstream.openLinks === 0, "the end of the upstream's connections");
   });
 
-  test("gets the whole refusal of the upstream, which then never receives early bytes", async () => {
+  test("if the upstream refuses, the client gets its whole response, and bytes sent after the handshake are discarded", async () => {
     const { session, proxy } = await serveProxy();
     const body = "no ".repeat(200_000);
     let early = "";
@@ -320,7 +320,7 @@ describe("the handshake", () => {
     await open(session);
   });
 
-  test("is aborted at the upstream when the client disconnects before the answer", async () => {
+  test("the handshake with the upstream is aborted when the client disconnects before the response", async () => {
     const { session, ends } = await serveProxy();
     upstream.script = () => {};
     const stream = ask(session);
@@ -333,7 +333,7 @@ describe("the handshake", () => {
 });
 
 describe("a tunnel", () => {
-  test("forwards the early bytes of both sides", async () => {
+  test("bytes that either side sends right after the handshake are forwarded", async () => {
     const sockets: Socket[] = [];
     upstream.script = async (call) => {
       const { socket } = call.link.takeOver();
@@ -352,7 +352,7 @@ describe("a tunnel", () => {
     expect(await text(stream)).toBe("hello");
   });
 
-  test("stays open in the other direction when one side ends its direction", async () => {
+  test("when one side ends its direction, the tunnel stays open in the other direction", async () => {
     rfc("8441-5-end");
     const sockets = switching();
     const front = await serveProxy();
@@ -374,7 +374,7 @@ describe("a tunnel", () => {
   });
 
   test.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_NO_ERROR])(
-    "that the client resets with %i is reset at the upstream",
+    "the connection to the upstream is reset when the client resets its stream with %i",
     async (code) => {
       rfc("8441-5-end");
       const sockets = switching();
@@ -393,7 +393,7 @@ describe("a tunnel", () => {
     },
   );
 
-  test("that the client ends and then resets is closed at an upstream that does not close its side", async () => {
+  test("when the client ends and then resets its stream, the upstream's connection is closed, even if the upstream stays open", async () => {
     const sockets = switching();
     const { port, proxy } = await serveProxy();
     const client = await openRaw(port);
@@ -404,7 +404,7 @@ describe("a tunnel", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
-  test("that the upstream resets is reset with CONNECT_ERROR, and never looks complete", async () => {
+  test("the client's stream is reset with CONNECT_ERROR when the upstream resets, so it never looks complete", async () => {
     rfc("8441-5-end");
     const sockets = switching();
     const client = await openRaw((await serveProxy()).port);
@@ -419,7 +419,7 @@ describe("a tunnel", () => {
     expect(client.frames.some(isEnd)).toBe(false);
   });
 
-  test("ends with the session of the client", async () => {
+  test("the tunnel ends when the client's session ends", async () => {
     const sockets = switching();
     const front = await serveProxy();
     const [, socket] = await openBoth(front, sockets);
@@ -429,7 +429,7 @@ describe("a tunnel", () => {
     await until(() => front.ends.length > 0, "the end");
   });
 
-  test("stops the sender while the receiver does not read", async () => {
+  test("the sender has to wait while the receiver does not read", async () => {
     const sockets = switching();
     const front = await serveProxy();
     const [stream, socket] = await openBoth(front, sockets);
@@ -468,7 +468,7 @@ describe("a tunnel", () => {
     expect(received).toBe(up);
   });
 
-  test("that is silent for tunnelTimeout is closed on both sides", async () => {
+  test("a tunnel that is silent for tunnelTimeout is closed on both sides", async () => {
     const sockets = switching();
     const front = await serveProxy({ tunnelTimeout: 200 });
     const [stream, socket] = await openBoth(front, sockets);
@@ -477,7 +477,7 @@ describe("a tunnel", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  test("whose upstream does not close is closed after tunnelCloseTimeout", async () => {
+  test("after the client's end, the tunnel is closed after tunnelCloseTimeout if the upstream does not close", async () => {
     const sockets = switching();
     const front = await serveProxy({ tunnelCloseTimeout: 200 });
     const [stream] = await openBoth(front, sockets);
@@ -487,7 +487,7 @@ describe("a tunnel", () => {
     expect(front.ends[0]?.error).toMatchObject({ code: "connection_read_timeout" });
   });
 
-  test("shares its session with other tunnels and with requests, and ends when the proxy is closed", async () => {
+  test("several tunnels and requests share a session, and close() of the proxy ends the tunnels", async () => {
     const sockets = switching();
     const front = await serveProxy();
     const streams = await Promise.all([1, 2, 3].map(() => open(front.session)));
@@ -510,7 +510,7 @@ describe("a tunnel", () => {
     expect(front.proxy.stats()).toMatchObject({ tunnels: 3 });
   });
 
-  test("is closed, and the client gets 500, if an interceptor makes a field of the 101 invalid", async () => {
+  test("if an interceptor makes a field of the 101 invalid, the client gets 500, and the upstream's connection is closed", async () => {
     const sockets = switching();
     const { session } = await serveProxy({
       interceptors: {
@@ -539,7 +539,7 @@ describe("attach", () => {
   const isAnnounced = ({ remoteSettings }: ClientHttp2Session): boolean | undefined =>
     remoteSettings.enableConnectProtocol;
 
-  test("announces WebSockets only if it takes all of them, until it is detached", async () => {
+  test("the server announces WebSockets while a proxy without `match` is attached", async () => {
     const secret = createServer();
     const proxy = createProxy({ target: upstream.url });
     const origin = `http://127.0.0.1:${await apps.listen(secret)}`;
@@ -557,7 +557,7 @@ describe("attach", () => {
     expect(states).toEqual([false, false, true, false, false]);
   });
 
-  test("leaves WebSockets that do not match to other listeners for `connect`, or refuses them", async () => {
+  test("WebSockets that `match` excludes go to other listeners for `connect`, or get 501", async () => {
     switching();
     const match = ({ url }: { url?: string | undefined }): boolean => url === "/ours";
     const front = await serveProxy({}, createServer(announcing), (proxy, server) =>
@@ -575,7 +575,7 @@ describe("attach", () => {
     expect((await headOf(ask(front.session)))[":status"]).toBe(418);
   });
 
-  test("with `routes` also announces WebSockets, and forwards none past the app", async () => {
+  test("with `routes`, the server also announces WebSockets, and each of them has to pass the app", async () => {
     switching();
     const server = createServer((_, res) => void res.writeHead(401).end());
     const proxy = createProxy({ target: upstream.url });
@@ -594,13 +594,13 @@ describe("attach", () => {
     expect((await headOf(ask(routed)))[":status"]).toBe(401);
   });
 
-  test("is not needed if `proxy.upgrade` is a listener for `connect`", async () => {
+  test("`attach` is not needed if `proxy.upgrade` is a listener for `connect`", async () => {
     switching();
     const front = await serveProxy({}, createServer(announcing), byUpgrade);
     await open(front.session);
   });
 
-  test("does not throw for a server without `updateSettings`", async () => {
+  test("`attach` does not throw for a server without `updateSettings`", async () => {
     const server = createSecureServer(certificate);
     Object.assign(server, { updateSettings: undefined });
     expect(() => createProxy({ target: upstream.url }).attach(server)).not.toThrow();

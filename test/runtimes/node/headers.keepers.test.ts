@@ -49,9 +49,9 @@ function fakeHeaders(get: (name: string) => unknown): { headers: Headers } {
   return { headers: headers as unknown as Headers };
 }
 
-describe("a request object that caches", () => {
+describe("request objects that cache header values", () => {
   test.each(Object.entries(keepers))(
-    "%s: shows the client's header values after the proxy has read them",
+    "%s: the cached values are the client's after the proxy has read the header fields",
     async (_, keep) => {
       const looks: unknown[] = [];
       const names = ["x-kept", "x-user", "accept", "fetchway-probe"];

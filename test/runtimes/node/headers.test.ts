@@ -124,7 +124,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
     expect(apps.only().headers.filter(isKept)).toEqual(sent.filter(isKept));
   });
 
-  test("a field that the client repeats does not undo the change of another field", async () => {
+  test("a change of one field is kept although the client repeats another field", async () => {
     let seen: unknown;
     const port = await serve(inNode, (each) => {
       const response = proxyFetch(each, upstream.url);
@@ -139,7 +139,7 @@ describe.each(Object.entries(servers))("a server of %s", (_, serve) => {
   });
 });
 
-test("node:http: a Host that middleware changed is used", async () => {
+test("node:http: the upstream gets the Host that middleware has set, and header values that are numbers", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
   const port = await apps.serve("node", (req, res) => {
     req.headers.host = "other.test";
@@ -158,7 +158,7 @@ const certificate = await makeCertificate();
 
 describe("HTTP/2", () => {
   test.each(["srvx", "node"])(
-    "%s: the upstream gets the fields of an HTTP/2 request as middleware changed them",
+    "%s: the upstream gets the fields of an HTTP/2 request with the changes of middleware",
     async (server) => {
       let seen: unknown;
       const proxy = createProxy({ target: upstream.url });

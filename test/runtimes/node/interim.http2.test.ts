@@ -37,7 +37,7 @@ const handlers = {
 };
 
 test.each([...Object.keys(handlers), "hono"] as (keyof typeof handlers | "hono")[])(
-  "103 reaches a client of HTTP/2 behind %s with each of its fields, before the final response",
+  "an HTTP/2 client of %s gets a 103 with all its fields before the final response",
   async (kind) => {
     const server =
       kind === "hono"

@@ -61,7 +61,7 @@ async function read(
 const framings = ["sized", "chunks"];
 
 describe.each(framings)("response bodies (%s)", (framing) => {
-  test("of many concurrent exchanges do not mix", async () => {
+  test("bodies of many concurrent exchanges are not mixed up", async () => {
     for (let round = 0; round < 3; round++) {
       const all = Array.from({ length: 32 }, async (_, i) => {
         const length = LENGTHS[i % LENGTHS.length] as number;
@@ -73,7 +73,7 @@ describe.each(framings)("response bodies (%s)", (framing) => {
     }
   });
 
-  test("that wait for their clients are not overwritten", async () => {
+  test("chunks that wait for a slow client are not overwritten", async () => {
     // These bodies are larger than the socket buffers, so chunks wait in the proxy.
     const length = 16_000_000;
     const gate = Promise.withResolvers<void>();
@@ -87,7 +87,7 @@ describe.each(framings)("response bodies (%s)", (framing) => {
     }
   });
 
-  test.each(Object.keys(watchers))("are not overwritten when the %s is wrapped", async (way) => {
+  test.each(Object.keys(watchers))("chunks that other code keeps are not overwritten when the %s is wrapped", async (way) => {
     keeper = new Keeper();
     const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
@@ -101,7 +101,7 @@ describe.each(framings)("response bodies (%s)", (framing) => {
 
   // Node has `duplexPair` from 22.6 on.
   test.skipIf(streams.duplexPair === undefined)(
-    "are not overwritten while they wait in a connection that is not an operating system socket",
+    "chunks are not overwritten while they wait in a connection that is not a socket of the operating system",
     async () => {
       const path = `/1/4000000/${framing}`;
       const [near, far] = streams.duplexPair();
@@ -119,8 +119,8 @@ describe.each(framings)("response bodies (%s)", (framing) => {
   );
 });
 
-describe.each(framings)("%s: a chunk of a web stream", (framing) => {
-  test("has its own memory and can be transferred", async () => {
+describe.each(framings)("%s: chunks of a web stream", (framing) => {
+  test("each chunk has its own memory and can be transferred", async () => {
     const length = 900_000;
     const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
     const transfer = async (path: string): Promise<void> => {
@@ -139,7 +139,7 @@ describe.each(framings)("%s: a chunk of a web stream", (framing) => {
     await Promise.all(paths.map(transfer));
   });
 
-  test("exposes no bytes of another exchange", async () => {
+  test("the memory of a chunk contains no bytes of another exchange", async () => {
     const length = 700_000;
     const other = bodyOf(1, 700_000);
     // Responses to other clients pass through the memory of the sockets first.

@@ -25,12 +25,12 @@ describe("attach", () => {
     ["a promise of a server", Promise.resolve(createServer()), /: await the promise$/],
     ["a port", 3000, /: app\.server of Fastify, app\.listen\(\) of Express$/],
     ["nothing", undefined, /: app\.server of Fastify/],
-  ])("refuses %s, and says what to pass", (_, passed, message) => {
+  ])("`attach` refuses %s, and the error says what to pass", (_, passed, message) => {
     expect(() => proxy.attach(passed as never)).toThrow(TypeError);
     expect(() => proxy.attach(passed as never)).toThrow(message);
   });
 
-  test("accepts a server", () => {
+  test("`attach` accepts a server", () => {
     const server = new Server();
     proxy.attach(server)();
     expect(server.listenerCount("upgrade")).toBe(1);
@@ -40,7 +40,7 @@ describe("attach", () => {
 describe("nodeHandler", () => {
   const use = proxy.nodeHandler as (...passed: unknown[]) => never;
 
-  test("with the context of Hono throws an error that names proxy.fetch and c.req.raw", async () => {
+  test("called with a Hono context, `nodeHandler` throws an error that names proxy.fetch and c.req.raw", async () => {
     const app = new Hono().all("/", use);
     let thrown: unknown;
     app.onError((error, c) => {
@@ -51,7 +51,7 @@ describe("nodeHandler", () => {
     expect(String(thrown)).toMatch(/for a web Request, call proxy\.fetch: pass c\.req\.raw$/);
   });
 
-  test("with the event of h3 throws an error that names proxy.fetch and event.req", async () => {
+  test("called with an h3 event, `nodeHandler` throws an error that names proxy.fetch and event.req", async () => {
     let thrown: unknown;
     const app = new H3({ silent: true, onError: ({ cause }) => void (thrown = cause) }).all(
       "/",
@@ -74,16 +74,16 @@ describe("nodeHandler", () => {
       /in Fastify, call reply\.hijack\(\), and pass request\.raw and reply\.raw$/,
     ],
     ["nothing", [], /takes messages of node:http$/],
-  ])("refuses %s, and names the fix", (_, passed, message) => {
+  ])("`nodeHandler` refuses %s, and the error names the fix", (_, passed, message) => {
     expect(() => use(...passed)).toThrow(TypeError);
     expect(() => use(...passed)).toThrow(message);
   });
 });
 
-describe("the names of http-proxy", () => {
+describe("names of functions and methods of http-proxy", () => {
   const both = Object.entries({ node: entry, undici: overUndici });
 
-  test.each(both)("%s: the functions throw, and name docs/coming-from.md", (_, { ...names }) => {
+  test.each(both)("%s: `createProxyServer` and `createProxyMiddleware` throw an error that names docs/coming-from.md", (_, { ...names }) => {
     for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
       expect(() => names[name]({ target })).toThrow(TypeError);
       expect(() => names[name]({ target })).toThrow(
@@ -105,7 +105,7 @@ describe("the names of http-proxy", () => {
   );
 });
 
-test("the error about an upgrade that reaches proxyFetch names createProxy, whose proxies can take upgrades", async () => {
+test("an upgrade that is passed to proxyFetch fails with an error that names createProxy", async () => {
   let message = "";
   const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" };
   const response = await entry.proxyFetch(new Request("http://a.test", { headers }), target, {
@@ -115,7 +115,7 @@ test("the error about an upgrade that reaches proxyFetch names createProxy, whos
   expect(message).toMatch(/make a proxy with createProxy, and call proxy\.attach\(server\)/);
 });
 
-test("the error about a body that is read while the proxy connects names both possible mistakes", async () => {
+test("if other code reads the body while the proxy connects, the error names both possible mistakes", async () => {
   let message = "";
   const reached = createServer((_, res) => res.end());
   const own = entry.createProxy({

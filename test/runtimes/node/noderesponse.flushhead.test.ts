@@ -7,7 +7,7 @@ import { request } from "../../helpers/wire.ts";
 const apps = useApps();
 
 test.each(["caf\xe9 \xff\x80", "plain"])(
-  "a head with the field value %j is sent immediately, and its bytes are unchanged",
+  "a response head with the field value %j is sent immediately, with unchanged bytes",
   async (value) => {
     const end = Promise.withResolvers<void>();
     let written: unknown[][] = [];

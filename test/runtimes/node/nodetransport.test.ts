@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 
 const BODY = "x".repeat(1000);
 
-test("a body that arrives with its head is sent in one write with the head", async () => {
+test("a request body that arrives with its head is sent in one write with the head", async () => {
   const proxy = createProxy({ target: upstream.url });
   const { port } = upstream;
   const front = await apps.serve("node", proxy.nodeHandler);
@@ -46,7 +46,7 @@ async function ask(client: Client): Promise<void> {
   expect((await client.read()).text).toBe(BODY);
 }
 
-test("a body that arrives later than its head arrives completely", async () => {
+test("a request body that arrives later than its head reaches the upstream completely", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(port);
@@ -60,7 +60,7 @@ test("a body that arrives later than its head arrives completely", async () => {
   await proxy.close();
 });
 
-test("connections share one read buffer only on Node, and not on Windows", () => {
+test("connections share one read buffer on Node, but not on Deno or on Windows", () => {
   expect(takeShared()).toBe(takeShared());
   vi.stubGlobal("Deno", {});
   expect(takeShared()).toBeUndefined();

@@ -56,7 +56,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     );
   });
 
-  test("the app gets no more than two of hundreds of requests before the first is answered", async () => {
+  test("before the first response, the app gets only two of hundreds of pipelined requests", async () => {
     const proxy = create();
     let started = 0;
     const client = await apps.connect(
@@ -83,7 +83,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls).toHaveLength(300);
   });
 
-  test("the 100 (Continue) that Node sends for a pipelined request is not inside the response to the request before it", async () => {
+  test("Node's 100 (Continue) for a pipelined request is not sent within the response to the previous request", async () => {
     const client = await apps.connect(await serve(create()));
     upstream.script = async (call) => {
       if (call.target === "/1") await settled(() => upstream.calls.length);
@@ -95,7 +95,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(await client.read()).toMatchObject({ status: 200, text: "/2" });
   });
 
-  test("a pipelined request whose target is not yet decided keeps its place", async () => {
+  test("a pipelined request is sent before later ones even if the function `target` takes longer for it", async () => {
     const found = Promise.withResolvers<string>();
     const target = ({ method }: Request): string | Promise<string> =>
       method === "PUT" ? found.promise : upstream.url;
@@ -127,7 +127,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     }
   });
 
-  test("after a pipelined request has failed, the following ones are sent", async () => {
+  test("pipelined requests that follow a failed request are still sent", async () => {
     const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 1_000 })));
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], call.target);
@@ -144,7 +144,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(statuses).toEqual([413, 502, 504, 200]);
   });
 
-  test("the deadline of a pipelined request that waits begins when the request is sent", async () => {
+  test("`timeout` of a waiting pipelined request begins when the request is sent", async () => {
     const timeout = 1000;
     const client = await apps.connect(await serve(create({ timeout })));
     upstream.script = async (call) => {
@@ -156,7 +156,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
   });
 
-  test("a client that disconnects while it pipelines ends the request at the upstream", async () => {
+  test("a client that disconnects with pipelined requests closes the running upstream request", async () => {
     const port = await serve(create());
     for (const how of ["FIN", "RST"] as const) {
       upstream.script = () => {};
@@ -189,7 +189,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(texts.join()).toMatch(/^PUT,(?:DELETE){1,2},GET$/);
   });
 
-  test("the caller's signal ends the wait of a pipelined request", async () => {
+  test("the option `signal` ends running and waiting pipelined requests", async () => {
     const controller = new AbortController();
     const proxy = create({ signal: controller.signal });
     const client = await apps.connect(await serve(proxy));
@@ -201,7 +201,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("a request behind one that the app has answered itself does not wait", async () => {
+  test("a request need not wait for an earlier upstream request whose client already has a response of the app", async () => {
     const proxy = create();
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], "got");

@@ -93,7 +93,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     return openSession(`https://localhost:${await apps.listen(server)}`);
   }
 
-  test("a WebSocket carries messages, and its answer has the fields and cookies of middleware", async () => {
+  test("a WebSocket carries messages, and the response that opens it has the fields and cookies of middleware", async () => {
     const sockets = echoMessages(upstream);
     const session = await open();
     expect(session.remoteSettings.enableConnectProtocol).toBe(true);
@@ -130,13 +130,13 @@ describe.each(overHttp2)("%s", (name, start) => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("an exception of the app is answered by the framework", async () => {
+  test("an exception of the app becomes the framework's 500", async () => {
     const { head } = await refusal(await open(), { ":path": "/broken" });
     expect(head[":status"]).toBe(500);
     expect(upstream.calls).toEqual([]);
   });
 
-  test("a response of the upstream other than 101 reaches the client completely, also without early bytes", async () => {
+  test("a 403 of the upstream reaches the client completely, and bytes after the handshake never reach the upstream", async () => {
     const session = await open();
     const body = "forbidden ".repeat(20_000);
     let early = "";
@@ -161,7 +161,7 @@ describe.each(overHttp2)("%s", (name, start) => {
   });
 
   test.runIf(isWeb).each(["/cloned", "/copied"])(
-    "a copy of the request opens the tunnel as well: %s",
+    "a copy of the request also opens the tunnel: %s",
     async (path) => {
       switching();
       const stream = ask(await open(), { ":path": path });
@@ -207,8 +207,8 @@ async function serveFetch(
   return openSession(`https://localhost:${new URL(server.url ?? "").port}`);
 }
 
-describe("the stream", () => {
-  test("carries early bytes to the upstream only after the 101 of the upstream", async () => {
+describe("streams of HTTP/2 clients", () => {
+  test("bytes that the client sends before the 101 reach the upstream after the 101", async () => {
     switching();
     const { session } = await serveNode((proxy) => proxy.nodeHandler);
     const stream = ask(session);
@@ -217,7 +217,7 @@ describe("the stream", () => {
     await echo(stream, "bytes", "early bytes");
   });
 
-  test("cannot be read, paused or written by the app", async () => {
+  test("the app can neither read, nor pause, nor write the stream of a tunnel", async () => {
     switching();
     const events: string[] = [];
     const { session } = await serveNode(({ nodeHandler }) => async (req, res) => {
@@ -240,7 +240,7 @@ describe("the stream", () => {
     await echo(stream, "bytes", "early bytes");
   });
 
-  test("whose client ends its direction still receives", async () => {
+  test("a client that ends its direction still receives data", async () => {
     const sockets = switching();
     const { session } = await serveNode(({ nodeHandler }) => nodeHandler);
     const stream = ask(session);
@@ -256,7 +256,7 @@ describe("the stream", () => {
   });
 
   test.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_NO_ERROR])(
-    "that the client resets with %i ends at the app and at the upstream",
+    "when the client resets its stream with %i, the app and the upstream see the end",
     async (code) => {
       const events: string[] = [];
       const { session } = await serveNode(({ nodeHandler }) => (req, res) => {
@@ -278,7 +278,7 @@ describe("the stream", () => {
     },
   );
 
-  test("that the client ends before the answer is reset, and the signal of the request aborts", async () => {
+  test("if the client ends its stream before the response, the request's signal aborts, and the tunnel is closed", async () => {
     const sockets = switching();
     const aborted = vi.fn();
     const held = vi.fn();
@@ -299,7 +299,7 @@ describe("the stream", () => {
     ["a missing version", { "sec-websocket-version": undefined }],
     ["another version", { "sec-websocket-version": "12" }],
     ["a malformed subprotocol", { "sec-websocket-protocol": "a b" }],
-  ])("gets 400 for %s, and does not reach the app", async (_, fields) => {
+  ])("a handshake with %s gets 400, and does not reach the app", async (_, fields) => {
     const app = vi.fn();
     const { session } = await serveNode(() => app);
     const { head, body } = await refusal(session, fields);
@@ -308,7 +308,7 @@ describe("the stream", () => {
     expect(app).not.toHaveBeenCalled();
   });
 
-  test("has the proxy's own key, even if the client sends one", async () => {
+  test("the handshake has the proxy's own key, even if the client sends a key", async () => {
     switching();
     const keys: unknown[] = [];
     const { session } = await serveNode(({ nodeHandler }) => (req, res) => {
@@ -322,8 +322,8 @@ describe("the stream", () => {
   });
 });
 
-describe("the tunnel", () => {
-  test("counts in `stats()`, and ends with `destroy`", async () => {
+describe("tunnels", () => {
+  test("`stats()` counts the tunnel, and `destroy` ends it", async () => {
     const sockets = switching();
     const { session, proxy } = await serveNode(({ nodeHandler }) => nodeHandler);
     const stream = ask(session);
@@ -335,7 +335,7 @@ describe("the tunnel", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  test("is opened by one of two concurrent calls of a proxy, and the other call gets 500", async () => {
+  test("only one of two concurrent calls of a proxy opens a tunnel, and the other call gets 500", async () => {
     const sockets = switching();
     const session = await serveFetch(
       async (given, proxy) => {
@@ -370,7 +370,7 @@ describe("the tunnel", () => {
         return new Response(null, { status: 204, headers: changed });
       },
     ],
-  ])("is closed if the app answers with a %s", async (_, toAnswer) => {
+  ])("the tunnel is closed if the app responds with a %s", async (_, toAnswer) => {
     const sockets = switching();
     const session = await serveFetch(async (given, proxy) => toAnswer(await proxy.fetch(given)));
     const { head } = await refusal(session, {});
@@ -378,7 +378,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is closed if middleware makes a field invalid", async () => {
+  test("the tunnel is closed, and the client gets 500, if middleware makes a field invalid", async () => {
     const sockets = switching();
     const { session } = await serveNode(({ nodeHandler }) => (req, res) => {
       nodeHandler(req, res);
@@ -397,7 +397,7 @@ describe("the tunnel", () => {
   });
 });
 
-test("a response of the app after the time limit is discarded", async () => {
+test("a response that the app sends after `timeout` is discarded", async () => {
   const events: string[] = [];
   const { session } = await serveNode(
     () => (_, res) => {
@@ -416,7 +416,7 @@ test("a response of the app after the time limit is discarded", async () => {
   await until(() => events.length === 1, "the late end");
 });
 
-test("the `Fetchway-Upgrade` token of another WebSocket is ignored", async () => {
+test("a client cannot take over another client's WebSocket with its `Fetchway-Upgrade` token", async () => {
   switching();
   const tokens: (string | null)[] = [];
   const session = await serveFetch(

@@ -88,7 +88,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("an exception of the app is answered by the framework", async () => {
+  test("an exception of the app becomes the framework's 500", async () => {
     const answer = await apps.ask(await serve(), request("GET", "/broken", handshake));
     expect(answer).toMatchObject({ status: 500, cut: false });
     expect(upstream.calls).toEqual([]);
@@ -117,7 +117,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
   });
 
   test.runIf(isWeb).each(["/cloned", "/copied"])(
-    "a copy of the request opens the tunnel as well: %s",
+    "a copy of the request also opens the tunnel: %s",
     async (path) => {
       echoMessages(upstream);
       const port = await serve();
@@ -129,7 +129,7 @@ describe.each(Object.entries(frameworks))("%s", (name, start) => {
   );
 
   test.runIf(name === "hono" || name === "h3")(
-    "a mounted proxy opens the tunnel as well",
+    "a proxy that the app mounts also opens the tunnel",
     async () => {
       echoMessages(upstream);
       const port = await serve();
@@ -180,11 +180,11 @@ function switchToTcp(): Set<Socket> {
 
 const tcp = request("GET", "/", offer("tcp"));
 
-describe("the connection", () => {
+describe("connections of clients", () => {
   test.each([
     ["node:https", () => createSecureServer(certificate)],
     ["node:http2 with allowHTTP1", () => createHttp2Server({ ...certificate, allowHTTP1: true })],
-  ])("can be one of %s", async (_, create) => {
+  ])("a WebSocket works on a server of %s", async (_, create) => {
     echoMessages(upstream);
     const server = create();
     const proxy = createProxy({ target: upstream.url });
@@ -221,7 +221,7 @@ describe("the connection", () => {
   });
 
   test.each([true, false])(
-    "is not idle while a pipelined handshake has no answer (routes: %s)",
+    "the server's idle timeout does not apply while a pipelined handshake has no response (routes: %s)",
     async (routes) => {
       const { nodeHandler, attach } = createProxy({ target: upstream.url });
       const server = createServer((req, res) => {
@@ -241,7 +241,7 @@ describe("the connection", () => {
     },
   );
 
-  test("early bytes reach the upstream only after its 101", async () => {
+  test("bytes that the client sends before the 101 reach the upstream after the 101, or never", async () => {
     switchToTcp();
     const { port } = await serveNode({});
     const client = await apps.connect(port);
@@ -259,7 +259,7 @@ describe("the connection", () => {
   });
 
   test.each(["FIN", "RST"] as const)(
-    "a client that leaves with %s is noticed by the app, and closes a running upstream request",
+    "when the client disconnects with %s, the app's response is closed, or the running upstream request",
     async (how) => {
       const events: string[] = [];
       const { port } = await serveNode({}, ({ nodeHandler }) => (req, res) => {
@@ -322,13 +322,13 @@ describe("the connection", () => {
     client.finish();
   });
 
-  test("after the proxy is detached, the app gets upgrades as requests that cannot become tunnels", async () => {
+  test("after the proxy is detached, a handshake is an ordinary request to the app, and opens no tunnel", async () => {
     const { detach, port } = await serveNode({ onError: () => new Response("no") });
     detach();
     expect((await apps.ask(port, request("GET", "/", handshake))).status).toBe(200);
   });
 
-  test("switches to the protocol that the attached proxy has chosen from the client's offers", async () => {
+  test("the protocol is the one that the attached proxy has chosen from the client's offers", async () => {
     switchToTcp();
     const other = createProxy({ target: upstream.url, upgrades: ["websocket", "tcp"] });
     const { port } = await serveNode({ upgrades: ["tcp"] }, () => other.nodeHandler);
@@ -339,7 +339,7 @@ describe("the connection", () => {
     client.finish();
   });
 
-  test("ends after a response that is sent without a call of `writeHead`", async () => {
+  test("the connection ends after a response that the app sends without a call of `writeHead`", async () => {
     const { port } = await serveNode({}, () => (_, res) => {
       const writeHead = ServerResponse.prototype.writeHead.bind(res);
       Object.assign(res, { _implicitHeader: () => writeHead(403) });
@@ -351,7 +351,7 @@ describe("the connection", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("upgrades that do not match are left to other proxies", async () => {
+  test("upgrades that `match` excludes go to other proxies", async () => {
     echoMessages(upstream);
     const app = vi.fn();
     const server = createServer(app);
@@ -364,8 +364,8 @@ describe("the connection", () => {
   });
 });
 
-describe("the tunnel", () => {
-  test("counts in `stats()` and in `onRequestEnd`, hooks see the 101, and `close` waits for it", async () => {
+describe("tunnels", () => {
+  test("`stats()` and `onRequestEnd` count a tunnel, hooks see its 101, and `close` waits for its end", async () => {
     const sockets = switchToTcp();
     const ends: RequestEnd[] = [];
     const seen: unknown[] = [];
@@ -397,7 +397,7 @@ describe("the tunnel", () => {
     expect(sockets.size).toBe(0);
   });
 
-  test("ends with `destroy`, and after `tunnelTimeout` of the proxy that the app has called", async () => {
+  test("a tunnel ends with `destroy`, and after `tunnelTimeout` of the proxy that the app has called", async () => {
     const sockets = switchToTcp();
     const { proxy, port } = await serveNode({});
     const client = await apps.connect(port);
@@ -415,7 +415,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is opened by one of two concurrent calls of a proxy, and the other call gets 500", async () => {
+  test("only one of two concurrent calls of a proxy opens a tunnel, and the other call gets 500", async () => {
     const sockets = switchToTcp();
     const statuses: number[][] = [];
     const { port } = await serveFetch({ log: false }, async (given, proxy) => {
@@ -442,7 +442,7 @@ describe("the tunnel", () => {
     ]);
   });
 
-  test("may be opened by a second call of a proxy, if the upstream of the first call has refused", async () => {
+  test("a second call of a proxy may open the tunnel after the upstream of the first call has refused", async () => {
     const switching = (switchToTcp(), upstream.script);
     const { port } = await serveFetch({}, async (given, proxy) => {
       upstream.script = (call) => call.reply(503, [], "not here");
@@ -470,7 +470,7 @@ describe("the tunnel", () => {
         return new Response(null, { status: 204, headers: changed });
       },
     ],
-  ])("is closed if the app answers with a %s", async (_, toAnswer) => {
+  ])("the tunnel is closed if the app responds with a %s", async (_, toAnswer) => {
     const sockets = switchToTcp();
     const { port } = await serveFetch({}, async (given, proxy) =>
       toAnswer(await proxy.fetch(given)),
@@ -483,7 +483,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is closed if the app throws, or does not return the proxy's response within `timeout`", async () => {
+  test("the tunnel is closed if the app throws, or does not return the proxy's response within `timeout`", async () => {
     const sockets = switchToTcp();
     const { port } = await serveFetch({ timeout: 300 }, async (given, proxy) => {
       await proxy.fetch(given);
@@ -499,7 +499,7 @@ describe("the tunnel", () => {
     await until(() => sockets.size === 0, "the end at the upstream");
   });
 
-  test("is closed if a field of the 101 is invalid", async () => {
+  test("the tunnel is closed if middleware makes a field of the 101 invalid", async () => {
     const sockets = switchToTcp();
     const { port } = await serveNode({}, ({ nodeHandler }) => (req, res) => {
       const writeHead = res.writeHead.bind(res);
@@ -521,8 +521,8 @@ describe("the tunnel", () => {
   });
 });
 
-describe("the time limit", () => {
-  test("does not end a running call of a proxy, which has its own time limits", async () => {
+describe("time limit for the app", () => {
+  test("the limit does not end a running call of a proxy, which has its own limits", async () => {
     switchToTcp();
     const { script } = upstream;
     upstream.script = async (call) => {
@@ -538,7 +538,7 @@ describe("the time limit", () => {
     client.finish();
   });
 
-  test("discards a response of the app that comes too late", async () => {
+  test("a response that the app sends too late is discarded", async () => {
     const events: string[] = [];
     const { port } = await serveNode({ timeout: 100 }, () => (_, res) => {
       res.on("close", () => {
@@ -584,7 +584,7 @@ describe("the `Fetchway-Upgrade` token", () => {
   }
 
   test.each(["/own", "/copied"])(
-    "of another upgrade is ignored in an upgrade (%s)",
+    "in an upgrade (%s), the token of another upgrade is ignored",
     async (path) => {
       echoMessages(upstream);
       const { port, tokens, stolen } = await hold();
@@ -599,7 +599,7 @@ describe("the `Fetchway-Upgrade` token", () => {
     },
   );
 
-  test("of another upgrade is ignored by a server to which no proxy is attached", async () => {
+  test("a server to which no proxy is attached ignores the token of another server's upgrade", async () => {
     const { stolen } = await hold();
     const { fetch } = createProxy({ target: upstream.url, log: false });
     const other = await apps.serve("srvx", fetch);
@@ -608,7 +608,7 @@ describe("the `Fetchway-Upgrade` token", () => {
     expect(unanswered.size).toBe(2);
   });
 
-  test("is not needed if the app passes the original request to the proxy", async () => {
+  test("the token is not needed if the app passes the original request to the proxy", async () => {
     echoMessages(upstream);
     const { port } = await serveFetch({}, (given, proxy) => {
       given.headers.delete("fetchway-upgrade");
@@ -617,7 +617,7 @@ describe("the `Fetchway-Upgrade` token", () => {
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
 
-  test("of another upgrade is ignored and removed in a request that the proxy does not upgrade", async () => {
+  test("in a request that the proxy does not upgrade, the token of another upgrade is ignored and removed", async () => {
     echoMessages(upstream);
     const { port, tokens, stolen } = await hold();
     for (const [version, path, fields] of [
@@ -637,9 +637,9 @@ describe("the `Fetchway-Upgrade` token", () => {
   });
 });
 
-describe("the options", () => {
+describe("options of `attach`", () => {
   test.each([{ routes: "yes" }, { routes: 1 }, { routes: null }, { route: true }])(
-    "%o is refused",
+    "`attach` refuses %o",
     (options) => {
       const { attach } = createProxy({ target: upstream.url });
       expect(() => attach(createServer(), options as never)).toThrow(

@@ -73,8 +73,8 @@ async function receive(socket: Socket): Promise<string> {
   return text;
 }
 
-describe("the ends of a tunnel", () => {
-  test("a client that closes its direction first still receives", async () => {
+describe("how a tunnel ends", () => {
+  test("a client that closes its direction first still receives data", async () => {
     rfc("9110-9.3.6-tunnel");
     const sockets = switching("", true);
     const { proxy, port } = await serve();
@@ -93,7 +93,7 @@ describe("the ends of a tunnel", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
-  test("an upstream that closes its direction first still receives", async () => {
+  test("an upstream that closes its direction first still receives data", async () => {
     rfc("9110-9.3.6-tunnel");
     const sockets = switching("greeting", true);
     const { proxy, port } = await serve();
@@ -111,7 +111,7 @@ describe("the ends of a tunnel", () => {
     ["arrives", 1],
     ["is waiting", 8_000_000],
   ])(
-    "a TLS connection that closes while a message for it %s leaves no tunnel",
+    "the tunnel ends when the client closes its TLS connection while a message for the client %s",
     async (_, length) => {
       const sockets = switching("", true);
       const proxy = createProxy({ target: upstream.url, upgrades: ["tcp"], tunnelCloseTimeout: 0 });
@@ -136,7 +136,7 @@ describe("the ends of a tunnel", () => {
     },
   );
 
-  test("a client that keeps its direction open is closed with the upstream's connection", async () => {
+  test("the client's connection is closed with the upstream's, even if the client keeps its direction open", async () => {
     const sockets = switching("", true);
     for (const by of ["upstream", "proxy"]) {
       const { proxy, server, port } = await serve();
@@ -154,7 +154,7 @@ describe("the ends of a tunnel", () => {
     }
   });
 
-  test("a reset of either side reaches the other as a reset", async () => {
+  test("a reset by the upstream resets the client's connection, and a reset by the client closes the upstream's connection", async () => {
     const sockets = switching();
     const { port } = await serve();
     for (const resets of ["upstream", "client"]) {
@@ -173,7 +173,7 @@ describe("the ends of a tunnel", () => {
   });
 });
 
-describe("a tunnel that one side has closed", () => {
+describe("tunnels that one side has closed", () => {
   const CLOSE_TIMEOUT = 300;
   const chunk = Buffer.alloc(65_536, "x");
 
@@ -236,7 +236,7 @@ describe("a tunnel that one side has closed", () => {
   }
 
   test.each(["with unread bytes", "without a byte"])(
-    "a WebSocket ends with its client, although the upstream does not read, %s",
+    "a WebSocket whose client disconnects ends after tunnelCloseTimeout if the upstream does not read (%s)",
     async (bytes) => {
       const closing = await openFor("websocket");
       if (bytes === "with unread bytes") closing.client.send("hello");
@@ -251,7 +251,7 @@ describe("a tunnel that one side has closed", () => {
     },
   );
 
-  test("a WebSocket ends with its upstream, although the client keeps its side open", async () => {
+  test("a WebSocket whose upstream disconnects ends although the client keeps its side open", async () => {
     const closing = await openFor("websocket");
     closing.socket.end("bye");
     expect((await closing.client.rest()).toString()).toBe("bye");
@@ -260,7 +260,7 @@ describe("a tunnel that one side has closed", () => {
     expect(error).toMatchObject({ status: 499 });
   });
 
-  test("a WebSocket ends with its upstream, although the upstream does not read the bytes that wait for it", async () => {
+  test("a WebSocket whose upstream ends its direction is closed although the upstream does not read the waiting bytes", async () => {
     const closing = await openFor("websocket");
     await fill(closing.client.socket);
     closing.socket.end();
@@ -268,7 +268,7 @@ describe("a tunnel that one side has closed", () => {
     expect(error).toMatchObject({ code: "connection_read_timeout" });
   });
 
-  test("the last bytes of a WebSocket reach a side that reads", async () => {
+  test("the last bytes before the end of a WebSocket arrive if the receiver reads", async () => {
     const body = "x".repeat(1_000_000);
     for (const from of ["client", "upstream"]) {
       const closing = await openFor("websocket");
@@ -287,7 +287,7 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of a protocol other than WebSocket: one direction stays open after the other one has ended", async () => {
+  test("a `tcp` tunnel stays open in one direction after the other direction has ended", async () => {
     const closing = await openFor("tcp");
     const { client, socket } = closing;
     let received = 0;
@@ -306,7 +306,7 @@ describe("a tunnel that one side has closed", () => {
     expect((await ended(closing)).error).toBeUndefined();
   });
 
-  test("of a protocol other than WebSocket: a side that has ended its direction and takes no bytes is closed", async () => {
+  test("a `tcp` tunnel is closed if a side has ended its direction and does not read", async () => {
     for (const stalled of ["client", "upstream"]) {
       const closing = await openFor("tcp");
       const { client, socket } = closing;
@@ -318,14 +318,14 @@ describe("a tunnel that one side has closed", () => {
     }
   });
 
-  test("of a protocol other than WebSocket is closed when both directions have ended, even if bytes are unread", async () => {
+  test("a `tcp` tunnel is closed when both directions have ended, even if bytes are unread", async () => {
     const closing = await openFor("tcp");
     closing.client.socket.end("unread");
     closing.socket.end();
     await ended(closing);
   });
 
-  test("stays open with tunnelCloseTimeout: 0, and tunnelCloseTimeout does not apply before a side has closed", async () => {
+  test("a tunnel stays open with tunnelCloseTimeout: 0, or while neither side has closed", async () => {
     const closing = await openFor("websocket", 0);
     closing.client.leave("FIN");
     await staysOpen(closing);
@@ -417,7 +417,7 @@ test.each([
 });
 
 describe("limits of tunnels", () => {
-  test("tunnelTimeout closes a tunnel that is silent in both directions, and no other", async () => {
+  test("tunnelTimeout closes only a tunnel that is silent in both directions", async () => {
     const sockets = switching();
     const { proxy, port } = await serve({ tunnelTimeout: 800 });
     const client = await open(port);
@@ -445,7 +445,7 @@ describe("limits of tunnels", () => {
     expect(proxy.stats()).toMatchObject({ created: 2, closed: 2, requests: 2, tunnels: 2 });
   });
 
-  test("`close` ends tunnels, after its timeout if it has one", async () => {
+  test("`close(timeout)` ends tunnels after the timeout, and `close(0)` ends them immediately", async () => {
     switching();
     for (const timeout of [0, 200]) {
       const { proxy, port } = await serve();
@@ -461,7 +461,7 @@ describe("limits of tunnels", () => {
   });
 });
 
-describe("responses to a handshake other than 101", () => {
+describe("responses other than 101 to a handshake", () => {
   test("a large response arrives whole, and ends the connection", async () => {
     const size = 8 * 1024 * 1024;
     upstream.script = (call) => {
@@ -488,7 +488,7 @@ describe("responses to a handshake other than 101", () => {
     expect(await client.read()).toMatchObject({ status: 403, cut: true });
   });
 
-  test("a flood of early bytes is bounded, and dropped with the refusal", async () => {
+  test("bytes that follow a handshake are read only up to a limit, and dropped if the upstream refuses", async () => {
     upstream.script = async (call) => {
       const before = await settled(() => sent);
       expect(before).toBeLessThan(32 * 1024 * 1024);
@@ -509,7 +509,7 @@ describe("responses to a handshake other than 101", () => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("an exception of a hook is reported, and the client gets 500", async () => {
+  test("an exception of a hook is printed, and the client gets 500", async () => {
     const report = vi.spyOn(console, "error").mockImplementation(() => {});
     const error = new Error("of the hook");
     for (const hook of ["onRequest", "onResponse"]) {
@@ -549,7 +549,7 @@ describe("responses to a handshake other than 101", () => {
   });
 });
 
-test("a handshake behind another request on its connection is answered after that one", async () => {
+test("a pipelined handshake gets its 101 after the response to the request before it", async () => {
   const { port } = await serve();
   const sockets = switching();
   const script = upstream.script;
@@ -569,7 +569,7 @@ test("a handshake behind another request on its connection is answered after tha
   expect(sockets).toHaveLength(1);
 });
 
-test("a refusal behind another request on its connection is sent after that response", async () => {
+test("the refusal of a pipelined handshake is sent after the response to the request before it", async () => {
   const report = vi.spyOn(console, "error").mockImplementation(() => {});
   const hook = (path: string): Response => {
     if (path === "/thrown") throw new Error("of the hook");
@@ -595,7 +595,7 @@ test("a refusal behind another request on its connection is sent after that resp
   report.mockRestore();
 });
 
-test("a client that has disconnected when the 101 arrives leaves no tunnel", async () => {
+test("no tunnel remains if the client disconnects before it gets the 101", async () => {
   const sockets = switching();
   const { script } = upstream;
   const { proxy, port } = await serve({

@@ -65,7 +65,7 @@ function postHead(...fields: Buffer[]): Buffer {
   return frame(HEADERS, END_HEADERS, 1, Buffer.concat(block));
 }
 
-describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
+describe.each(KINDS)("HTTP/2, %s: malformed requests", (kind) => {
   /** Sends frames of stream 1, and waits until the server resets it, or closes the connection. */
   async function send(...frames: Buffer[]): Promise<void> {
     const { port } = (await serve(kind)).address() as { port: number };
@@ -84,7 +84,7 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
   test.each([
     ["shorter", "10"],
     ["longer", "2"],
-  ])("with a body that is %s than its Content-Length never looks complete", async (_, length) => {
+  ])("an upload that is %s than its Content-Length never looks complete", async (_, length) => {
     rfc("9113-8.1.1-length", "9113-8.1.1-malformed");
     const data = frame(DATA, END_STREAM, 1, Buffer.from("half"));
     await send(postHead(field("content-length", length)), data);
@@ -106,7 +106,7 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
     ["a name in upper case", field("X-Upper", "1")],
     ["a pseudo-header field of responses", field(":status", "200")],
     ["a second path", field(":path", "/other")],
-  ])("with %s is not forwarded", async (_, bytes) => {
+  ])("a request with %s is not forwarded", async (_, bytes) => {
     rfc("9113-8.1.1-malformed");
     await send(postHead(bytes), frame(DATA, END_STREAM, 1));
     expect(upstream.calls).toEqual([]);
@@ -146,7 +146,7 @@ test.each(KINDS)(
   },
 );
 
-describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
+describe.each(KINDS)("HTTP/2, %s: request bodies", (kind) => {
   /** Sends frames of stream 1 in one write; returns the request that the upstream gets. */
   async function send(...frames: Buffer[]): Promise<Call> {
     const { port } = (await serve(kind)).address() as { port: number };
@@ -159,7 +159,7 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
     return upstream.calls[0] as Call;
   }
 
-  test("is sent with its length if it has arrived with the head", async () => {
+  test("a body that arrives with the head is sent with its Content-Length", async () => {
     const call = await send(
       postHead(),
       frame(DATA, 0, 1, Buffer.from("sm")),
@@ -170,7 +170,7 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
     expect(call.body).toEqual(Buffer.from("small"));
   });
 
-  test("is sent whole if it consists of several large frames", async () => {
+  test("a body of several large frames is sent whole", async () => {
     const chunk = Buffer.alloc(16_000, "x");
     const call = await send(
       postHead(),
@@ -180,7 +180,7 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
   });
 });
 
-describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is taken", (kind) => {
+describe.each(KINDS)("HTTP/2, %s: early responses to uploads", (kind) => {
   const refuse = async (): Promise<Response> => {
     await pause(1);
     return new Response("no", { status: 401 });
@@ -189,7 +189,7 @@ describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is 
     ["a response of bodyLimit", { bodyLimit: 10 }, 413],
     ["a response of onRequest", { onRequest: refuse }, 401],
     ["an early response of the upstream", {}, 403],
-  ])("is ended by %s, which also closes its stream", async (_, options, status) => {
+  ])("the stream of an upload is closed after %s", async (_, options, status) => {
     rfc("9113-8.1-early-response");
     upstream.script = (call) => call.reply(403, [["Connection", "close"]], "no");
     const server = await serve(kind, options);
@@ -218,11 +218,11 @@ describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is 
   });
 });
 
-describe.each(KINDS)("HTTP/2, %s: an upload", (kind) => {
+describe.each(KINDS)("HTTP/2, %s: the ends of uploads", (kind) => {
   test.each([
     ["NO_ERROR", 0],
     ["CANCEL", 8],
-  ])("that the client resets with %s never looks complete", async (_, code) => {
+  ])("an upload that the client resets with %s never looks complete", async (_, code) => {
     const server = await serve(kind);
     const { port } = server.address() as { port: number };
     const data = frame(DATA, 0, 1, Buffer.from(HALF));
@@ -247,7 +247,7 @@ describe.each(KINDS)("HTTP/2, %s: an upload", (kind) => {
     expect(upstream.calls.length).toBeGreaterThan(0);
   });
 
-  test("that the client ends arrives completely", async () => {
+  test("an upload that the client ends arrives completely", async () => {
     const server = await serve(kind);
     const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
     const stream = session.request({ ":method": "POST", ":path": "/" });

@@ -105,13 +105,13 @@ describe.each(Object.keys(servers))("a server of %s", (server) => {
       return (servers[server] as (typeof servers)[string])(proxy, disturb);
     };
 
-    test.each(Object.keys(listening))("loses no byte to code that %s", async (name) => {
+    test.each(Object.keys(listening))("the upload arrives completely although other code %s", async (name) => {
       const port = await listen(listening[name] as Disturb);
       const sent = await send(port, each.framing, each.split);
       expect(sent).toEqual({ status: 200, isWhole: true });
     });
 
-    test.each(Object.keys(taking))("is refused or complete with code that %s", async (name) => {
+    test.each(Object.keys(taking))("the upload is refused or arrives completely although other code %s", async (name) => {
       const port = await listen(taking[name] as Disturb);
       const { status, isWhole } = await send(port, each.framing, each.split);
       // The upload may also be complete, if the other code read before any byte had arrived.
@@ -121,7 +121,7 @@ describe.each(Object.keys(servers))("a server of %s", (server) => {
   });
 });
 
-test("an upload that waits for a connection loses no byte to code that listens meanwhile", async () => {
+test("an upload that waits for a connection arrives completely although other code listens to the request", async () => {
   const proxy = createProxy({ target: upstream.url, pool: { maxSockets: 1 } });
   const port = await apps.serve("node", (req, res) => {
     proxy.nodeHandler(req, res);
@@ -145,7 +145,7 @@ test("an upload that waits for a connection loses no byte to code that listens m
   await first;
 });
 
-test("middleware that reads a part of the body before the handler causes a TypeError on srvx", async () => {
+test("on srvx, a proxy rejects with a TypeError if middleware has already read a part of the body", async () => {
   const proxy = createProxy({ target: upstream.url });
   const thrown: unknown[] = [];
   const handler = toNodeHandler((web) =>
@@ -167,7 +167,7 @@ test("middleware that reads a part of the body before the handler causes a TypeE
   expect(upstream.calls).toEqual([]);
 });
 
-test("other listeners get the rest of a body after an early response", async () => {
+test("after an early response, other listeners of the request get the rest of the body", async () => {
   upstream.script = (call) => {
     call.reply(413, [["Connection", "close"]], "");
     call.close();
@@ -187,7 +187,7 @@ test("other listeners get the rest of a body after an early response", async () 
   expect(seen.bytes).toBe(50_000);
 });
 
-test("`whole()` returns all bytes of a buffered body of which each `read()` returns one chunk", () => {
+test("`whole()` returns all buffered bytes even if each `read()` returns only one chunk", () => {
   // `read()` of Node 26 returns one chunk at a time, as here. Earlier versions return all buffered bytes in one call.
   const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
   const message = Object.assign(new PassThrough(), {

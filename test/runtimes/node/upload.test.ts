@@ -10,7 +10,7 @@ import { IncomingBody } from "../../../runtimes/node/incomingbody.ts";
 import { serve } from "../../helpers/serve.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
-test("an interrupted body fails and does not count as sent", async () => {
+test("an interrupted request body makes the sending fail, so that it never looks complete", async () => {
   const message = new PassThrough();
   const sink = new FakeSink("borrowed");
   const body = new IncomingBody(message as unknown as IncomingMessage);
@@ -138,7 +138,7 @@ const watchers: Record<string, Watch> = {
   },
 };
 
-test.each(Object.keys(watchers))("kept chunks do not change if middleware %s", async (way) => {
+test.each(Object.keys(watchers))("chunks of an upload do not change for middleware that %s and keeps them", async (way) => {
   const kept: Buffer[] = [];
   const copies: Buffer[] = [];
   const uploaded = upload((req, res) => {
@@ -170,7 +170,7 @@ test.each(["unshift", "push"] as const)(
   },
 );
 
-test("a body that is read as text is refused instead of sent incompletely", async () => {
+test("a request whose body middleware reads as text is refused with a TypeError that names setEncoding", async () => {
   const answer = await upload((req, res) => {
     req.setEncoding("utf8");
     proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));

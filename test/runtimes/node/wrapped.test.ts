@@ -94,11 +94,11 @@ beforeAll(async () => {
 });
 
 describe.each(prototypes)(
-  "chunks that a monitoring agent keeps by wrapping %s never change",
+  "a monitoring agent that wraps %s and keeps chunks",
   (...place) => {
     const [, prototype, method] = place;
 
-    test("if it wraps after the first request", async () => {
+    test("the kept chunks never change if the agent wraps the method after the first request", async () => {
       keeper = new Keeper();
       wrap(prototype, method);
       const { server, url } = await startHttp(proxy.nodeHandler);
@@ -108,7 +108,7 @@ describe.each(prototypes)(
       server.close();
     });
 
-    test("if it wraps before the first request", async () => {
+    test("the kept chunks never change if the agent wraps the method before the first request", async () => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);

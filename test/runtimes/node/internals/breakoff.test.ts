@@ -30,7 +30,7 @@ function breakOffLater(): void {
   };
 }
 
-test("the connection of a truncated response is reset if Node does not show its transfer coding", async () => {
+test("after a truncated response, the connection is reset if Node does not show the response's transfer coding", async () => {
   breakOffLater();
   const port = await serve(({ nodeHandler }, req, res) =>
     nodeHandler(req, hide(res, "chunkedEncoding", "useChunkedEncodingByDefault")),

@@ -162,7 +162,7 @@ test("a client that disconnects during a response closes the upstream request", 
   await within(closed.promise, "the end of the upstream request");
 });
 
-test("repeated header fields become one name, spelled as in the first field, with a list of values", async () => {
+test("`toFields` gives a repeated field one name, spelled as in the first line, with a list of values", async () => {
   await apps.serve("hono", () => new Response()); // replaces the global `Response`
   const list = ["Set-Cookie", "a=1", "X-A", "1", "set-cookie", "b=2", "x-a", "2", "X-A", "3"];
   expect(Object.assign({}, toFields(list, true))).toEqual({
@@ -178,13 +178,13 @@ test("repeated header fields become one name, spelled as in the first field, wit
   expect(Object.keys(toFields(many, true))).toHaveLength(100);
 });
 
-test("header fields become a plain object, unless a name occurs twice", () => {
+test("`toRecord` returns a plain object, or undefined if a name occurs twice", () => {
   expect(toRecord(["A", "1", "B", "2"])).toEqual({ A: "1", B: "2" });
   expect(toRecord(["A", "1", "a", "2"])).toBeUndefined();
   expect(toRecord(["__proto__", "1"])).toBeUndefined();
 });
 
-describe("a class of responses that", () => {
+describe("responses made by a class that", () => {
   /** The runtime's own class: @hono/node-server replaces the global one only when a server is made. */
   const Own = globalThis.Response;
   let before: typeof Response;
@@ -237,7 +237,7 @@ describe("a class of responses that", () => {
   );
 });
 
-test("`isBodyUsed` does not create a native response of a response that still has its parts", () => {
+test("`isBodyUsed` does not read `bodyUsed` of a response whose native response is not yet created", () => {
   const asked = vi.fn(() => true);
   class OwnResponse {
     get bodyUsed(): boolean {

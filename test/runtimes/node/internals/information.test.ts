@@ -70,7 +70,7 @@ test("without `writeInformation`, Node sends only what writeEarlyHints and write
   }
 });
 
-test("a `writeInformation` that takes no list of fields is not used", async () => {
+test("a `writeInformation` that does not accept a list of fields is not used", async () => {
   const write = vi.fn();
   prototype.writeInformation = write;
   expect(await ask(BARE)).toEqual([]);
@@ -79,7 +79,7 @@ test("a `writeInformation` that takes no list of fields is not used", async () =
   expect(write.mock.contexts[0]).not.toBeInstanceOf(ServerResponse);
 });
 
-test("a Link that Node refuses leaves the response intact", async () => {
+test("if Node refuses the Link field of a 103, the client still gets the final response", async () => {
   delete prototype.writeInformation;
   expect(await ask(BAD)).toEqual([]);
 });

@@ -99,7 +99,7 @@ describe("pipelined requests if Node hides a member of the parser", () => {
   });
 });
 
-describe("the bodies of pipelined requests", () => {
+describe("bodies of pipelined requests", () => {
   const bodies = Array.from({ length: 40 }, (_each, at) =>
     Buffer.alloc((at * at * at * 7) % 150_000, `${at},`),
   );
@@ -153,7 +153,7 @@ describe("the bodies of pipelined requests", () => {
   );
 });
 
-test("few bytes of pipelined requests wait, even if other code resumes the socket, and all requests are served", async () => {
+test("waiting pipelined requests stop the reading of the socket, even if other code resumes it, and all are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -202,14 +202,14 @@ describe("a connection whose pipelined requests wait unread", () => {
     return { port, first: first.promise };
   }
 
-  test("is closed if no response makes progress", async () => {
+  test("the connection is closed if no response makes progress", async () => {
     const { port } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(400));
     expect((await client.rest()).toString()).not.toContain("200 OK");
   });
 
-  test("stays open while the response makes progress", async () => {
+  test("the connection stays open while the response makes progress", async () => {
     const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(400));
@@ -225,7 +225,7 @@ describe("a connection whose pipelined requests wait unread", () => {
     for (let at = 1; at < 400; at++) expect((await client.read()).text).toBe(`/${at}`);
   });
 
-  test("stays open while a few requests wait, because it is still read", async () => {
+  test("the connection stays open while only a few requests wait, because it is still read", async () => {
     const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(20));
@@ -237,7 +237,7 @@ describe("a connection whose pipelined requests wait unread", () => {
   });
 });
 
-test("if Node has stopped reading before the second request, the connection is read again", async () => {
+test("the connection is read again although Node had stopped reading before the second request", async () => {
   const paths: (string | undefined)[] = [];
   const first = Promise.withResolvers<void>();
   const { port } = await start((req, res) => {
@@ -259,7 +259,7 @@ test("if Node has stopped reading before the second request, the connection is r
   expect((await client.read()).text).toBe("/3");
 });
 
-test("the time for which a request without a body waits does not count for Node's `requestTimeout`", async () => {
+test("the waiting time of a request without a body does not count for Node's `requestTimeout`", async () => {
   const { nodeHandler } = create();
   const limits = { requestTimeout: 100, headersTimeout: 100, connectionsCheckingInterval: 20 };
   const { port } = await start(nodeHandler, createServer(limits, nodeHandler));
@@ -272,7 +272,7 @@ test("the time for which a request without a body waits does not count for Node'
   for (let at = 0; at < 5; at++) expect((await client.read()).text).toBe(`/${at}`);
 });
 
-test("requests in front of a malformed one are answered before the connection is closed", async () => {
+test("requests that precede a malformed request are answered before the connection is closed", async () => {
   const { port } = await start(create().nodeHandler);
   upstream.script = async (call) => {
     await pause(20);
@@ -284,7 +284,7 @@ test("requests in front of a malformed one are answered before the connection is
   expect((await client.rest()).toString()).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("an upgrade behind pipelined requests is answered after them, and the bytes behind the upgrade are carried", async () => {
+test("an upgrade that follows pipelined requests is answered after them, and the bytes that follow it are carried", async () => {
   const proxy = create({ upgrades: ["echo"] });
   const server = createServer(proxy.nodeHandler);
   proxy.attach(server);

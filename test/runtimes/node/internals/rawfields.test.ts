@@ -9,7 +9,7 @@ import { request } from "../../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-test("fields of Headers that were copied from Node's request are sent with the values in the copy", async () => {
+test("the upstream gets the changed fields of a `Request` that the app constructs from the server's request", async () => {
   const port = await apps.serve("srvx", {
     fetch(web) {
       const { runtime } = web as unknown as { runtime: object };

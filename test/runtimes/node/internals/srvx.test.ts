@@ -115,7 +115,7 @@ describe("a response of the proxy", () => {
   };
 
   test.each([0, 10, 1_000_000])(
-    "of %i bytes is sent by a server that uses the methods of a web Response",
+    "a response of %i bytes is sent by a server that uses the methods of a web Response",
     async (size) => {
       reply(size);
       const proxy = create();
@@ -131,7 +131,7 @@ describe("a response of the proxy", () => {
   );
 
   test.each([10, 1_000_000])(
-    "of %i bytes is sent with its head if the server only calls `pipe` of the body",
+    "a response of %i bytes is sent with its head if the server only calls `pipe` of the body",
     async (size) => {
       reply(size);
       const proxy = create();
@@ -153,7 +153,7 @@ describe("a response of the proxy", () => {
     },
   );
 
-  test("is an instance of Response, even if it is the first one", async () => {
+  test("the first response of the proxy is already an instance of Response", async () => {
     vi.resetModules();
     const { SrvxResponse } = await import("../../../../runtimes/node/internals/srvx.ts");
     class Own extends SrvxResponse {
@@ -164,7 +164,7 @@ describe("a response of the proxy", () => {
     expect(new Own()).toBeInstanceOf(Response);
   });
 
-  test("is an instance of a class that has replaced the global Response", async () => {
+  test("a response of the proxy is an instance of a class that has replaced the global Response", async () => {
     const { Response: Original } = globalThis;
     class Replaced extends Original {}
     globalThis.Response = Replaced;
@@ -201,7 +201,7 @@ describe("a request that an app has built", () => {
     return apps.serve("srvx", async (web) => proxy.fetch(rebuild(web, await init(web))));
   }
 
-  test("with another body is sent with the length and fields of that body", async () => {
+  test("a request with another body reaches the upstream with the length and the fields of the new request", async () => {
     const port = await serveRebuilt(() => ({
       method: "PUT",
       body: "another body",
@@ -219,13 +219,13 @@ describe("a request that an app has built", () => {
     expect(call.get("x-forwarded-for")).toBe("127.0.0.1");
   });
 
-  test("as a POST is sent with its body, although the client has sent a GET", async () => {
+  test("a POST with a body reaches the upstream although the client has sent a GET", async () => {
     const port = await serveRebuilt(() => ({ method: "POST", body: "made here" }));
     expect((await apps.ask(port, request("GET", "/"))).status).toBe(200);
     expect([apps.only().method, apps.only().body.toString()]).toEqual(["POST", "made here"]);
   });
 
-  test("with a changed copy of the client's body is sent", async () => {
+  test("a changed copy of the client's body reaches the upstream", async () => {
     const port = await serveRebuilt(async (web) => ({
       method: "POST",
       body: (await web.text()).toUpperCase(),
@@ -234,7 +234,7 @@ describe("a request that an app has built", () => {
     expect(apps.only().body.toString()).toBe(BODY.toUpperCase());
   });
 
-  test("is aborted at the upstream when the client disconnects", async () => {
+  test("the upstream request is aborted when the client disconnects", async () => {
     const port = await serveRebuilt(() => ({ method: "GET" }));
     upstream.script = () => {};
     const client = await apps.connect(port);

@@ -41,7 +41,7 @@ test.each(["http", "https"])(
   },
 );
 
-test("for a response whose socket shows no queue, the number of unsent bytes is Node's `writableLength`", () => {
+test("the number of unsent bytes is Node's `writableLength` if the response has no socket handle", () => {
   expect(countUntaken({ writableLength: 7, socket: null } as ServerResponse)).toBe(7);
   const socket = { _handle: null };
   expect(countUntaken({ writableLength: 7, socket } as unknown as ServerResponse)).toBe(7);

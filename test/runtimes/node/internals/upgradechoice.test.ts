@@ -54,7 +54,7 @@ describe("without `shouldUpgradeCallback`", () => {
     ["a length", ["Content-Length", "11"], ["hello", " world"]],
     ["chunks", ["Transfer-Encoding", "chunked"], [chunk("hello"), chunk(" world"), lastChunk]],
   ] as [string, Header, (string | Buffer)[]][])(
-    "a request for h2c keeps its body with %s, its other fields, and its connection",
+    "a request for h2c is forwarded with its other fields and a body with %s, and the connection stays open",
     async (_, framing, pieces) => {
       const port = await serve();
       const client = await apps.connect(port);
@@ -81,7 +81,7 @@ describe("without `shouldUpgradeCallback`", () => {
     },
   );
 
-  test("a request for h2c behind another one is answered after that one", async () => {
+  test("a pipelined request for h2c is answered after the request before it", async () => {
     const client = await apps.connect(await serve());
     const body = (await parsesBodies()) ? "" : "second";
     let release = (): void => {};
@@ -136,7 +136,7 @@ describe("with `shouldUpgradeCallback`", () => {
     };
   };
 
-  test("Node's default function is replaced by one that accepts upgrades only if other code listens", () => {
+  test("Node's default function is replaced by a function that accepts other upgrades only if other code listens", () => {
     const server = choosing();
     if (server.shouldUpgradeCallback === undefined) return;
     let others = 0;
@@ -151,7 +151,7 @@ describe("with `shouldUpgradeCallback`", () => {
     expect(server.shouldUpgradeCallback({})).toBe(true);
   });
 
-  test("a function that the app has set still decides about other requests", () => {
+  test("the app's own function still decides about requests that the proxy does not take", () => {
     const server = choosing(({ url }) => url === "/app");
     chooseUpgrades(
       server,

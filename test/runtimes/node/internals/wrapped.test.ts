@@ -54,7 +54,7 @@ test("a method that Node has renamed counts as wrapped", () => {
   expect(missing.areUnwrapped(new Readable())).toBe(false);
 });
 
-test("if Node has renamed the parser of a socket, chunks count as seen by other code", async () => {
+test("chunks count as seen by other code if Node has renamed the property `parser` of a socket", async () => {
   expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
 });
 
@@ -114,7 +114,7 @@ test.each([
   },
 );
 
-test("`free` leaves memory alone that cannot be transferred", () => {
+test("`free` does not change memory that cannot be transferred", () => {
   const bytes = new Uint8Array(new WebAssembly.Memory({ initial: 1 }).buffer);
   free(bytes);
   expect(bytes.byteLength).toBe(65_536);
