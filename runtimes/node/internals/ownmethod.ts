@@ -7,8 +7,8 @@
  * - Check: the method is called on an object whose members throw. In the stack of the error, there must be functions between
  *   the member that threw and the call, and all of them must be Node's.
  * - Otherwise: the method counts as wrapped, for example if stacks are turned off, or have another form.
- * - Test: test/runtimes/node/internals/ownmethod.test.ts, and test/runtimes/node/wrapped.test.ts, "if it wraps before the
- *   first request".
+ * - Test: test/runtimes/node/internals/ownmethod.test.ts, and test/runtimes/node/wrapped.test.ts, "the kept chunks never
+ *   change if the agent wraps the method before the first request".
  */
 
 /** A line of a stack that names a function. */

@@ -13,7 +13,7 @@ const IPV6: Endpoints = { ...IPV4, localAddress: "fd00::1", remoteAddress: "fd00
 const UNIX: Endpoints = { remoteAddress: undefined, remotePort: undefined };
 const SIGNATURE = "0d0a0d0a000d0a515549540a";
 
-describe("a header of version 1", () => {
+describe("headers of version 1", () => {
   test.each([
     ["an IPv4 client", "192.0.2.7", IPV4, "TCP4 192.0.2.7 10.0.0.2 0 443"],
     ["an IPv6 client", "2001:DB8::7", IPV6, "TCP6 2001:db8::7 fd00::2 0 443"],
@@ -27,12 +27,12 @@ describe("a header of version 1", () => {
     ["a client with a name", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["a client with a list", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["a client with a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-  ])("for %s", (_, client, ends, line) => {
+  ])("`makeHeader` makes the right header for %s", (_, client, ends, line) => {
     expect(Buffer.from(makeHeader("v1", client, ends)).toString()).toBe(`PROXY ${line}\r\n`);
   });
 });
 
-describe("a header of version 2", () => {
+describe("headers of version 2", () => {
   const none = "0".repeat(32);
   test.each([
     ["an IPv4 client", "192.0.2.7", IPV4, "2111000cc00002070a000002000001bb"],
@@ -51,12 +51,12 @@ describe("a header of version 2", () => {
     ],
     ["no client", undefined, IPV4, "20000000"],
     ["a client with a name", "client.example", UNIX, "20000000"],
-  ])("for %s", (_, client, ends, digits) => {
+  ])("`makeHeader` makes the right header for %s", (_, client, ends, digits) => {
     expect(Buffer.from(makeHeader("v2", client, ends)).toString("hex")).toBe(SIGNATURE + digits);
   });
 });
 
-test.each(["v1", "v2"] as const)("the command parses the headers of version %s", (version) => {
+test.each(["v1", "v2"] as const)("the command can parse the headers of version %s that `makeHeader` makes", (version) => {
   for (const client of ["192.0.2.7", "2001:db8::7", "::", "0.0.0.0", "::ffff:1.2.3.4"]) {
     const header = Buffer.from(makeHeader(version, client, IPV4));
     const parser = parseHeader();

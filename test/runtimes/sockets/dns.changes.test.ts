@@ -31,7 +31,7 @@ const protocols = {
 
 describe.concurrent.each(runtimes)("on %s", (runtime) => {
   test.each(Object.entries(protocols))(
-    "%s: requests move to the new address, and none fails",
+    "%s: when the record of a name changes, requests move to the new address, and none fails",
     async (_, { create, scheme, http2 }) => {
       await using opened = new AsyncDisposableStack();
       const open = async (address: string, on: number): Promise<number> => {

@@ -50,7 +50,7 @@ describe("the rotation of addresses", () => {
     expect(firsts).toEqual({ "127.0.0.1": 5, "127.0.0.3": 5 });
   });
 
-  test("an address that failed for one name is still good for another", async () => {
+  test("an address that failed for one name still counts as good for another name", async () => {
     record("a.test", ["127.0.0.1"]);
     record("b.test", ["127.0.0.1"]);
     const resolver = names();
@@ -62,7 +62,7 @@ describe("the rotation of addresses", () => {
 });
 
 describe("the cache of lookups", () => {
-  test("a name in use is not looked up again, however many others are looked up", async () => {
+  test("a name that is in use stays in the cache, however many other names are looked up", async () => {
     const resolver = names();
     record("used.test", ["127.0.0.1"]);
     await resolver.resolve("used.test");
@@ -112,7 +112,7 @@ describe("the cache of lookups", () => {
     const connect = async (resolver: Resolver): Promise<string[]> =>
       (await resolver.resolve("a.test", true)).good.map(({ address }) => address);
 
-    test("is used for the first connection after a pause while the name server is silent", async () => {
+    test("the first connection after a pause uses the expired answer while the name server is silent", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);
@@ -126,7 +126,7 @@ describe("the cache of lookups", () => {
       expect(server.asked).toHaveLength(2);
     });
 
-    test("is not used if the name server answers soon, nor by callers that require a valid answer", async () => {
+    test("the expired answer is not used if the name server answers soon, or if the caller requires a valid answer", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);
@@ -143,7 +143,7 @@ describe("the cache of lookups", () => {
       await expect(connect(resolver)).rejects.toMatchObject({ code: "dns_error" });
     });
 
-    test("is not used after an hour without a connection", async () => {
+    test("the expired answer is not used after an hour without a connection", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);
@@ -152,7 +152,7 @@ describe("the cache of lookups", () => {
       expect(await connect(resolver)).toEqual(["127.0.0.2"]);
     });
 
-    test("is used for 30 s at most after a lookup has failed, even if its TTL was longer", async () => {
+    test("after a failed lookup, the expired answer is used for 30 s at most, even if its TTL was longer", async () => {
       record("a.test", ["127.0.0.1"], 3_600);
       const resolver = names();
       await connect(resolver);
@@ -192,7 +192,7 @@ describe("faults of name servers", () => {
     expect(await failure(names())).toBe("dns_error");
   });
 
-  test("an unreachable name server becomes a DNS error, not connection_refused", async () => {
+  test("a name server that refuses connections becomes a DNS error, not connection_refused", async () => {
     expect(await failure(names({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
   });
 
@@ -214,7 +214,7 @@ describe("faults of name servers", () => {
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.9"]);
   });
 
-  test("the addresses of a family whose query fails are kept", async () => {
+  test("if the query for one address family fails, the known addresses of that family are kept", async () => {
     const ipv6 = [Buffer.from("20010db8000000000000000000000001", "hex")];
     server.zones["a.test"] = { addresses: ["127.0.0.1"], ipv6, ttl: 0 };
     const resolver = names();
@@ -252,7 +252,7 @@ describe("localhost", () => {
   afterEach(() => void vi.restoreAllMocks());
 
   test.each(["localhost", "app.localhost", "localhost."])(
-    "%s keeps the order of the system, which is asked instead of the name servers",
+    "%s: the operating system is asked instead of the name servers, and its order of addresses is kept",
     async (name) => {
       system("::1", "127.0.0.1");
       const resolver = names();
@@ -269,18 +269,18 @@ describe("localhost", () => {
     [["::1"], ["::1", "127.0.0.1"]],
     [[], ["127.0.0.1", "::1"]],
     [["192.0.2.1"], ["192.0.2.1"]],
-  ])("has both loopback addresses unless the system has another: %j", async (known, found) => {
+  ])("localhost has both loopback addresses unless the operating system returns another address: %j", async (known, found) => {
     system(...known);
     expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
   });
 
-  test.each(["localhost.test", "mylocalhost"])("does not include the name %s", async (name) => {
+  test.each(["localhost.test", "mylocalhost"])("%s is not localhost: the name servers are asked", async (name) => {
     record(name, ["127.0.0.1"]);
     expect(await names().resolve(name)).toMatchObject({ isOrder: false });
     expect(server.asked).toEqual([name]);
   });
 
-  test("keeps the order of the system with `dns: false`, and so does any other name", async () => {
+  test("with `dns: false`, the operating system's order of addresses is kept for any name", async () => {
     system("192.0.2.1", "192.0.2.2");
     const resolver = new Resolver(false);
     for (let count = 0; count < 3; count++) {

@@ -120,8 +120,8 @@ async function untilFull({ proxy }: Setup, waiting: number): Promise<void> {
   }, "four requests that run");
 }
 
-describe("requests of clients that are too slow end while others wait", () => {
-  test("if the slow clients read responses: some connections are closed, and the other clients are answered", async () => {
+describe("requests of too slow clients, while other addresses wait", () => {
+  test("some connections of clients that read slowly are closed, and the other clients get their responses", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -140,7 +140,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);
   });
 
-  test("if the slow clients upload: some get 408, and the other clients are answered", async () => {
+  test("some clients that upload slowly get 408, and the other clients get their responses", async () => {
     advisory("CVE-2026-88012");
     upstream.script = answer;
     const setup = setUp();
@@ -156,7 +156,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     expect(statuses.filter((status) => status === 200)).toHaveLength(6 - length);
   });
 
-  test("if the slow clients use HTTP/2, with a window of 0", async () => {
+  test("a stream of an HTTP/2 client with a window of 0 is closed, and the other client gets its response", async () => {
     upstream.script = answer;
     const setup = setUp();
     const server = createHttp2(setup.proxy.nodeHandler);
@@ -182,7 +182,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     ["/large", false],
     ["/upload", false],
     ["/large", true],
-  ])("if the upstream speaks HTTP/2: %s, with several upstreams: %s", async (path, isBalanced) => {
+  ])("requests of too slow clients to an HTTP/2 upstream are ended as well: %s, with several upstreams: %s", async (path, isBalanced) => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 4 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url === "/large") Readable.from(chunks()).pipe(res);
@@ -206,7 +206,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     someTooSlow(setup.ends);
   });
 
-  test("if they occupy places that `maxRequests` of balance limits", async () => {
+  test("requests of too slow clients are also ended if `maxRequests` of `balance` is the limit", async () => {
     upstream.script = answer;
     const target = balance([upstream.url], { maxRequests: 4, minRateGrace: GRACE });
     const setup = setUp({ maxSockets: Infinity }, {}, target);
@@ -219,7 +219,7 @@ describe("requests of clients that are too slow end while others wait", () => {
     expect(target.active).toBe(4);
   });
 
-  test("unless `minRate` is 0", async () => {
+  test("with `minRate: 0`, no request of a too slow client is ended", async () => {
     upstream.script = answer;
     const setup = setUp({ minRate: 0, queueTimeout: 3 * GRACE });
     const dial = await open(setup);
@@ -231,7 +231,7 @@ describe("requests of clients that are too slow end while others wait", () => {
 });
 
 describe("clients that are not too slow", () => {
-  test("a single address gets complete responses, however slow it is", async () => {
+  test("a single address gets complete responses, however slow its clients are", async () => {
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
@@ -245,7 +245,7 @@ describe("clients that are not too slow", () => {
     expect(answers.slice(0, 4).map(({ length }) => length)).toEqual(Array(4).fill(SIZE));
   });
 
-  test("a request whose upstream is slow is not ended", async () => {
+  test("a request is not ended if only its upstream is slow", async () => {
     const upload = request("POST", "/unread", [...GREEDY, ["Content-Length", String(SIZE)]]);
     upstream.script = (call) => {
       if (call.target === "/events") {
@@ -270,7 +270,7 @@ describe("clients that are not too slow", () => {
     expect(await other).toBe(200);
   });
 
-  test("many addresses with one slow request each lose none", async () => {
+  test("no request is ended if each of many addresses has only one slow request", async () => {
     upstream.script = answer;
     const setup = setUp();
     const dial = await open(setup);
@@ -287,7 +287,7 @@ describe("clients that are not too slow", () => {
     expect(await other).toBe(200);
   });
 
-  test("a request whose client reads with pauses is not ended", async () => {
+  test("a request is not ended if its client reads with pauses", async () => {
     upstream.script = answer;
     const setup = setUp();
     const server = createHttp2(setup.proxy.nodeHandler);
@@ -311,7 +311,7 @@ describe("clients that are not too slow", () => {
     other.close();
   });
 
-  test("an idle tunnel stays open", async () => {
+  test("an idle tunnel stays open although requests of too slow clients are ended", async () => {
     upstream.script = (call) => {
       if (call.target !== "/tunnel") return answer(call);
       call.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
@@ -342,7 +342,7 @@ describe("the order of waiting requests", () => {
     // This hook wraps the scope, and the wrapped scope must still know the client.
     ["with onInformational", { onInformational() {} }],
   ])(
-    "another address does not wait until a greedy one has all of its responses: %s",
+    "requests of different addresses take turns, although one address has sent many requests first: %s",
     async (_, options) => {
       upstream.script = () => {};
       const setup = setUp({ maxSockets: 1 }, options);
@@ -362,7 +362,7 @@ describe("the order of waiting requests", () => {
     },
   );
 
-  test("a place that has become free no longer counts for its address", async () => {
+  test("a request that has ended no longer counts for the share of its address", async () => {
     upstream.script = () => {};
     const setup = setUp({ maxSockets: 2 });
     const dial = await open(setup);
@@ -377,7 +377,7 @@ describe("the order of waiting requests", () => {
     expect((await upstream.call(2)).target).toBe("/greedy");
   });
 
-  test("tunnels count for the share of an address, and an address with more than its share comes last", async () => {
+  test("tunnels count for the share of an address, and requests of an address above its share are sent last", async () => {
     upstream.script = (call) => {
       if (call.target !== "/tunnel") return;
       call.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
@@ -431,7 +431,7 @@ describe("the order of waiting requests", () => {
   });
 });
 
-describe("a request that has only waited", () => {
+describe("requests that were never sent", () => {
   const hold = (call: Call): void => void (call.target === "/hold" || call.reply(200));
 
   test.each<[string, (setup: Setup) => Setup, RegExp]>([
@@ -447,7 +447,7 @@ describe("a request that has only waited", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("gets 503, and its error names the limit: %s", async (_, make, bound) => {
+  ])("a request whose time in the queue is over gets 503, and its error names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);
@@ -469,7 +469,7 @@ describe("a request that has only waited", () => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("gets 503 from a proxy to an HTTP/2 upstream as well", async () => {
+  test("a request that waits too long for an HTTP/2 upstream also gets 503", async () => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 1 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url !== "/hold") res.end("small");
@@ -499,7 +499,7 @@ describe("a request that has only waited", () => {
 test.each<[string, () => Setup]>([
   ["of the pool", () => setUp({ maxSockets: 1 })],
   ["of balance", () => setUp({}, {}, balance([upstream.url], { maxRequests: 1 }))],
-])("onRequestEnd reports how long a request has waited in the queue %s", async (_, make) => {
+])("`timings.queue` in onRequestEnd is the time that a request has waited in the queue %s", async (_, make) => {
   upstream.script = (call) => void (call.target === "/hold" || call.reply(200));
   const setup = make();
   const dial = await open(setup);
@@ -528,7 +528,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<number | undefined> 
 
 // Keep this test last, because @hono/node-server replaces the global `Response`.
 test.each(["srvx", "h3", "hono"] as const)(
-  "requests of clients that are too slow end while others wait, also in a handler of %s",
+  "requests of too slow clients also end while other addresses wait in a handler of %s",
   async (kind) => {
     upstream.script = answer;
     const setup = setUp();

@@ -69,7 +69,7 @@ async function upload(
 const closed = ({ raw }: Started): Promise<unknown> =>
   new Promise((resolve) => raw.once("close", resolve));
 
-test("a response that waits to be read when a write fails is read, and then the connection fails", async () => {
+test("if a write fails while a response waits to be read, the response is read before the connection fails", async () => {
   const usable: boolean[] = [];
   const results: unknown[] = [];
   const started = await upload("too large", ({ raw, socket }) => {
@@ -86,7 +86,7 @@ test("a response that waits to be read when a write fails is read, and then the 
   started.stop();
 });
 
-test("a response over TLS that waits to be read when a write fails is read", async () => {
+test("over TLS, a response that waits to be read when a write fails is still read", async () => {
   const started = await upload(
     "too large",
     ({ socket }) => void socket.write(Buffer.alloc(100)),
@@ -98,7 +98,7 @@ test("a response over TLS that waits to be read when a write fails is read", asy
   started.stop();
 });
 
-test("without a waiting response, a write error is passed on when reading ends, and not only after a timeout", async () => {
+test("if no response waits, a write error is passed on when reading ends, without a timeout", async () => {
   const started = await upload("", ({ socket }) => {
     // From here on, no timer fires.
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
@@ -110,7 +110,7 @@ test("without a waiting response, a write error is passed on when reading ends, 
   started.stop();
 });
 
-test("a write error is held back for as long as reading is paused", async () => {
+test("a write error is held back while reading is paused", async () => {
   const started = await upload("too large", ({ raw, socket }) => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     socket.pause();
@@ -151,7 +151,7 @@ test("on a runtime that does not report the result of a write, the error is pass
   started.stop();
 });
 
-test("if reading does not end, a write error is passed on after a timeout", () => {
+test("a write error is passed on after 200 ms if reading does not end", () => {
   vi.useFakeTimers();
   const raw = new RawSocket();
   const error = new Error("reset");
@@ -165,7 +165,7 @@ test("if reading does not end, a write error is passed on after a timeout", () =
   held.clear();
 });
 
-test("write errors are held back only on a connection that still reads", () => {
+test("only EPIPE and ECONNRESET are held back, and only on a connection that still reads", () => {
   const raw = new RawSocket();
   const failure = (code: string): NodeJS.ErrnoException => Object.assign(new Error(code), { code });
   for (const code of ["EPIPE", "ECONNRESET"]) expect(isWorthHolding(raw, failure(code))).toBe(true);
@@ -176,7 +176,7 @@ test("write errors are held back only on a connection that still reads", () => {
   expect(isWorthHolding(raw, failure("EPIPE"))).toBe(false);
 });
 
-test("a connection on which an early response arrived after a failed write is not reused", async () => {
+test("a connection is not reused if an early response arrived on it after a failed write", async () => {
   const upstream = new Upstream();
   await upstream.listen();
   const proxy = createProxy({ target: upstream.url });

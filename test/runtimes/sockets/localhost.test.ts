@@ -75,7 +75,7 @@ async function stop(server: Server): Promise<void> {
 
 describe.each(runtimes)("on %s", (runtime) => {
   test.each(Object.entries(protocols))(
-    "%s: requests to localhost go to its first address, and to another only while the first refuses connections",
+    "%s: requests to localhost use its first address, and its second address only while the first refuses connections",
     async (scheme, create) => {
       await using opened = new AsyncDisposableStack();
       const open = async (address: string, on: number): Promise<[Server, number]> => {
@@ -130,7 +130,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(Math.max(...times)).toBeGreaterThan(200);
   });
 
-  test("connectTimeout limits all attempts together", async () => {
+  test("connectTimeout limits the total time of the attempts at all addresses", async () => {
     await using opened = new AsyncDisposableStack();
     await using names = await new NameServer().listen();
     const server = createServer(answerAddress);

@@ -48,7 +48,7 @@ test("each event calls the handler once, and the handler may keep the memory of 
   expect(events).toEqual([["data", 4, true], "half close", "drain", "error", "timeout", "close"]);
 });
 
-test("the handler must not keep the memory of a read if a socket always reads into one buffer", () => {
+test("the handler is told not to keep the memory of a read if the socket always reads into the same buffer", () => {
   const reader = new MemoryReader(new Uint8Array(8));
   expect(reader.callback(8)).toBe(true);
   const socket = new NetSocket(new FakeRaw() as unknown as RawSocket, reader);
@@ -61,7 +61,7 @@ test("the handler must not keep the memory of a read if a socket always reads in
   ]);
 });
 
-test("bytes that are read before a handler is attached close the connection", () => {
+test("the connection is closed if bytes are read before a handler is attached", () => {
   const { raw, socket } = start();
   socket.onRead(new Uint8Array(1));
   expect(raw.destroyed).toBe(true);
@@ -71,7 +71,7 @@ test("bytes that are read before a handler is attached close the connection", ()
   expect(events).toEqual([["data", 1, false]]);
 });
 
-test("with `allowHalfOpen`, `confirmEnd` confirms an end only if an empty write succeeds", () => {
+test("`confirmEnd` waits for a successful empty write if the socket has `allowHalfOpen`", () => {
   for (const allowHalfOpen of [true, false]) {
     for (const error of [undefined, new Error("reset")]) {
       const { raw, socket } = start();

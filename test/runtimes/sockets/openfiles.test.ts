@@ -28,7 +28,7 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
     ["Bun", ["bun", program, "bun"]],
     ["Deno", ["deno", "run", "-A", program, "deno"]],
   ])(
-    "%s: maxSockets is a quarter of the limit, and a request without a descriptor blames no upstream",
+    "%s: maxSockets is a quarter of the limit, and a request that gets no descriptor is sent to no other upstream",
     async (name, args) => {
       const { maxSockets, asked, ...answer } = await withLimit(400, ...args);
       expect({ maxSockets, asked }).toEqual({ maxSockets: 100, asked: 7 });
@@ -43,7 +43,7 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
     },
   );
 
-  test("maxSockets is 4096 at most, and 256 where the limit is not known", async () => {
+  test("maxSockets is 4096 at most, and 256 if the limit of descriptors is not known", async () => {
     const print = "console.log(createTransport().stats().maxSockets)";
     const source = `import { createTransport } from "./runtimes/RUNTIME.ts"; ${print}`;
     const node = source.replace("RUNTIME", "node");
@@ -55,9 +55,9 @@ describe.skipIf(process.platform !== "linux")("with few file descriptors", () =>
   });
 });
 
-describe("the error of a machine that has no descriptor or port left for a connection", () => {
+describe("errors of a machine that has no descriptor or port left", () => {
   test.each(["EMFILE", "ENFILE", "EADDRNOTAVAIL"])(
-    "becomes 503 with Retry-After if it is %s",
+    "the error %s becomes 503 with Retry-After",
     (code) => {
       expect(toSocketError({ code }, false, false)).toMatchObject({
         code: "connection_limit_reached",
@@ -68,7 +68,7 @@ describe("the error of a machine that has no descriptor or port left for a conne
     },
   );
 
-  test("is not reported if another address of the upstream has refused the connection", () => {
+  test("the error is connection_refused if another address of the upstream has refused the connection", () => {
     // A machine without IPv6 has no local address for a connection to ::1.
     const errors = [{ code: "EADDRNOTAVAIL" }, { code: "ECONNREFUSED" }];
     const thrown = { code: "EADDRNOTAVAIL", errors };

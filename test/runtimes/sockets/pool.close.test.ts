@@ -8,7 +8,7 @@ import { until, within } from "../../helpers/wait.ts";
 const CLOSED = "503 Service Unavailable: destination_unavailable\n";
 
 describe("close(timeout)", () => {
-  test("requests that end in time succeed", async () => {
+  test("running and waiting requests that end before the timeout succeed, and later requests get 503", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const answers = [ask(proxy), ask(proxy)];
@@ -23,7 +23,7 @@ describe("close(timeout)", () => {
     await until(() => openLinks() === 0, "no connection left");
   });
 
-  test("requests that do not end in time are aborted", async () => {
+  test("running and waiting requests that do not end before the timeout are aborted", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const answers = [ask(proxy), ask(proxy)];
@@ -35,7 +35,7 @@ describe("close(timeout)", () => {
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 
-  test("a timeout of 0 waits without a limit", async () => {
+  test("with a timeout of 0, `close` waits without a limit", async () => {
     upstream.script = () => {};
     const proxy = pooled();
     const answer = ask(proxy);
@@ -96,13 +96,13 @@ describe("destroy()", () => {
     server.close();
   });
 
-  test("a later request to a new origin fails as well", async () => {
+  test("a request after `destroy()` to an origin that was never used also fails", async () => {
     const proxy = pooled({}, "http://127.0.0.1:1");
     proxy.destroy();
     expect(await ask(proxy)).toBe(CLOSED);
   });
 
-  test("a transport that was passed in is not closed", async () => {
+  test("a proxy does not close a transport that was passed to it", async () => {
     const transport = createTransport();
     const proxy = createProxy({ target: upstream.url, transport });
     proxy.destroy();

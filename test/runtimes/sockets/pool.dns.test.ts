@@ -67,14 +67,14 @@ async function load(proxy: NodeProxy, requests: number, clients: number): Promis
   return answers;
 }
 
-describe("requests are spread evenly, within 10 %", () => {
+describe("even spreading of requests over addresses, within 10 %", () => {
   test.each([
     [1, undefined],
     [3, undefined],
     [10, undefined],
     [40, 10],
     [40, 11],
-  ])("by %i clients over two addresses, maxSockets: %j", async (clients, maxSockets) => {
+  ])("requests of %i clients are spread evenly over two addresses, maxSockets: %j", async (clients, maxSockets) => {
     record([A, B]);
     slowness = clients > 1 ? 2 : 0;
     const proxy = start(maxSockets === undefined ? {} : { maxSockets });
@@ -86,7 +86,7 @@ describe("requests are spread evenly, within 10 %", () => {
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
-  test("by five clients over three addresses", async () => {
+  test("requests of five clients are spread evenly over three addresses", async () => {
     record([A, B, C]);
     await startAt(C, port);
     await load(start(), 900, 5);
@@ -94,8 +94,8 @@ describe("requests are spread evenly, within 10 %", () => {
   });
 });
 
-describe("an address that fails", () => {
-  test("is skipped immediately, and not tried for a while", async () => {
+describe("addresses that fail", () => {
+  test("an address that refuses connections is skipped immediately, and is not tried again for a while", async () => {
     record([C, A, B]);
     const proxy = start();
     const answers = await load(proxy, 300, 5);
@@ -105,7 +105,7 @@ describe("an address that fails", () => {
     expect(statsOf(proxy).failed).toBe(0);
   });
 
-  test("because it accepts no connection is skipped within connectTimeout", async () => {
+  test("an address that does not answer is skipped within connectTimeout, and is not tried again for a while", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C, A]);
@@ -119,7 +119,7 @@ describe("an address that fails", () => {
     expect(performance.now() - since).toBeLessThan(10_000);
   });
 
-  test("because it accepts no connection and is the only one becomes 504 after connectTimeout", async () => {
+  test("if the only address does not answer, the client gets 504 after connectTimeout", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C]);
@@ -131,7 +131,7 @@ describe("an address that fails", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("because it accepts no connection has its attempts ended when the request is aborted, or another address connects", async () => {
+  test("an attempt to connect ends when its request is aborted, or when another address has connected", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     const connecting = (): number =>
@@ -156,7 +156,7 @@ describe("an address that fails", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 2, failed: 0 });
   });
 
-  test("in the middle of traffic is skipped by the following requests", async () => {
+  test("requests skip an address that fails while the proxy is busy", async () => {
     record([A, B]);
     const proxy = start();
     await load(proxy, 100, 5);
@@ -166,14 +166,14 @@ describe("an address that fails", () => {
     expect(answers.filter((answer) => answer === `200 ${A}`).length).toBeGreaterThanOrEqual(195);
   });
 
-  test("becomes connection_refused if all other addresses fail as well", async () => {
+  test("the client gets connection_refused if all addresses refuse connections", async () => {
     record([C, "127.0.0.4"]);
     expect(await ask(start())).toBe("502 Bad Gateway: connection_refused\n");
   });
 });
 
-describe("a record that changes", () => {
-  test("is used within its TTL and socketTTL under steady traffic", async () => {
+describe("DNS records", () => {
+  test("a changed record is used after the old record's TTL and socketTTL, even with steady traffic", async () => {
     record([A], 1);
     const proxy = start({ socketTTL: 200 });
     expect(await ask(proxy)).toBe(`200 ${A}`);
@@ -193,7 +193,7 @@ describe("a record that changes", () => {
     expect(seen[A]).toBe(before);
   });
 
-  test("is looked up only once for many connections until its TTL has passed", async () => {
+  test("a record is looked up only once for many connections within its TTL", async () => {
     record([A, B]);
     const proxy = start({ keepAlive: false });
     await load(proxy, 100, 10);
@@ -202,7 +202,7 @@ describe("a record that changes", () => {
   });
 });
 
-describe("while the pool is used, a name is looked up in the background", () => {
+describe("lookups in the background while the pool is used", () => {
   /** Sets the addresses that each lookup finds, from the first one on. */
   function recordEach(answer: (lookup: number) => string[], ttl = 1): void {
     let lookups = 0;
@@ -231,12 +231,12 @@ describe("while the pool is used, a name is looked up in the background", () => 
 
   const lookups = (): number => names.asked.length;
 
-  test("and requests reach an address that was added", async () => {
+  test("requests reach an address that is added to the record", async () => {
     recordEach((lookup) => (lookup === 0 ? [A] : [A, B]));
     expect(await loadUntil(start(), () => seen[B] !== undefined)).toEqual([]);
   });
 
-  test("and a connection is kept although two lookups in a row have not found its address", async () => {
+  test("a connection is kept although two lookups in a row have not found its address", async () => {
     // Each lookup finds the next two of six addresses.
     const addresses = [1, 2, 3, 4, 5, 6].map((host) => `127.0.0.${host}`);
     for (const address of addresses.slice(2)) await startAt(address, port);
@@ -248,7 +248,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     expect(statsOf(proxy).created).toBeLessThanOrEqual(4);
   });
 
-  test("and lookups that fail close no connection", async () => {
+  test("lookups that fail close no connection", async () => {
     // The name server fails when two lookups have found only the other address.
     recordEach((lookup) => {
       if (lookup === 2) names.broken = true;
@@ -269,7 +269,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     expect(statsOf(proxy)).toMatchObject({ closed: 0 });
   });
 
-  test("and no request waits for it", async () => {
+  test("no request waits for a lookup in the background", async () => {
     record([A], 1);
     // A lookup of a silent name server takes 3 s.
     const proxy = start({ keepAlive: false, connectTimeout: 2000 });
@@ -280,7 +280,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     for (let i = 0; i < 20; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
   });
 
-  test("and no longer after the last use of the pool", async () => {
+  test("lookups in the background stop when the pool is no longer used", async () => {
     record([A], 1);
     const proxy = start({ freeSocketTimeout: 100 });
     expect(await loadUntil(proxy, () => lookups() > 2)).toEqual([]);
@@ -289,7 +289,7 @@ describe("while the pool is used, a name is looked up in the background", () => 
     expect(await ask(proxy)).toBe(`200 ${A}`);
   });
 
-  test("once in a TTL, by all pools together", async () => {
+  test("a name is looked up once per TTL, even if several pools use it", async () => {
     record([A], 1);
     const other = createServer((_, res) => res.end());
     const targets = [port, await listen(other)].map((each) => `http://up.test:${each}`);
@@ -304,11 +304,11 @@ describe("while the pool is used, a name is looked up in the background", () => 
 });
 
 describe("host names of upstreams", () => {
-  test("that do not exist become dns_error", async () => {
+  test("a name that does not exist becomes dns_error", async () => {
     expect(await ask(start())).toBe("502 Bad Gateway: dns_error\n");
   });
 
-  test("that no name server answers for become dns_timeout after connectTimeout", async () => {
+  test("a name becomes dns_timeout after connectTimeout if no name server answers", async () => {
     names.silent = true;
     const proxy = start({ connectTimeout: 200 });
     expect(await ask(proxy)).toBe("504 Gateway Timeout: dns_timeout\n");
@@ -316,7 +316,7 @@ describe("host names of upstreams", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("with addresses of both families have the families tried in turn", async () => {
+  test("if a name has IPv4 and IPv6 addresses, the families are tried alternately", async () => {
     const ipv6 = ["1", "2"].map((end) =>
       Buffer.from(`20010db800000000000000000000000${end}`, "hex"),
     );
@@ -328,7 +328,7 @@ describe("host names of upstreams", () => {
     expect(families).toEqual([4, 6, 4, 6]);
   });
 
-  test("that are IP addresses are not looked up", async () => {
+  test("an IP address is not looked up", async () => {
     const lookup = vi.spyOn(dns, "lookup");
     expect(await ask(pooled({}, `http://${A}:${port}`))).toBe(`200 ${A}`);
     expect(lookup).not.toHaveBeenCalled();
@@ -337,7 +337,7 @@ describe("host names of upstreams", () => {
   });
 
   test.each([undefined, false, { ttl: 0 }] as const)(
-    "are looked up by the operating system with dns: %j",
+    "the operating system looks up names with dns: %j",
     async (given) => {
       const proxy = pooled(given === undefined ? {} : { dns: given }, `http://localhost:${port}`);
       expect(await ask(proxy)).toBe(`200 ${A}`);

@@ -30,14 +30,14 @@ describe("keepAlive: false", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 3, closed: 3, requestsPerSocket: 1 });
   });
 
-  test("waiting requests have their own connections too", async () => {
+  test("each request that has waited also has its own connection", async () => {
     const proxy = pooled({ keepAlive: false, maxSockets: 2 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask(proxy)));
     expect(answers).toEqual(Array(20).fill("200 "));
     expect(upstream.links).toHaveLength(20);
   });
 
-  test("by default no Connection: close is sent", async () => {
+  test("by default, requests have Connection: keep-alive", async () => {
     await ask(pooled());
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
   });
@@ -113,7 +113,7 @@ describe("pool options that apply to targets without their own", () => {
     return `https://localhost:${await listen(server)}`;
   }
 
-  test("`tls`, unless the target has its own TLS options", async () => {
+  test("`tls` applies unless the target has its own TLS options", async () => {
     rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const url = await secure(first);
     const [ours, theirs] = [{ ca: first.cert }, { ca: second.cert }];
@@ -124,7 +124,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
   });
 
-  test("`tls`, whose `servername` must be a name of the certificate", async () => {
+  test("`tls`: `servername` must be a name in the certificate", async () => {
     rfc("9110-4.3.4-certificate");
     const url = await secure(first);
     const tls = { ca: first.cert, servername: "other.test" };
@@ -147,7 +147,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 2 });
   });
 
-  test("`tls`, with one connection to an address for any Host", async () => {
+  test("`tls`: requests with different Host fields share a connection if the target is an IP address", async () => {
     const url = (await secure(first)).replace("localhost", "127.0.0.1");
     const proxy = pooled({ tls: { ca: first.cert } }, url, { changeOrigin: false });
     for (const host of ["a.test", "b.test", "a.test"]) {
@@ -158,7 +158,7 @@ describe("pool options that apply to targets without their own", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3 });
   });
 
-  test("`socketPath`, unless the target has its own", async () => {
+  test("`socketPath` applies unless the target has its own", async () => {
     const start = async (name: string): Promise<string> => {
       const path = join(tmpdir(), `fetchway-${process.pid}-${name}.sock`);
       const server = createHttpServer((_, res) => res.end(name));
@@ -189,7 +189,7 @@ test("idle connections do not keep the process running", async () => {
   expect(program.code()).toBe(0);
 });
 
-test("`proxyProtocol` refuses HTTP/2, whose connections carry the requests of all clients", async () => {
+test("`proxyProtocol` with HTTP/2 is refused, because an HTTP/2 connection carries requests of several clients", async () => {
   const wrong =
     /`proxyProtocol` names one client for a connection, and HTTP\/2 shares a connection/;
   expect(() => pooled({ proxyProtocol: "v1", http2: true })).toThrow(wrong);

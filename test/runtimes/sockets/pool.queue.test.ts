@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-test("without limits each request has its own connection, and all are kept", async () => {
+test("without limits, each concurrent request has its own connection, and all connections are kept", async () => {
   const proxy = pooled({ maxSockets: Infinity, maxFreeSockets: Infinity, maxQueued: Infinity });
   const count = poolDefaults.maxSockets + 50;
   upstream.script = async (call) => {
@@ -58,7 +58,7 @@ describe("maxQueued", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/1", "/2", "/3"]);
   });
 
-  test("a limit of 0 lets no request wait", async () => {
+  test("with a limit of 0, no request waits", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 0 });
     const first = ask(proxy);

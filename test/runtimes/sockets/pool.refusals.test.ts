@@ -12,19 +12,19 @@ describe.each([
   ["workerd", workerd, "Workers have no connections of their own"],
   ["fetch", global, "the connections are those of the global fetch"],
 ] as const)("the transport of fetchway/%s", (name, runtime, whose) => {
-  test.each(Object.entries(options))("refuses the pool option %s", (option, value) => {
+  test.each(Object.entries(options))("the transport refuses the pool option %s", (option, value) => {
     const pool = { [option]: value } as PoolOptions;
     const message = `fetchway: bad option \`${option}\`: ${whose}; leave it out`;
     expect(() => runtime.createTransport(pool)).toThrow(new TypeError(message));
     expect(() => runtime.createProxy({ target, pool })).toThrow(new TypeError(message));
   });
 
-  test("accepts connectTimeout, also as an option of a request", () => {
+  test("the transport accepts connectTimeout as a pool option, and createProxy as an option", () => {
     expect(runtime.createTransport({ connectTimeout }).name).toBe(name);
     expect(runtime.createProxy({ target, connectTimeout }).stats()).toBeUndefined();
   });
 
-  test("refuses an unknown pool option in the same words, and a wrong connectTimeout with an error that names the fix", () => {
+  test("an unknown pool option, and a wrong connectTimeout, are refused by errors that name the fix", () => {
     const unknown = { sockets: 1 } as PoolOptions;
     expect(() => runtime.createTransport(unknown)).toThrow(`\`sockets\`: ${whose}; leave it out`);
     expect(() => runtime.createTransport({ connectTimeout: -1 })).toThrow(

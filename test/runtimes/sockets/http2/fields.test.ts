@@ -37,7 +37,7 @@ const PSEUDO = [
 ];
 
 describe("toHttp2Fields", () => {
-  test("has the pseudo-header fields first, and all names in lower case", () => {
+  test("pseudo-header fields come first, and all names are in lower case", () => {
     rfc("9113-8.2-lowercase", "9113-8.3.1-authority-sent", "9113-8.3.1-mandatory");
     const headers = ["X-A", "1", "x-a", "2", "Cookie", "a=1; b=2"];
     expect(toHttp2Fields(request({ headers }), undefined)).toEqual([
@@ -55,12 +55,12 @@ describe("toHttp2Fields", () => {
     "Connection Keep-Alive Proxy-Connection Transfer-Encoding Upgrade HTTP2-Settings Host TE Content-Length".split(
       " ",
     ),
-  )("leaves out %s", (name) => {
+  )("`toHttp2Fields` leaves out %s", (name) => {
     rfc("9113-8.2.2-connection", "9113-8.2.2-te", "9113-8.2.2-translated");
     expect(toHttp2Fields(request({ headers: [name, "x"] }), undefined)).toEqual(PSEUDO);
   });
 
-  test("adds the fields for the members `host`, `acceptsTrailers` and `trailer`, and the length", () => {
+  test("the members `host`, `acceptsTrailers` and `trailer`, and the length, become fields", () => {
     rfc("9113-8.2.2-te", "9113-8.3.1-authority-sent");
     const more = request({ host: "h.test", acceptsTrailers: true, trailer: "x-sum" });
     const list = toHttp2Fields(more, 7);
@@ -68,13 +68,13 @@ describe("toHttp2Fields", () => {
     expect(list.slice(8)).toEqual(["te", "trailers", "trailer", "x-sum", "content-length", "7"]);
   });
 
-  test("RFC 9113 §8.3.1: the path of OPTIONS of a whole server is a star", () => {
+  test("RFC 9113 §8.3.1: `:path` of an OPTIONS request for the whole server is *", () => {
     rfc("9113-8.3.1-path");
     const list = toHttp2Fields(request({ method: "OPTIONS", path: "*" }), undefined);
     expect(list).toEqual(PSEUDO.with(1, "OPTIONS").with(7, "*"));
   });
 
-  test("RFC 9113 §8.2.1: values have no white space around them", () => {
+  test("RFC 9113 §8.2.1: white space around values is removed", () => {
     const headers = ["x-a", " \ta b\t ", "x-b", "", "x-c", "  "];
     expect(toHttp2Fields(request({ headers }), undefined).slice(8)).toEqual([
       "x-a",
@@ -94,7 +94,7 @@ describe("toHttp2Fields", () => {
     ["a name that is no token", { headers: ["x a", "1"] }, 400],
     ["a pseudo-header field", { headers: [":path", "/other"] }, 400],
     ["a value with a line end", { headers: ["x-a", "1\r\nx-b: 2"] }, 400],
-  ])("refuses %s", (_, change, status) => {
+  ])("`toHttp2Fields` refuses %s", (_, change, status) => {
     rfc("9113-8.3.1-mandatory", "9113-8.3.1-path", "9113-10.3-translation");
     expect(() => toHttp2Fields(request(change), undefined)).toThrow(
       expect.objectContaining({ code: "http_request_error", status }),
@@ -103,7 +103,7 @@ describe("toHttp2Fields", () => {
 });
 
 describe("fromHttp2Fields", () => {
-  test("keeps order and repeated fields, without pseudo-header fields", () => {
+  test("order and repeated fields are kept, and pseudo-header fields are left out", () => {
     const raw = [":status", "200", "b", "1", "a", "2", "b", "3"];
     expect(fromHttp2Fields(raw)).toEqual(["b", "1", "a", "2", "b", "3"]);
   });
@@ -113,13 +113,13 @@ describe("fromHttp2Fields", () => {
     ["x-a", "\0"],
     ["x a", "1"],
     ["", "1"],
-  ])("refuses %j: %j", (...field) => {
+  ])("`fromHttp2Fields` refuses the field %j: %j", (...field) => {
     expect(() => fromHttp2Fields(field)).toThrow(
       expect.objectContaining({ code: "http_protocol_error" }),
     );
   });
 
-  test("limits the size, to which each field adds 32 bytes", () => {
+  test("the size of all fields is limited, and each field counts 32 bytes more than its name and value", () => {
     const fits = "v".repeat(MAX_FIELD_BYTES - 3 - 32);
     expect(fromHttp2Fields(["x-a", fits])).toHaveLength(2);
     expect(() => fromHttp2Fields(["x-a", `${fits}v`])).toThrow(
@@ -142,7 +142,7 @@ test("RFC 9113 §8.1: toRegularFields refuses pseudo-header fields, which traile
   );
 });
 
-test("an object of fields keeps repeated fields, and names such as __proto__", () => {
+test("an object made of a list of fields keeps repeated fields, and names such as __proto__", () => {
   const list = [
     "set-cookie",
     "a",

@@ -104,7 +104,7 @@ beforeAll(async () => {
   [direct, seenDirectly] = await run(await startGrpc());
 });
 
-test("gRPC calls without a proxy give the expected results", () => {
+test("gRPC calls without a proxy have the expected results", () => {
   expect(direct).toMatchObject({
     unary: { messages: ["re:hello"], status: { code: 0, details: "OK" } },
     empty: { messages: ["re:"] },
@@ -120,7 +120,7 @@ test("gRPC calls without a proxy give the expected results", () => {
 });
 
 test.each(Object.entries(overHttp))(
-  "%s: every call gives what a direct call gives, and the server sees the same metadata",
+  "%s: every gRPC call has the same result and the same metadata as without a proxy",
   async (_, front) => {
     const [outcomes, seen] = await run(await startGrpc(), front);
     expect(withoutDetail(outcomes)).toEqual(withoutDetail(direct));
@@ -129,7 +129,7 @@ test.each(Object.entries(overHttp))(
 );
 
 test.each(Object.entries(overTls))(
-  "%s: every call to a server with TLS gives what a direct call gives",
+  "%s: every gRPC call to a server with TLS has the same result and the same metadata as without a proxy",
   async (_, front) => {
     const [outcomes, seen] = await run(await startGrpc(certificate), front);
     expect(withoutDetail(outcomes)).toEqual(withoutDetail(direct));

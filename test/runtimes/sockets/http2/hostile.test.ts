@@ -230,7 +230,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     await flooding((id) => Buffer.concat(Array(1000).fill(frame(DATA, 0, id))), responseHead);
   });
 
-  test("CVE-2023-44487: an upstream that resets streams immediately gets two streams for each request", async () => {
+  test("CVE-2023-44487: an upstream that resets each stream immediately gets only two streams for each request", async () => {
     rfc("9113-10.5-limits");
     await start((connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7))));
     const all = await within(Promise.all(Array.from({ length: 20 }, () => ask())), "all answers");
@@ -238,7 +238,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.requests).toBe(40);
   });
 
-  test("an upstream that allows no stream makes requests wait, on one connection", async () => {
+  test("while the upstream allows no streams, requests wait, and only one connection is open", async () => {
     await start((connection, id) => connection.send(wholeResponse(id)), maxStreams(0));
     const refused = await Promise.all([ask(url, SOON), ask(url, SOON, "x")]);
     expect(refused.map(({ status }) => status)).toEqual([504, 504]);
@@ -253,13 +253,13 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.connections).toHaveLength(2);
   });
 
-  test("a GOAWAY on each connection fails the request after two connections", async () => {
+  test("a request fails after two connections on which the upstream sends GOAWAY", async () => {
     await start((connection) => connection.send(frame(GOAWAY, 0, 0, uint32(0, 0))));
     expectRefusal(await askBoth());
     expect(upstream.requests).toBe(2);
   });
 
-  test("a GOAWAY with ENHANCE_YOUR_CALM is not reported as a head that is too long", async () => {
+  test("a GOAWAY with ENHANCE_YOUR_CALM becomes 502 connection_terminated", async () => {
     await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 11))));
     expect(await ask(url, "/", "body")).toMatchObject({
       status: 502,
@@ -267,7 +267,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     });
   });
 
-  test("a GOAWAY with an error during an upload is not blamed on the client", async () => {
+  test("a GOAWAY with an error during an upload becomes 502, not a 4xx", async () => {
     await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 2))));
     for (let i = 0; i < 20; i++) {
       const client = await front.connect();
@@ -279,7 +279,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.requests).toBe(20);
   });
 
-  test("PUSH_PROMISE, which the proxy does not allow, does not affect other requests", async () => {
+  test("PUSH_PROMISE, which the proxy disables, does not affect other requests", async () => {
     rfc("9113-8.4-push");
     await start((connection, id) => {
       const promised = Buffer.concat([
@@ -351,7 +351,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     ],
     ["SETTINGS of a wrong length", () => frame(SETTINGS, 0, 0, Buffer.alloc(5))],
     ["text of HTTP/1.1", () => Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")],
-  ])("an upstream that sends %s: its request fails, and others are answered", async (_, bytes) => {
+  ])("if the upstream sends %s, the request fails, and another upstream's request succeeds", async (_, bytes) => {
     await start((connection, id) => connection.send(bytes(id)));
     expectRefusal(await askBoth());
   });
@@ -359,7 +359,7 @@ describe.each(runtimes)("on %s", (runtime) => {
   test.each([
     ["DATA on a stream that does not exist", frame(DATA, 0, 99, Buffer.from("x"))],
     ["a response on another stream", responseHead(99, true)],
-  ])("an upstream that sends %s: its request fails, and others are answered", async (_, bytes) => {
+  ])("if the upstream sends %s, the request fails, and another upstream's request succeeds", async (_, bytes) => {
     advisory("CVE-2026-48931", "GHSA-35p6-xmwp-9g52");
     await start((connection) => connection.send(bytes));
     await warmUp();

@@ -68,7 +68,7 @@ afterEach(() => {
 });
 
 describe.each(Object.entries(handlers))("in %s", (_, makeHandler) => {
-  test("requests end within a second after the client has reset the connection", async () => {
+  test("requests end soon after the client has reset the connection", async () => {
     server = createSecureServer(certificate, makeHandler() as never);
     server.on("connection", (socket: Socket) => accepted.push(socket));
     server.on("sessionError", () => {});
@@ -83,7 +83,7 @@ describe.each(Object.entries(handlers))("in %s", (_, makeHandler) => {
   });
 });
 
-test("a session whose client only reads slowly is not ended", async () => {
+test("a session whose client does not read, but has not reset the connection, stays open", async () => {
   server = createSecureServer(certificate, handlers["node:http2"]() as never);
   server.on("connection", (socket: Socket) => accepted.push(socket));
   const client = await askAndStall(await apps.listen(server));
@@ -94,7 +94,7 @@ test("a session whose client only reads slowly is not ended", async () => {
   await until(() => upstream.openLinks === 0, "the end");
 });
 
-test("a session whose sockets Node does not show is not watched", () => {
+test("a session whose socket has an unknown form is not watched", () => {
   const session = {
     destroyed: false,
     socket: { _handle: {}, _parent: {} },

@@ -68,7 +68,7 @@ describe.each(runtimes)("%s", (runtime) => {
   });
   afterAll(() => front.close());
 
-  test("a POST that GOAWAY excludes is sent again, with its whole body", async () => {
+  test("a POST whose stream GOAWAY excludes is sent again with its whole body, but not without `wait`", async () => {
     const upstream = new RawUpstream();
     closing.push(() => upstream.close());
     const url = await upstream.listen();
@@ -95,7 +95,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect([await ask("/without"), upstream.requests]).toEqual([502, 3]);
   });
 
-  test("a POST of which only a part was read is sent again, with the rest of its body", async () => {
+  test("a POST that GOAWAY excludes is sent again although the client has sent only a part of its body", async () => {
     const upstream = new RawUpstream();
     closing.push(() => upstream.close());
     const url = await upstream.listen();
@@ -123,7 +123,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(dataOf(last).equals(body)).toBe(true);
   });
 
-  test("no upload of which up to 128 KiB were read fails during graceful restarts, and none arrives twice", async () => {
+  test("during graceful restarts, no upload of which the proxy has read up to 128 KiB fails, and none arrives twice", async () => {
     const upstream = new Graceful();
     await upstream.start();
     closing.push(() => upstream.stop());

@@ -80,7 +80,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(offers).not.toEqual([]);
   });
 
-  test("an upstream that chooses HTTP/1.1 gets it on the same connection", async () => {
+  test("an upstream that chooses HTTP/1.1 gets the requests on the same connection", async () => {
     const server = createHttps(certificate, version);
     let connections = 0;
     server.on("connection", () => connections++);
@@ -104,7 +104,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(await ask(`https://localhost:${port}`)).toMatch(/^502 Bad Gateway: tls_/);
   });
 
-  test("CVE-2026-1642: bytes of an upstream in front of the TLS handshake become 502", async () => {
+  test("CVE-2026-1642: bytes that precede the upstream's TLS handshake become 502", async () => {
     const secure = createHttps(certificate, version);
     const port = await open(secure);
     const plain = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
@@ -149,7 +149,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(await ask(`http://127.0.0.1:${await open(server)}`, body)).toBe(`200 ${body}`);
   });
 
-  test("requests share a connection up to the upstream's limit", async () => {
+  test("requests share a connection up to the upstream's limit of streams", async () => {
     rfc("9113-5.1.2-concurrency");
     const [upstream, url] = await raw();
     upstream.settings = maxStreams(3);
@@ -162,7 +162,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(await Promise.all(asked)).toEqual(Array(6).fill("200 whole"));
   });
 
-  test("a client that does not read pauses its own stream, and no other on the connection", async () => {
+  test("a client that does not read pauses only its own stream on the connection", async () => {
     rfc("9113-5.2-flow-control", "9113-9.1-one-connection");
     let sent = 0;
     let connections = 0;
@@ -190,7 +190,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     slow.leave("RST");
   });
 
-  test("an upstream that opens no window gets no byte of an upload, and its client is paused", async () => {
+  test("an upstream with a window of 0 gets no bytes of an upload, and the uploading client is paused", async () => {
     rfc("9113-5.2-flow-control");
     const [upstream, url] = await raw();
     upstream.script = () => {};
@@ -211,7 +211,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     client.leave("RST");
   });
 
-  test("a refused stream is sent again", async () => {
+  test("a request whose stream the upstream refuses is sent again", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => {
       const isFirst = upstream.requests === 1;
@@ -232,7 +232,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.requests).toBe(1);
   });
 
-  test("a graceful GOAWAY lets the running requests finish, and later ones go to a new connection", async () => {
+  test("after a graceful GOAWAY, running requests finish, and later requests use a new connection", async () => {
     rfc("9113-6.8-no-new-streams");
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => {
@@ -255,7 +255,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1], [1]]);
   });
 
-  test("`freeSocketTimeout` closes an idle connection, after GOAWAY", async () => {
+  test("after `freeSocketTimeout`, the proxy sends GOAWAY on an idle connection, and closes it", async () => {
     rfc("9113-9.1-goaway");
     const impatient = await start({ freeSocketTimeout: 50 });
     closing.push(() => impatient.close());

@@ -95,12 +95,12 @@ describe.each(runtimes)("on %s", (runtime) => {
     }
   });
 
-  test("a response that is complete before its stream is reset with NO_ERROR is complete", async () => {
+  test("a response counts as complete if its stream is reset with NO_ERROR only after the end", async () => {
     await start((connection, id) => connection.send(wholeResponse(id), reset(id, 0)));
     for (let i = 0; i < 5; i++) expect(await read()).toBe("whole");
   });
 
-  test("RFC 9113 §8.1: a response is complete although NO_ERROR stops its request", async () => {
+  test("RFC 9113 §8.1: a response is complete although the upstream stops the upload with NO_ERROR", async () => {
     rfc("9113-8.1-early-response");
     await start((connection, id) => connection.send(wholeResponse(id), reset(id, 0)));
     for (let i = 0; i < 5; i++) {
@@ -139,7 +139,7 @@ describe.each(runtimes)("on %s", (runtime) => {
   const isReset = (): boolean =>
     upstream.connections.some(({ resets, isClosed }) => resets.length > 0 || isClosed);
 
-  test("an upload that its client breaks off never looks complete", async () => {
+  test("an upload never looks complete if the client disconnects", async () => {
     await start(() => {});
     const client = await front.connect();
     client.send(askFor(url, "POST", ["Content-Length: 10"]), "half");
@@ -177,7 +177,7 @@ describe.each(runtimes)("on %s", (runtime) => {
   });
 });
 
-test("a stream whose `push` is never called is complete only if it is still open at its end", () => {
+test("a stream whose `push` is never called counts as complete only if it is not closed", () => {
   for (const closed of [true, false]) {
     const stream = { push: () => true, closed, destroyed: false };
     watchEnd(stream as never);
@@ -185,7 +185,7 @@ test("a stream whose `push` is never called is complete only if it is still open
   }
 });
 
-test("a stream that was destroyed is not complete", () => {
+test("a stream that was destroyed does not count as complete", () => {
   const stream = { push: () => true, closed: false, destroyed: true };
   watchEnd(stream as never);
   (stream.push as (chunk: unknown) => boolean)(null);

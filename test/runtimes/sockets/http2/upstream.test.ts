@@ -70,7 +70,7 @@ function versions(req: { httpVersion: string }, res: { end(text: string): unknow
 }
 
 describe("the version of HTTP", () => {
-  test("an upstream that chooses HTTP/1.1 gets its requests on the same sockets", async () => {
+  test("an upstream that chooses HTTP/1.1 gets its requests on connections that are reused", async () => {
     const server = createHttps(certificate, versions);
     let connections = 0;
     server.on("connection", () => connections++);
@@ -104,7 +104,7 @@ describe("the version of HTTP", () => {
     return [response.status, await response.text(), message];
   }
 
-  test("an upstream without HTTP/2 becomes 502, and the message for the operator has the fix", async () => {
+  test("an upstream without HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createHttps(certificate, versions));
     // A plain server answers the preface with an error of HTTP/1.1, or closes.
     expect(await fail({ target: { url: `http://${address}`, http2: true } })).toEqual([
@@ -114,7 +114,7 @@ describe("the version of HTTP", () => {
     ]);
   });
 
-  test("an upstream that speaks only HTTP/2 becomes 502 without `http2`, and the message for the operator has the fix", async () => {
+  test("without `http2`, an upstream that speaks only HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createServer());
     expect(await fail({ target: `http://${address}` })).toEqual([
       502,
@@ -123,7 +123,7 @@ describe("the version of HTTP", () => {
     ]);
   });
 
-  test("an untrusted certificate becomes 502, and the message for the operator has the fix", async () => {
+  test("an untrusted certificate becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createSecureServer(certificate, versions as never));
     expect(await fail({ target: { url: `https://${address}`, http2: true } })).toEqual([
       502,
@@ -232,7 +232,7 @@ describe("messages", () => {
     expect(seen[0]?.raw).not.toContain("te");
   });
 
-  test("CONNECT and fields that cannot be sent are refused", async () => {
+  test("a request that a hook changes to CONNECT, or to an invalid path, is refused", async () => {
     const [url, seen] = await echo();
     const hooked = (change: object): Promise<Response> =>
       proxyTo(url, {}, { onRequest: (draft: object) => void Object.assign(draft, change) }).fetch(
@@ -263,7 +263,7 @@ describe("messages", () => {
     expect(seen[0]?.raw).toContain("content-length");
   });
 
-  test("CVE-2026-42926: a body that a hook or an interceptor replaces arrives with its own length", async () => {
+  test("CVE-2026-42926: a body that a hook replaces arrives with its own length", async () => {
     const [url, seen] = await echo();
     const bodies = ["", "short", "x".repeat(100_000)];
     for (const text of bodies) {
@@ -379,7 +379,7 @@ describe("messages", () => {
     ]);
   });
 
-  test("a request with an empty body ends with a DATA frame, as gRPC requires, and a request without a body with HEADERS", async () => {
+  test("an empty request body is sent as an empty DATA frame, as gRPC requires, and a GET as HEADERS alone", async () => {
     const [upstream, url] = await raw();
     const session = await front(url);
     const send = async (method: string): Promise<void> => {
@@ -397,7 +397,7 @@ describe("messages", () => {
     ]);
   });
 
-  test("a response that consists of HEADERS alone stays one frame", async () => {
+  test("a response that consists of HEADERS alone reaches an HTTP/2 client as HEADERS alone", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(responseHead(id, true));
     const session = await front(url);
@@ -444,7 +444,7 @@ describe("connections", () => {
     await until(() => Object.values(proxy.stats()?.origins ?? {})[0]?.free === 1, "it to be idle");
   });
 
-  test("above the upstream's limit, another connection is opened", async () => {
+  test("the pool opens another connection for requests above the upstream's limit of streams", async () => {
     const [upstream, url, release] = await holding(2);
     const asked = ask(proxyTo(url), 5);
     await until(() => upstream.requests === 5, "5 requests");
@@ -464,7 +464,7 @@ describe("connections", () => {
     expect(upstream.connections).toHaveLength(1);
   });
 
-  test("a limit that the upstream lowers later applies to later requests", async () => {
+  test("a limit of streams that the upstream lowers applies to requests after the change", async () => {
     const [upstream, url, release] = await holding();
     const proxy = proxyTo(url, { maxSockets: 1 });
     const first = ask(proxy, 1);
@@ -549,7 +549,7 @@ describe("connections", () => {
   });
 
   test.each([60_000, 0, undefined])(
-    "the end of a short `connectTimeout` does not close a connection for which a request with a limit of %s waits",
+    "a short `connectTimeout` of one request does not close a connection for which a request with a limit of %s waits",
     async (connectTimeout) => {
       const [upstream, url] = await raw();
       upstream.settings = undefined;
@@ -564,7 +564,7 @@ describe("connections", () => {
     },
   );
 
-  test("a long `connectTimeout` does not make a request with a short one wait", async () => {
+  test("a request with a short `connectTimeout` gets 504 in time although another has a long `connectTimeout`", async () => {
     const [upstream, url] = await raw();
     upstream.settings = undefined;
     const target = { url, http2: true };
@@ -585,7 +585,7 @@ describe("connections", () => {
     expect(proxy.stats()?.timedOut).toBe(1);
   });
 
-  test("a connection that cannot be opened fails all requests that wait for it, once", async () => {
+  test("if a connection cannot be opened, all requests that wait for it fail, and one failure is counted", async () => {
     const [upstream, url] = await raw();
     upstream.close();
     const proxy = proxyTo(url, {}, { retry: false });
@@ -608,7 +608,7 @@ describe("connections", () => {
     expect(upstream.connections[0]?.isClosed || proxy.stats()?.closed === 1).toBe(true);
   });
 
-  test("close() waits for requests that are sent on a new connection after GOAWAY", async () => {
+  test("close() also waits for queued requests, which are sent on a new connection after GOAWAY", async () => {
     const [upstream, url, release] = await holding(1);
     const proxy = proxyTo(url, { maxSockets: 1 });
     const asked = ask(proxy, 2);
@@ -638,7 +638,7 @@ describe("connections", () => {
     await until(() => upstream.connections.every(({ isClosed }) => isClosed), "their end");
   });
 
-  test("a client that disconnects resets its stream, and no other", async () => {
+  test("when a client disconnects, only its own stream is reset", async () => {
     const [upstream, url, release] = await holding();
     const proxy = proxyTo(url);
     const abort = new AbortController();
@@ -654,7 +654,7 @@ describe("connections", () => {
     expect(await finish(kept, release)).toEqual([200]);
   });
 
-  test("a response body that is cancelled resets its stream", async () => {
+  test("the stream is reset when the app cancels the response body", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) =>
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("half")));
@@ -663,7 +663,7 @@ describe("connections", () => {
     await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset");
   });
 
-  test("a response that is complete before the request stops the upload", async () => {
+  test("the upload is cancelled if the response is complete before the upload", async () => {
     const [upstream, url] = await raw();
     let isCancelled = false;
     const body = new ReadableStream({
@@ -695,7 +695,7 @@ describe("requests that the upstream has not processed", () => {
     new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from("chunk")) });
 
   test.each(["GET", "POST"])(
-    "RFC 9113 §8.7: a refused %s without a body is sent again on another connection",
+    "RFC 9113 §8.7: a %s without a body whose stream is refused is sent again on another connection",
     async (method) => {
       const [upstream, url] = await raw();
       upstream.script = (connection, id) => {
@@ -709,7 +709,7 @@ describe("requests that the upstream has not processed", () => {
   );
 
   test.each(["GET", "POST"])(
-    "a %s above the last stream of GOAWAY is sent again",
+    "a %s whose stream is above the last stream of GOAWAY is sent again",
     async (method) => {
       const [upstream, url] = await raw();
       upstream.script = (connection, id) => {
@@ -729,7 +729,7 @@ describe("requests that the upstream has not processed", () => {
     expect([response.status, upstream.requests]).toEqual([502, 1]);
   });
 
-  test("an upstream that refuses everything gets each request twice", async () => {
+  test("an upstream that refuses every stream gets each request twice", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7)));
     const response = await proxyTo(url).fetch(get());
@@ -740,14 +740,14 @@ describe("requests that the upstream has not processed", () => {
     expect(upstream.requests).toBe(2);
   });
 
-  test("a body that was sent and not kept is not sent again", async () => {
+  test("a request is not sent again if its body was sent and not kept", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => connection.send(frame(RST_STREAM, 0, id, uint32(7)));
     const response = await proxyTo(url).fetch(post(streaming()));
     expect([response.status, upstream.requests]).toEqual([502, 1]);
   });
 
-  test("requests on a new connection that breaks are not sent again", async () => {
+  test("requests are not sent again if a new connection breaks", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection) => {
       if (upstream.requests === 2) connection.socket.resetAndDestroy();
@@ -758,7 +758,7 @@ describe("requests that the upstream has not processed", () => {
     expect(upstream.requests).toBe(2);
   });
 
-  test("a GET on an idle connection that the upstream has closed is sent again, a POST is not", async () => {
+  test("a GET is sent again if the upstream closes a reused connection, and a POST is not", async () => {
     const [upstream, url] = await raw();
     const proxy = proxyTo(url);
     let isClosing = false;
@@ -777,7 +777,7 @@ describe("requests that the upstream has not processed", () => {
   });
 });
 
-describe("a response whose head and body arrive in one read", () => {
+describe("responses whose head and body arrive in one read", () => {
   /** Sends a request to an HTTP/2 upstream; returns the calls with which the proxy has written the response to the client. */
   async function writesOf(script: RawUpstream["script"]): Promise<string[]> {
     const [upstream, url] = await raw();
@@ -808,13 +808,13 @@ describe("a response whose head and body arrive in one read", () => {
     return writes;
   }
 
-  test("is written in one call", async () => {
+  test("a complete response is written to the client in one call", async () => {
     expect(await writesOf((connection, id) => connection.send(wholeResponse(id, "small")))).toEqual(
       ["end small"],
     );
   });
 
-  test("is written without waiting if only the beginning of the body was in that read", async () => {
+  test("the beginning of a body is written to the client without waiting for the rest", async () => {
     const writes = await writesOf((connection, id) => {
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
       setTimeout(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))), 50);
@@ -822,7 +822,7 @@ describe("a response whose head and body arrive in one read", () => {
     expect(writes.join("|")).toMatch(/^write early, \|(?:write|end) late/);
   });
 
-  test("becomes 502 if the body breaks off in the same read, as over HTTP/1.1", async () => {
+  test("a response becomes 502 if its body breaks off in the same read, as over HTTP/1.1", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) =>
       connection.send(

@@ -173,7 +173,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
   afterEach(() => void upstream.connects.splice(0));
 
-  test("HTTP/1.1 clients reach an upstream that announces WebSockets, on one connection with requests", async () => {
+  test("WebSockets of HTTP/1.1 clients use the same HTTP/2 connection as requests if the upstream announces WebSockets", async () => {
     const url = `ws://127.0.0.1:${ports.own}`;
     expect(await (await fetch(url.replace("ws", "http"))).text()).toBe("page");
     const socket = await open(`${url}/a?b=%2F`, "one", "two");
@@ -191,7 +191,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     expect(upstream.sessions).toHaveLength(1);
   });
 
-  test("HTTP/2 clients of a `node:http2` server reach an upstream that announces WebSockets as well", async () => {
+  test("WebSockets of HTTP/2 clients of a `node:http2` server also reach an upstream that announces WebSockets", async () => {
     const session = connect(`http://127.0.0.1:${ports.http2}`);
     closing.push(() => session.destroy());
     await within(once(session, "remoteSettings"), "the settings");
@@ -203,7 +203,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
 });
 
 describe("the handshake", () => {
-  test("has the fields of RFC 8441, and the client gets an HTTP/1.1 response", async () => {
+  test("the upstream gets the fields of RFC 8441, and the client gets an HTTP/1.1 response", async () => {
     rfc("8441-4-pseudo-fields", "8441-5-fields", "6455-4.2.2-accept");
     const upstream = await openUpstream((stream) =>
       stream.respond({
@@ -239,7 +239,7 @@ describe("the handshake", () => {
     expect(Object.keys(asked)).not.toContain("upgrade");
   });
 
-  test("gets 400 without a valid key, which the upstream could not check", async () => {
+  test("a handshake without a valid key gets 400, because the upstream could not check the key", async () => {
     const upstream = await openUpstream();
     const { port } = await serve(upstream.url);
     const client = await askRaw(port, [...handshake.slice(0, 3), ["Sec-WebSocket-Key", "short"]]);
@@ -247,7 +247,7 @@ describe("the handshake", () => {
     expect(upstream.connects).toEqual([]);
   });
 
-  test("gets the whole refusal of the upstream", async () => {
+  test("the client gets the whole response of an upstream that refuses", async () => {
     const body = "no ".repeat(100_000);
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 403, "x-why": "policy" });
@@ -259,7 +259,7 @@ describe("the handshake", () => {
     await until(() => proxy.stats()?.origins[upstream.url]?.free === 1, "the idle connection");
   });
 
-  test("gets 502 for a subprotocol that was not offered", async () => {
+  test("the client gets 502 if the upstream chooses a subprotocol that was not offered", async () => {
     const upstream = await openUpstream((stream) =>
       stream.respond({ ":status": 200, "sec-websocket-protocol": "other" }),
     );
@@ -267,7 +267,7 @@ describe("the handshake", () => {
     expect((await (await askRaw(port)).read()).status).toBe(502);
   });
 
-  test("is sent again on a new connection if the upstream has not processed it", async () => {
+  test("a handshake that the upstream has not processed is sent again", async () => {
     let refused = 0;
     const upstream = await openUpstream((stream, headers) => {
       if (refused++ === 0) stream.close(constants.NGHTTP2_REFUSED_STREAM);
@@ -279,7 +279,7 @@ describe("the handshake", () => {
 });
 
 describe("an upstream with HTTP/2 and HTTP/1.1", () => {
-  test("gets WebSockets over HTTP/1.1 unless it announces them, and requests over HTTP/2", async () => {
+  test("WebSockets use HTTP/1.1 unless the upstream announces them, and requests use HTTP/2", async () => {
     rfc("8441-3-announced");
     const server = createSecureServer({ ...certificate, allowHTTP1: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -297,7 +297,7 @@ describe("an upstream with HTTP/2 and HTTP/1.1", () => {
     expect(await ended).toBe(1006);
   });
 
-  test("gets upgrades to other protocols over HTTP/1.1 in any case", async () => {
+  test("upgrades to other protocols always use HTTP/1.1", async () => {
     const server = createSecureServer({ ...certificate, ...announcing, allowHTTP1: true });
     server.on("upgrade", (_, socket: Duplex) => {
       socket.end("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nhello");
@@ -315,7 +315,7 @@ describe("an upstream with HTTP/2 and HTTP/1.1", () => {
 });
 
 describe("a tunnel", () => {
-  test("counts as a tunnel in the statistics, and not as a connection in use", async () => {
+  test("stats() counts a WebSocket as a tunnel, and not as a connection in use", async () => {
     const upstream = await openUpstream();
     const { proxy, url, ends } = await serve(upstream.url);
     const sockets = [await open(url), await open(url)];
@@ -329,7 +329,7 @@ describe("a tunnel", () => {
     expect(ends[0]).toMatchObject({ status: 101, protocol: "websocket", error: undefined });
   });
 
-  test("does not end with the pool's timeout for silent connections", async () => {
+  test("the pool's `timeout` does not end a silent tunnel", async () => {
     const upstream = await openUpstream();
     const { url } = await serve(upstream.url, { timeout: 100 });
     const socket = await open(url);
@@ -338,7 +338,7 @@ describe("a tunnel", () => {
     await within(once(socket, "message"), "the echo");
   });
 
-  test("stays open in the other direction when one side ends its direction", async () => {
+  test("when one side ends its direction, the tunnel stays open in the other direction", async () => {
     rfc("8441-5-end");
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
@@ -367,7 +367,7 @@ describe("a tunnel", () => {
     expect(streams.map(({ rstCode }) => rstCode)).toEqual([0, 0]);
   });
 
-  test("that the client breaks off is reset with CANCEL, and never looks complete", async () => {
+  test("the upstream's stream is reset with CANCEL when the client's connection breaks, so it never looks complete", async () => {
     rfc("8441-5-end");
     const upstream = new RawUpstream();
     closing.push(() => upstream.close());
@@ -391,7 +391,7 @@ describe("a tunnel", () => {
     constants.NGHTTP2_CANCEL,
     constants.NGHTTP2_INTERNAL_ERROR,
     constants.NGHTTP2_NO_ERROR,
-  ])("that the upstream resets with %i breaks off at the client", async (code) => {
+  ])("the client's connection is reset when the upstream resets the stream with %i", async (code) => {
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 200 }, { waitForTrailers: true });
@@ -412,7 +412,7 @@ describe("a tunnel", () => {
     expect(ends[0]?.error).toBeDefined();
   });
 
-  test("ends with the connection of the upstream", async () => {
+  test("the tunnel ends when the upstream's connection ends", async () => {
     const upstream = await openUpstream();
     const socket = await open((await serve(upstream.url)).url);
     const ended = codeOf(socket);
@@ -420,7 +420,7 @@ describe("a tunnel", () => {
     expect(await ended).toBe(1006);
   });
 
-  test("continues after GOAWAY, and new tunnels get another connection", async () => {
+  test("a tunnel continues after GOAWAY, and new tunnels use another connection", async () => {
     const upstream = await openUpstream();
     const { url, proxy } = await serve(upstream.url);
     const socket = await open(url);
@@ -433,7 +433,7 @@ describe("a tunnel", () => {
     expect(String((await within(answered, "the echo"))[0])).toBe("still here");
   });
 
-  test("counts for the upstream's stream limit, beyond which another connection is opened", async () => {
+  test("tunnels count for the upstream's limit of streams, and another connection is opened for more", async () => {
     const settings = { enableConnectProtocol: true, maxConcurrentStreams: 2 };
     const upstream = await record(createServer({ settings }), "http");
     const { url, proxy } = await serve(upstream.url);
@@ -446,7 +446,7 @@ describe("a tunnel", () => {
     }
   });
 
-  test("ends when the proxy is closed and the running requests have ended", async () => {
+  test("after close(), a tunnel stays open until the running requests have ended", async () => {
     const waiting: ServerHttp2Stream[] = [];
     const server = createServer(announcing);
     const upstream = await record(server, "http");
@@ -471,7 +471,7 @@ describe("a tunnel", () => {
     await within(closed, "the end of the proxy");
   });
 
-  test("stops the sender while the receiver does not read", async () => {
+  test("the sender has to wait while the receiver does not read", async () => {
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 200 });
