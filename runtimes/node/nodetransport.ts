@@ -47,7 +47,7 @@ export function takeShared(): Buffer | undefined {
  * - Check: `BodySource.whole()` shows after the wait whether the body has arrived. The pool checks whether a connection is
  *   usable.
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
- * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "makes no request fail, not even a
+ * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "no request fails, not even a
  *   POST".
  */
 const beginAfterArrival: BeginLater = (attempt, pool) => {

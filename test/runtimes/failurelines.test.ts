@@ -38,7 +38,7 @@ test.each(TOOLS)(
   },
 );
 
-test.each(TOOLS)("on %s, no line about failures is printed if NODE_ENV is production", async (tool, args) => {
+test.each(TOOLS)("on %s, nothing is printed if NODE_ENV is production", async (tool, args) => {
   expect(await run(tool, args, "production")).toEqual(["quiet"]);
 });
 

@@ -35,23 +35,23 @@ test.skipIf(compareVersions(hostVersion, "25.0.0") < 0)(
   },
 );
 
-describe("an error of a socket", () => {
+describe("errors of sockets", () => {
   test.each([
     ["a local firewall", { code: "EPERM" }],
     ["Node", { code: "ERR_ACCESS_DENIED", name: "Error" }],
     ["Deno", { name: "NotCapable" }],
-  ])("by which %s refuses the connection allows the request to be sent to another upstream", (_, members) => {
+  ])("another upstream may get the request if %s refuses the connection", (_, members) => {
     const error = toSocketError(Object.assign(new Error("refused"), members), false, false);
     expect([error.code, outcomeOf(error)]).toEqual(["destination_ip_prohibited", "unsent"]);
   });
 
-  test("on an open connection means that the upstream may have received the request", () => {
+  test("after an error on an open connection, the upstream may have received the request", () => {
     const thrown = Object.assign(new Error("write EPERM"), { code: "EPERM" });
     const error = toSocketError(thrown, false, false, true);
     expect([error.code, outcomeOf(error)]).toEqual(["connection_terminated", "broken"]);
   });
 
-  test("without a code or a known name is an internal error", () => {
+  test("an error without a code or a known name is an internal error", () => {
     expect(toSocketError(new TypeError("x"), false, false)).toBeInstanceOf(ProxyError);
     expect(toSocketError(new TypeError("x"), false, false).code).toBe("proxy_internal_error");
   });

@@ -52,7 +52,7 @@ function send(timeout: number, init: RequestInit & { duplex?: "half" } = {}): Pr
   return proxy.fetch(new Request("http://proxy.test/", init));
 }
 
-test("a custom transport needs only the three scope methods in the doc string of `send`", async () => {
+test("a custom transport works if it calls only the three scope methods in the doc string of `send`", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], call.text);
@@ -71,7 +71,7 @@ test("a custom transport needs only the three scope methods in the doc string of
   expect([...list.matchAll(/^ +\* - `(\w+)`/gm)].map(([, name]) => name)).toEqual(REQUIRED);
 });
 
-test("a deadline and a client that disconnects stop the request of a custom transport to the upstream", async () => {
+test("a custom transport's upstream request is stopped at the deadline, and when the client disconnects", async () => {
   upstream.script = () => {};
   const late = send(300);
   const first = await upstream.call();
@@ -167,7 +167,7 @@ test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>
   },
 );
 
-test("only fetchway/transport exports the parts of a transport and of an interceptor", () => {
+test("only fetchway/transport exports the types that transports and interceptors use", () => {
   const namesIn = (file: string): string[] => {
     const code = readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8");
     const lists = [...code.matchAll(/^export (?:type )?\{([^}]*)\}/gm)];

@@ -53,7 +53,7 @@ test.each<[string, RequestInit]>([
   ["Content-Length", { headers: { "content-length": "5" } }],
   ["Transfer-Encoding", { headers: { "transfer-encoding": "chunked" } }],
   ["Upgrade", { headers: { upgrade: "websocket" } }],
-])("the proxy reads `request.signal` immediately if the request has %s, because Bun may refuse the request", (_, init) => {
+])("with %s, `request.signal` is read early, because Bun may refuse the request", (_, init) => {
   const { request, abort, reads } = createRequest(init);
   const scope = new Scope(readRequest(request, undefined, {}), 1000, 0);
   expect(reads()).toBeGreaterThan(0);

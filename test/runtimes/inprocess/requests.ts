@@ -78,7 +78,7 @@ export const requests: Record<string, Case> = {
     }
   },
 
-  async "onRequest can change the request to an app, and onResponse the response of the app"(create) {
+  async "onRequest can change the request to an app, and onResponse its response"(create) {
     const proxy = create({
       target: h3,
       onRequest(draft) {
@@ -116,7 +116,7 @@ export const requests: Record<string, Case> = {
     assert(status === 501 || status === 200, `the handshake got ${status}`);
   },
 
-  async "stats() counts no request to an app, and close() does not prevent further requests to the app"(create) {
+  async "stats() counts no request to an app, and the app works after close()"(create) {
     const proxy = create({ target: hono });
     await ask(proxy, read("/"));
     assertEqual(proxy.stats()?.requests ?? 0, 0);

@@ -61,13 +61,13 @@ async function start(kind: ServerKind, { nodeHandler, fetch }: typeof proxy): Pr
 describe.each(["node", "srvx", "h3", "hono"] as const)(
   "memory of chunks that were sent, on %s",
   (kind) => {
-    test.each(["sized", "chunks"])("more than 90 % of the memory of a response (%s) is freed", async (framing) => {
+    test.each(["sized", "chunks"])("over 90 % of a response (%s) is freed", async (framing) => {
       const url = await start(kind, proxy);
       await download(`${url}/1/${LENGTH}/${framing}`);
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });
 
-    test("more than 90 % of the memory of an upload with Content-Length is freed", async () => {
+    test("over 90 % of an upload with Content-Length is freed", async () => {
       await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
       expect(freed / LENGTH).toBeGreaterThan(0.9);
     });

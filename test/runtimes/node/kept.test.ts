@@ -87,7 +87,7 @@ describe.each(framings)("response bodies (%s)", (framing) => {
     }
   });
 
-  test.each(Object.keys(watchers))("chunks that other code keeps are not overwritten when the %s is wrapped", async (way) => {
+  test.each(Object.keys(watchers))("chunks do not change if the %s is wrapped", async (way) => {
     keeper = new Keeper();
     const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });

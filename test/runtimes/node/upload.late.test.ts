@@ -105,19 +105,22 @@ describe.each(Object.keys(servers))("a server of %s", (server) => {
       return (servers[server] as (typeof servers)[string])(proxy, disturb);
     };
 
-    test.each(Object.keys(listening))("the upload arrives completely although other code %s", async (name) => {
+    test.each(Object.keys(listening))("no byte is lost although other code %s", async (name) => {
       const port = await listen(listening[name] as Disturb);
       const sent = await send(port, each.framing, each.split);
       expect(sent).toEqual({ status: 200, isWhole: true });
     });
 
-    test.each(Object.keys(taking))("the upload is refused or arrives completely although other code %s", async (name) => {
-      const port = await listen(taking[name] as Disturb);
-      const { status, isWhole } = await send(port, each.framing, each.split);
-      // The upload may also be complete, if the other code read before any byte had arrived.
-      expect(isWhole ? status : "refused").toBe(isWhole ? 200 : "refused");
-      if (!isWhole) expect(status).toBeGreaterThanOrEqual(400);
-    });
+    test.each(Object.keys(taking))(
+      "the upload is refused or complete if other code %s",
+      async (name) => {
+        const port = await listen(taking[name] as Disturb);
+        const { status, isWhole } = await send(port, each.framing, each.split);
+        // The upload may also be complete, if the other code read before any byte had arrived.
+        expect(isWhole ? status : "refused").toBe(isWhole ? 200 : "refused");
+        if (!isWhole) expect(status).toBeGreaterThanOrEqual(400);
+      },
+    );
   });
 });
 

@@ -138,7 +138,7 @@ const watchers: Record<string, Watch> = {
   },
 };
 
-test.each(Object.keys(watchers))("chunks of an upload that middleware keeps do not change (it %s)", async (way) => {
+test.each(Object.keys(watchers))("chunks do not change for middleware that %s", async (way) => {
   const kept: Buffer[] = [];
   const copies: Buffer[] = [];
   const uploaded = upload((req, res) => {

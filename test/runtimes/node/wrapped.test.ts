@@ -94,7 +94,7 @@ beforeAll(async () => {
 });
 
 describe.each(prototypes)(
-  "a monitoring agent that wraps %s and keeps chunks",
+  "a monitoring agent that wraps %s and keeps the chunks it sees",
   (...place) => {
     const [, prototype, method] = place;
 

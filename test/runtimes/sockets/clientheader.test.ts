@@ -56,7 +56,7 @@ describe("headers of version 2", () => {
   });
 });
 
-test.each(["v1", "v2"] as const)("the command can parse the headers of version %s that `makeHeader` makes", (version) => {
+test.each(["v1", "v2"] as const)("the command can parse headers of version %s", (version) => {
   for (const client of ["192.0.2.7", "2001:db8::7", "::", "0.0.0.0", "::ffff:1.2.3.4"]) {
     const header = Buffer.from(makeHeader(version, client, IPV4));
     const parser = parseHeader();

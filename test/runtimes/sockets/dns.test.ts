@@ -269,12 +269,12 @@ describe("localhost", () => {
     [["::1"], ["::1", "127.0.0.1"]],
     [[], ["127.0.0.1", "::1"]],
     [["192.0.2.1"], ["192.0.2.1"]],
-  ])("localhost has both loopback addresses unless the operating system returns another address: %j", async (known, found) => {
+  ])("both loopback addresses are used unless the system has others: %j", async (known, found) => {
     system(...known);
     expect(await good(names({ servers: [] }), "localhost")).toEqual(found);
   });
 
-  test.each(["localhost.test", "mylocalhost"])("%s is not localhost: the name servers are asked", async (name) => {
+  test.each(["localhost.test", "mylocalhost"])("%s does not count as localhost", async (name) => {
     record(name, ["127.0.0.1"]);
     expect(await names().resolve(name)).toMatchObject({ isOrder: false });
     expect(server.asked).toEqual([name]);

@@ -182,7 +182,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
     ["/large", false],
     ["/upload", false],
     ["/large", true],
-  ])("requests of too slow clients to an HTTP/2 upstream are ended as well: %s, with several upstreams: %s", async (path, isBalanced) => {
+  ])("requests to an HTTP/2 upstream also end: %s, balanced: %s", async (path, isBalanced) => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 4 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url === "/large") Readable.from(chunks()).pipe(res);
@@ -447,7 +447,7 @@ describe("requests that were never sent", () => {
       () => setUp({}, {}, balance([upstream.url], { maxRequests: 1, queueTimeout: 200 })),
       /\bmaxRequests\b/,
     ],
-  ])("a request whose time in the queue is over gets 503, and its error names the limit: %s", async (_, make, bound) => {
+  ])("the client gets 503, and the error names the limit: %s", async (_, make, bound) => {
     upstream.script = hold;
     const setup = make({} as Setup);
     const dial = await open(setup);
@@ -499,7 +499,7 @@ describe("requests that were never sent", () => {
 test.each<[string, () => Setup]>([
   ["of the pool", () => setUp({ maxSockets: 1 })],
   ["of balance", () => setUp({}, {}, balance([upstream.url], { maxRequests: 1 }))],
-])("`timings.queue` in onRequestEnd is the time that a request has waited in the queue %s", async (_, make) => {
+])("onRequestEnd reports how long a request has waited in the queue %s", async (_, make) => {
   upstream.script = (call) => void (call.target === "/hold" || call.reply(200));
   const setup = make();
   const dial = await open(setup);

@@ -74,7 +74,7 @@ describe("even spreading of requests over addresses, within 10 %", () => {
     [10, undefined],
     [40, 10],
     [40, 11],
-  ])("requests of %i clients are spread evenly over two addresses, maxSockets: %j", async (clients, maxSockets) => {
+  ])("%i clients use two addresses evenly, maxSockets: %j", async (clients, maxSockets) => {
     record([A, B]);
     slowness = clients > 1 ? 2 : 0;
     const proxy = start(maxSockets === undefined ? {} : { maxSockets });
@@ -86,7 +86,7 @@ describe("even spreading of requests over addresses, within 10 %", () => {
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
-  test("requests of five clients are spread evenly over three addresses", async () => {
+  test("five clients use three addresses evenly", async () => {
     record([A, B, C]);
     await startAt(C, port);
     await load(start(), 900, 5);

@@ -12,7 +12,7 @@ describe.each([
   ["workerd", workerd, "Workers have no connections of their own"],
   ["fetch", global, "the connections are those of the global fetch"],
 ] as const)("the transport of fetchway/%s", (name, runtime, whose) => {
-  test.each(Object.entries(options))("the transport refuses the pool option %s", (option, value) => {
+  test.each(Object.entries(options))("the pool option %s is refused", (option, value) => {
     const pool = { [option]: value } as PoolOptions;
     const message = `fetchway: bad option \`${option}\`: ${whose}; leave it out`;
     expect(() => runtime.createTransport(pool)).toThrow(new TypeError(message));

@@ -10,7 +10,7 @@ import { until } from "../../helpers/wait.ts";
 afterEach(() => void vi.useRealTimers());
 
 describe("the counters of `stats()`", () => {
-  test("count connections and requests per transport and per origin", async () => {
+  test("stats() counts connections and requests per transport and per origin", async () => {
     const proxy = pooled({ maxSockets: 1 });
     expect(statsOf(proxy)).toEqual({
       created: 0,
@@ -40,7 +40,7 @@ describe("the counters of `stats()`", () => {
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 
-  test("count an idle connection past freeSocketTimeout as timed out, like agentkeepalive", async () => {
+  test("`timedOut` counts idle connections that are closed after freeSocketTimeout or socketTTL", async () => {
     const answers = (proxy: NodeProxy): Promise<string[]> =>
       Promise.all(Array.from({ length: 5 }, () => ask(proxy)));
     for (const pool of [{ freeSocketTimeout: 50 }, { socketTTL: 100 }]) {
@@ -51,7 +51,7 @@ describe("the counters of `stats()`", () => {
     }
   });
 
-  test("do not count connections closed for other reasons as timed out", async () => {
+  test("`timedOut` does not count connections that are closed for other reasons", async () => {
     // The connection breaks while it is in use, after more time than `freeSocketTimeout`.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
@@ -85,7 +85,7 @@ describe("the counters of `stats()`", () => {
     for (const each of [idle, surplus, unkept, closing]) expect(statsOf(each).timedOut).toBe(0);
   });
 
-  test("return the same object until something changes", async () => {
+  test("stats() returns the same object until something changes", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, freeSocketTimeout: 100 });
     let last = statsOf(proxy);
@@ -114,7 +114,7 @@ describe("the counters of `stats()`", () => {
     expect(statsOf(proxy).closed).toBe(1);
   });
 
-  test("add up the pools of an origin", async () => {
+  test("the counters of an origin are the sums over its pools", async () => {
     const target = (request: Request): { url: string; tls?: object } =>
       request.url.endsWith("/tls") ? { url: upstream.url } : { url: upstream.url, tls: {} };
     const proxy = pooled({}, target);
@@ -123,7 +123,7 @@ describe("the counters of `stats()`", () => {
   });
 });
 
-describe("a request is counted once its connection is open", () => {
+describe("counting of requests", () => {
   test("a request whose connection cannot be opened is not counted", async () => {
     const proxy = pooled({}, "http://127.0.0.1:1", { retry: { attempts: 1 } });
     expect(await ask(proxy)).toBe("502 Bad Gateway: connection_refused\n");
@@ -168,7 +168,7 @@ test("a request that cannot be sent leaves the connections unchanged", async () 
 });
 
 describe("unused origins", () => {
-  test("are removed from the counters after a while", async () => {
+  test("an origin without connections is removed from the counters after a while", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const proxy = pooled();
     const used = async (): Promise<void> => {
@@ -189,7 +189,7 @@ describe("unused origins", () => {
     expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
   });
 
-  test("are evicted immediately when there are more than 1000", async () => {
+  test("origins without connections are evicted immediately when there are more than 1000", async () => {
     const server = createServer((_, res) => res.end("ok"));
     const port = await listen(server, 0, "0.0.0.0");
     // All addresses in 127.0.0.0/8 lead to this machine.

@@ -71,7 +71,7 @@ async function ask(proxy: NodeProxy, path: string, init?: RequestInit): Promise<
 }
 
 describe("maxSockets", () => {
-  it("limits the connections, and waiting requests are sent in order", async () => {
+  it("maxSockets limits the connections, and waiting requests are sent in order", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4", "/5"].map((path) => ask(proxy, path));
@@ -109,7 +109,7 @@ describe("maxSockets", () => {
     expect(upstream.paths).toEqual(["/first", "/last"]);
   });
 
-  it("a failed connection attempt lets the next request connect", async () => {
+  it("after a failed connection attempt, the next waiting request tries to connect", async () => {
     const proxy = startProxy("http://127.0.0.1:1", { maxSockets: 1 }, { retry: false });
     const answers = await Promise.all(["/1", "/2", "/3"].map((path) => ask(proxy, path)));
     expect(answers).toEqual(Array(3).fill("502 Bad Gateway: connection_refused\n"));
@@ -127,7 +127,7 @@ describe("a body that is not sent", () => {
     }),
   });
 
-  it("is cancelled when no connection can be opened", async () => {
+  it("the request body is cancelled when no connection can be opened", async () => {
     let cancelled = 0;
     const proxy = startProxy("http://127.0.0.1:1");
     expect(
@@ -142,7 +142,7 @@ describe("a body that is not sent", () => {
 });
 
 describe("idle connections", () => {
-  it("up to maxFreeSockets are kept, and the others are closed", async () => {
+  it("up to maxFreeSockets idle connections are kept, and the others are closed", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4"].map((path) => ask(proxy, path));
@@ -158,7 +158,7 @@ describe("idle connections", () => {
     });
   });
 
-  it("more than maxFreeSockets are kept for a moment, because the next batch reuses them", async () => {
+  it("more idle connections than maxFreeSockets are kept for a moment, because a next batch may reuse them", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 1 });
     for (let batch = 1; batch <= 3; batch++) {
@@ -172,7 +172,7 @@ describe("idle connections", () => {
     await until(() => upstream.sockets.size === 1, "one connection left");
   });
 
-  it("are closed after freeSocketTimeout", async () => {
+  it("an idle connection is closed after freeSocketTimeout", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url, { freeSocketTimeout: 100 });
     expect(await ask(proxy, "/")).toBe("200 ok");
@@ -182,7 +182,7 @@ describe("idle connections", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("are not reused with a Keep-Alive hint too short to be safe", async () => {
+  it("an idle connection is not reused if the Keep-Alive hint is too short to be safe", async () => {
     const hint = (res: ServerResponse): void => void res.setHeader("Keep-Alive", "timeout=1");
     const upstream = await startUpstream(false, hint);
     const proxy = startProxy(upstream.url);
@@ -192,7 +192,7 @@ describe("idle connections", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("are reused by later requests", async () => {
+  it("later requests reuse an idle connection", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url);
     await Promise.all([ask(proxy, "/1"), ask(proxy, "/2"), ask(proxy, "/3")]);
@@ -203,7 +203,7 @@ describe("idle connections", () => {
 });
 
 describe("close", () => {
-  it("lets running and waiting requests finish, and refuses new ones", async () => {
+  it("running and waiting requests finish after `close`, and new requests are refused", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxSockets: 1 });
     const running = ask(proxy, "/running");
@@ -221,7 +221,7 @@ describe("close", () => {
     await until(() => upstream.sockets.size === 0, "no connection left");
   });
 
-  it("does not close a transport that was passed in", async () => {
+  it("`close` of a proxy does not close a transport that was passed to it", async () => {
     const upstream = await startUpstream(false);
     const transport = createTransport();
     const proxy = createProxy({ target: upstream.url, transport });

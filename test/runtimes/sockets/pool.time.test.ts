@@ -67,7 +67,7 @@ describe("the upstream's Keep-Alive hint", () => {
     upstream.script = (call) => call.reply(200, [["Keep-Alive", `timeout=${seconds}, max=9`]]);
   };
 
-  test("shortens freeSocketTimeout to one second less than the hint", async () => {
+  test("a hint shortens freeSocketTimeout to one second less than the hint", async () => {
     hint(2);
     const proxy = pooled({ freeSocketTimeout: 60_000 });
     const since = performance.now();
@@ -81,14 +81,14 @@ describe("the upstream's Keep-Alive hint", () => {
     expect(originOf(proxy)?.free).toBe(1);
   });
 
-  test("of one second means that the connection is not kept", async () => {
+  test("with a hint of one second, the connection is not kept", async () => {
     hint(1);
     const proxy = pooled({ freeSocketTimeout: 60_000 });
     expect([await ask(proxy), await ask(proxy)]).toEqual(["200 ", "200 "]);
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("does not lengthen freeSocketTimeout", async () => {
+  test("a long hint does not lengthen freeSocketTimeout", async () => {
     hint(600);
     await ask(pooled({ freeSocketTimeout: 100 }));
     await until(() => openLinks() === 0, "the connection closed", 2000);
@@ -123,7 +123,7 @@ describe("socketTTL", () => {
     expect(upstream.calls.length).toBeGreaterThan(2 * links);
   });
 
-  test("an idle connection closes immediately", async () => {
+  test("an idle connection closes when its socketTTL ends", async () => {
     const proxy = pooled({ socketTTL: 100, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await until(() => openLinks() === 0, "the connection closed", 2000);
@@ -132,7 +132,7 @@ describe("socketTTL", () => {
 });
 
 describe("connectTimeout", () => {
-  test("ends the connection to a server that never answers the TLS handshake", async () => {
+  test("connectTimeout also limits the TLS handshake", async () => {
     const server = createServer();
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));
@@ -149,7 +149,7 @@ describe("connectTimeout", () => {
     server.close();
   });
 
-  test("of a call of proxyFetch applies to the connection that the call opens, and connections are shared", async () => {
+  test("calls of proxyFetch with different values of connectTimeout share connections", async () => {
     const server = createServer();
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));

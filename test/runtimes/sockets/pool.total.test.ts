@@ -13,8 +13,8 @@ function idle(name: string, closed: string[]): IdleItem {
   return { previousIdle: undefined, nextIdle: undefined, destroy: () => void closed.push(name) };
 }
 
-describe("the list of idle connections", () => {
-  test("closes the connection that has been idle longest when it has more than its limit", () => {
+describe("`IdleList`", () => {
+  test("the list closes the connection that has been idle longest when it exceeds its limit", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [
@@ -38,7 +38,7 @@ describe("the list of idle connections", () => {
     expect(closed).toEqual(["a", "c"]);
   });
 
-  test("gives the same result as a simple list, for any sequence of operations", () => {
+  test("the list closes the same connections as a simple array would, for any sequence of operations", () => {
     let seed = 7;
     const random = (below: number): number => {
       seed = (seed * 48_271) % 2_147_483_647;
@@ -125,7 +125,7 @@ describe.runIf(process.platform === "linux")(
       }
     });
 
-    test("a limit of 0 keeps no connection", async () => {
+    test("with a limit of 0, no connection is kept", async () => {
       const askAt = toMany({ maxTotalFreeSockets: 0 });
       for (let count = 1; count <= 3; count++) {
         await askAt(1);
@@ -134,7 +134,7 @@ describe.runIf(process.platform === "linux")(
       }
     });
 
-    test("a limit of Infinity keeps all connections", async () => {
+    test("with a limit of Infinity, all connections are kept", async () => {
       const askAt = toMany({ maxTotalFreeSockets: Infinity });
       for (let origin = 1; origin <= 50; origin++) await askAt(origin);
       expect(sockets.size).toBe(50);

@@ -70,7 +70,7 @@ test("if the first address of a name answers soon, no other address is tried", (
   expect(events.at(-1)).toBe("close a");
 });
 
-test("after 250 ms the next address of a name is tried, and the first one may still win", () => {
+test("after 250 ms the next address of a name is tried, and the first address may still connect first", () => {
   const { events, connect } = begin("a", "b", "c");
   vi.advanceTimersByTime(250);
   expect(events).toEqual(["open a", "open b"]);
@@ -82,7 +82,7 @@ test("after 250 ms the next address of a name is tried, and the first one may st
   expect(events).toHaveLength(4);
 });
 
-test("an address that lost against a later one is reported as slow, and its socket is closed", () => {
+test("an address is reported as slow if a later address connects first, and its socket is closed", () => {
   const { events, connect } = begin("a", "b");
   vi.advanceTimersByTime(250);
   connect("b");
@@ -90,7 +90,7 @@ test("an address that lost against a later one is reported as slow, and its sock
   expect(events.slice(2)).toEqual(["slow a", "close a", "won b"]);
 });
 
-test("the next address is tried immediately if one refuses, while the attempt at a slow one continues", () => {
+test("if an address refuses, the next one is tried immediately, and the attempt at a slow address continues", () => {
   const { events, connect, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(250);
   refuse("b");
@@ -101,7 +101,7 @@ test("the next address is tried immediately if one refuses, while the attempt at
   expect(events.slice(4)).toEqual(["failed c", "won a"]);
 });
 
-test("an address that is tried after a refusal also has 250 ms before the next one is tried", () => {
+test("the 250 ms until the next attempt begin anew after a refusal", () => {
   const { events, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(200);
   refuse("a");
@@ -111,7 +111,7 @@ test("an address that is tried after a refusal also has 250 ms before the next o
   expect(events.at(-1)).toBe("open c");
 });
 
-test("a short time limit leaves half of its time to the second address", () => {
+test("with a time limit below 500 ms, the second address is tried after half of the limit", () => {
   const attempts = new Attempts(100);
   attempts.race.start(["a", "b"]);
   vi.advanceTimersByTime(50);
@@ -123,7 +123,7 @@ test("a short time limit leaves half of its time to the second address", () => {
 });
 
 describe("if all addresses fail", () => {
-  test("the error of a name's only address is passed on", () => {
+  test("if a name has only one address, its error is passed on", () => {
     const attempts = begin("a");
     attempts.refuse("a");
     expect(attempts.error).toMatchObject({ code: "ECONNREFUSED", address: "a" });
@@ -145,7 +145,7 @@ describe("if all addresses fail", () => {
   );
 });
 
-test("an address is not blamed if the process has no descriptor left", () => {
+test("an address is not reported as failed if the process has no descriptor left", () => {
   const { events, refuse, connect } = begin("a", "b");
   vi.advanceTimersByTime(250);
   refuse("b", "EMFILE");
@@ -153,8 +153,8 @@ test("an address is not blamed if the process has no descriptor left", () => {
   expect(events.slice(2)).toEqual(["won a"]);
 });
 
-describe("a race of connection attempts that is stopped", () => {
-  test("closes all sockets, and reports nothing more", () => {
+describe("stopping a race of connection attempts", () => {
+  test("`stop` closes all sockets, and nothing more is reported", () => {
     const { race, events, connect, refuse } = begin("a", "b", "c");
     vi.advanceTimersByTime(250);
     race.stop();
@@ -165,21 +165,21 @@ describe("a race of connection attempts that is stopped", () => {
     expect(events).toHaveLength(4);
   });
 
-  test("before it begins opens no socket", () => {
+  test("a race that is stopped before it begins opens no socket", () => {
     const { race, events } = new Attempts();
     race.stop();
     race.start(["a"]);
     expect(events).toEqual([]);
   });
 
-  test("because it took too long reports the addresses that did not answer", () => {
+  test("if the time is over, the addresses that did not answer are reported as slow", () => {
     const { race, events } = begin("a", "b");
     race.stop(true);
     expect(events.slice(1)).toEqual(["slow a", "close a"]);
   });
 });
 
-test("an exception of `open`, as for an unusable option, ends the race", () => {
+test("an exception of `open`, for example for an unusable option, ends the race", () => {
   const attempts = new Attempts();
   attempts.openError = new Error("bad certificate");
   attempts.race.start(["a", "b"]);

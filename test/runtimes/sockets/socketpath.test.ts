@@ -23,7 +23,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("the longest path of a Unix socket is the system's limit, counted in bytes", async () => {
+test("the path of a Unix socket may be as long as the system's limit in bytes", async () => {
   expect([Buffer.byteLength(longest), checkSocketPath(longest)]).toEqual([LIMIT, undefined]);
   await new Promise<void>((resolve) => server.listen(longest, resolve));
   const response = await proxyFetch(new Request("http://a.test/"), `unix:${longest}`);
@@ -32,7 +32,7 @@ test("the longest path of a Unix socket is the system's limit, counted in bytes"
 
 const TOO_LONG = `use a shorter path: it has ${LIMIT + 1} bytes, and the address of a socket takes ${LIMIT}`;
 
-test("a longer path of a Unix socket is refused in each option that can contain one", async () => {
+test("each option for the path of a Unix socket refuses a path above the system's limit", async () => {
   const target = `unix:${tooLong}`;
   const ofTarget = `fetchway: bad target ${JSON.stringify(target)}: ${TOO_LONG}`;
   const ofPool = `fetchway: bad option \`socketPath\`: ${TOO_LONG}`;
@@ -47,7 +47,7 @@ test("a longer path of a Unix socket is refused in each option that can contain 
 });
 
 test.each(["bun", "deno"] as const)(
-  "on %s, a longer path of a Unix socket is refused as well",
+  "on %s, a path of a Unix socket above the system's limit is refused as well",
   async (runtime) => {
     const code = `
     import { createProxy } from "#fetchway";
@@ -59,7 +59,7 @@ test.each(["bun", "deno"] as const)(
   },
 );
 
-describe("a named pipe of Windows", () => {
+describe("named pipes of Windows", () => {
   // On other systems, this is the name of a file in the working directory, so the test runs there as well.
   const pipe = "\\\\.\\pipe\\app";
 
@@ -67,7 +67,7 @@ describe("a named pipe of Windows", () => {
     { target: `unix:${pipe}` },
     { target: "http://a.test", pool: { socketPath: pipe } },
     { target: { url: "http://a.test", socketPath: pipe } },
-  ])("is connected to if the target is written as %j", async (options) => {
+  ])("the proxy connects to the pipe with %j", async (options) => {
     const code = `
       import { createServer } from "node:http";
       import process from "node:process";

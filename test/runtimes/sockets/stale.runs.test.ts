@@ -58,7 +58,7 @@ describe("with retries", () => {
   );
 
   test.each(cases)(
-    "%s %s, with %s: idempotent requests never fail, and a POST reaches the upstream at most once",
+    "%s %s, with %s: idempotent requests never fail, and no POST reaches the upstream twice",
     async (how, moment, hint) => {
       const seen = new Map<string, number>();
       const close = closings[how as "FIN" | "RST"];
@@ -99,7 +99,7 @@ describe("with retries", () => {
   );
 
   test(
-    "an upstream that closes idle connections later than the proxy does never fails a POST",
+    "no POST fails if the upstream keeps idle connections longer than the proxy",
     async () => {
       // A usual server's idle timeout and Fetchway's default, both ten times shorter: 500 ms and 400 ms.
       const ids: string[] = [];

@@ -57,21 +57,24 @@ const FIN = (call: Call): void => call.close();
 const RST = (call: Call): void => call.reset();
 const closings = { FIN, RST };
 
-describe("a connection counts as stale when it is closed", () => {
-  test.each(Object.entries(closings))("by %s, for any method", async (_, close) => {
-    answerOnce(close);
-    for (const method of ["GET", "HEAD", "PUT", "POST"]) {
-      const body = method.startsWith("P") ? bytes("a body") : null;
-      await send();
-      expect(await errorOf(() => send({ method, body }))).toMatchObject({
-        code: "connection_terminated",
-        stale: true,
-      });
-    }
-    expect(upstream.calls).toHaveLength(8);
-  });
+describe("connections that count as stale", () => {
+  test.each(Object.entries(closings))(
+    "a reused connection that is closed by %s is stale, for any method",
+    async (_, close) => {
+      answerOnce(close);
+      for (const method of ["GET", "HEAD", "PUT", "POST"]) {
+        const body = method.startsWith("P") ? bytes("a body") : null;
+        await send();
+        expect(await errorOf(() => send({ method, body }))).toMatchObject({
+          code: "connection_terminated",
+          stale: true,
+        });
+      }
+      expect(upstream.calls).toHaveLength(8);
+    },
+  );
 
-  test("in the middle of an upload", async () => {
+  test("a reused connection that is closed during an upload is stale", async () => {
     answerOnce(RST);
     await send();
     const endless = new ReadableStream<Uint8Array>({
@@ -81,29 +84,32 @@ describe("a connection counts as stale when it is closed", () => {
     expect(error).toMatchObject({ code: "connection_terminated", stale: true });
   });
 
-  test.each(["FIN", "RST"])("by %s over TLS", async (how) => {
-    const { cert, key } = await makeCertificate();
-    const raw = new Map<number, Socket>();
-    const server = createTlsServer({ cert, key }, (socket) => {
-      socket.on("error", () => {});
-      let requests = 0;
-      socket.on("data", () => {
-        if (requests++ === 0) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        else if (how === "FIN") socket.end();
-        else raw.get(socket.remotePort as number)?.resetAndDestroy();
+  test.each(["FIN", "RST"])(
+    "a reused TLS connection that is closed by %s is stale",
+    async (how) => {
+      const { cert, key } = await makeCertificate();
+      const raw = new Map<number, Socket>();
+      const server = createTlsServer({ cert, key }, (socket) => {
+        socket.on("error", () => {});
+        let requests = 0;
+        socket.on("data", () => {
+          if (requests++ === 0) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+          else if (how === "FIN") socket.end();
+          else raw.get(socket.remotePort as number)?.resetAndDestroy();
+        });
       });
-    });
-    server.on("connection", (socket: Socket) => raw.set(socket.remotePort as number, socket));
-    const port = await listen(server);
-    const to = parseTarget({ url: `https://localhost:${port}`, tls: { ca: cert } });
-    await send({ upstream: to });
-    const error = await errorOf(() => send({ upstream: to }));
-    server.close();
-    expect(error).toMatchObject({ code: "connection_terminated", stale: true });
-  });
+      server.on("connection", (socket: Socket) => raw.set(socket.remotePort as number, socket));
+      const port = await listen(server);
+      const to = parseTarget({ url: `https://localhost:${port}`, tls: { ca: cert } });
+      await send({ upstream: to });
+      const error = await errorOf(() => send({ upstream: to }));
+      server.close();
+      expect(error).toMatchObject({ code: "connection_terminated", stale: true });
+    },
+  );
 });
 
-describe("a connection does not count as stale", () => {
+describe("connections that do not count as stale", () => {
   const first = "HTTP/1.1 200 OK\r\n";
 
   test.each<[string, Script]>([
@@ -111,20 +117,23 @@ describe("a connection does not count as stale", () => {
     ["after some fields", (call) => (call.write(first), call.close())],
     ["after a 103", (call) => (call.write("HTTP/1.1 103 Early Hints\r\n\r\n"), call.close())],
     ["after bytes that are not HTTP", (call) => call.write("220 smtp\r\n")],
-  ])("if it is closed %s", async (_, script) => {
+  ])("a connection that is closed %s is not stale", async (_, script) => {
     answerOnce(script);
     await send();
     expect(await errorOf(send)).toMatchObject({ name: "ProxyError", stale: false });
     expect(upstream.links).toHaveLength(1);
   });
 
-  test.each(Object.entries(closings))("if it is new, and closed by %s", async (_, close) => {
-    upstream.script = close;
-    expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
-    expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
-  });
+  test.each(Object.entries(closings))(
+    "a new connection that is closed by %s is not stale",
+    async (_, close) => {
+      upstream.script = close;
+      expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
+      expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
+    },
+  );
 
-  test("if the client disconnects or the timeout has passed", async () => {
+  test("a connection is not stale if the client disconnects, or if `timeout` ends the request", async () => {
     answerOnce(() => {});
     await send();
     const client = new FakeClient();
@@ -138,7 +147,7 @@ describe("a connection does not count as stale", () => {
   });
 });
 
-describe("a kept connection that the upstream has already closed when it is reused", () => {
+describe("kept connections that the upstream has already closed", () => {
   // The operating system has received the FIN or RST, but the transport has not processed it yet.
   const closes: Record<string, (socket: Socket) => void> = {
     FIN: (socket) => socket.end(),
@@ -146,7 +155,7 @@ describe("a kept connection that the upstream has already closed when it is reus
   };
 
   test.each(Object.entries(closes))(
-    "by %s makes no request fail, not even a POST",
+    "no request fails, not even a POST, if the connection is closed by %s before it is reused",
     async (_, close) => {
       upstream.script = async (call) => {
         await call.done;
@@ -167,10 +176,10 @@ describe("a kept connection that the upstream has already closed when it is reus
   );
 });
 
-describe("a request that requires a new connection", () => {
+describe("requests that require a new connection", () => {
   const fresh = { newConnection: true };
 
-  test("gets a new connection, which is kept", async () => {
+  test("the request gets a new connection, and this connection is kept", async () => {
     upstream.script = (call) => call.reply(200, [], String(call.link.id));
     expect([await send(), await send(), await send(fresh), await send()]).toEqual([
       "200 0",
@@ -180,14 +189,14 @@ describe("a request that requires a new connection", () => {
     ]);
   });
 
-  test("replaces a free connection when the limit is reached", async () => {
+  test("at the limit, a free connection is closed to make room for the new connection", async () => {
     use({ maxSockets: 1 });
     upstream.script = (call) => call.reply(200, [], String(call.link.id));
     expect([await send(), await send(fresh), await send()]).toEqual(["200 0", "200 1", "200 1"]);
     await until(() => upstream.links[0]?.isClosed === true, "the free connection's end");
   });
 
-  test("waits in the queue, and not for a free connection", async () => {
+  test("the request waits in the queue, and does not use the connection that becomes free", async () => {
     use({ maxSockets: 1 });
     upstream.script = () => {};
     const answers = [send(), send(fresh), send()];

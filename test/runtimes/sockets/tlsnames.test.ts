@@ -72,7 +72,7 @@ const ofNode: Readonly<Record<keyof (ConnectionOptions & TcpNetConnectOpts), tru
   writable: true,
 };
 
-test.each(Object.keys(ofNode))("the TLS option %s, which node:tls has, is accepted", (name) => {
+test.each(Object.keys(ofNode))("the TLS option %s of node:tls is accepted", (name) => {
   expect(() => checkTlsNames({ [name]: undefined }, [])).not.toThrow();
 });
 
@@ -89,7 +89,7 @@ test.each([
   for (let i = 0; i < 2; i++) expect(() => checkTlsNames(tls, [])).toThrow(message);
 });
 
-describe("a misspelt TLS option is refused", () => {
+describe("misspelt TLS options", () => {
   const tls = { rejectUnauthorised: false } as TlsOptions;
   const wrong: TargetAddress = { url: "https://a.test", tls };
   const fix = "rejectUnauthorised: there is no such option; did you mean `rejectUnauthorized`?";
@@ -105,12 +105,12 @@ describe("a misspelt TLS option is refused", () => {
       "in an upstream with a weight, and with an upstream for each address of its name",
       () => createProxy({ target: balance([{ target: wrong, weight: 2 }], { resolve: true }) }),
     ],
-  ])("if it is written %s", (_, create) => {
+  ])("a misspelt TLS option is refused %s", (_, create) => {
     expect(create).toThrow(TypeError);
     expect(create).toThrow(fix);
   });
 
-  test("if it is written in a target that a function returns, or in a call of `proxyFetch`", async () => {
+  test("a misspelt TLS option is refused in a target that a function returns, and in a call of `proxyFetch`", async () => {
     const request = new Request("http://proxy.test/");
     await expect(createProxy({ target: () => wrong }).fetch(request)).rejects.toThrow(fix);
     await expect(proxyFetch(request, wrong)).rejects.toThrow(fix);
@@ -118,7 +118,7 @@ describe("a misspelt TLS option is refused", () => {
 });
 
 test.each(["node", "bun", "deno"] as const)(
-  "%s accepts its own TLS options, and no others",
+  "%s accepts only its own TLS options",
   async (runtime) => {
     const entry = new URL(`../../../runtimes/${runtime}.ts`, import.meta.url).href;
     const code = `

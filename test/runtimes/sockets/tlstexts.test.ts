@@ -38,7 +38,7 @@ const PROGRAM = `
 `;
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
-  test("texts with a byte order mark work: the upstream's certificate is trusted, and the client's is sent", async () => {
+  test("certificates and keys that begin with a byte order mark work", async () => {
     const setup = { url, cert: MARK + own.cert, key: MARK + own.key };
     const args = [...EVALUATE[runtime], PROGRAM];
     await using program = startProgram(runtime, args, { SETUP: JSON.stringify(setup) });
@@ -47,7 +47,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
-test("other TLS options, and texts without a byte order mark, are unchanged", () => {
+test("`removeMarks` changes neither other TLS options nor texts without a byte order mark", () => {
   const tls = { ca: ["a", "b"], key: "c", servername: "d" };
   expect(removeMarks(tls)).toEqual(tls);
 });

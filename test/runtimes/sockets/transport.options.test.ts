@@ -215,7 +215,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("unsolicited bytes on an idle connection close it", async () => {
+  test("an idle connection is closed if the upstream sends an unsolicited response on it", async () => {
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/")).toBe("200 ");
     upstream.calls[0]?.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned");

@@ -31,7 +31,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("a connection whose last chunk exceeded the reader's demand is reused", async () => {
+  test("a connection is reused although its last chunk was larger than the reader's demand", async () => {
     // Of these bodies, Bun and Deno read some with a large last chunk and others with a small one.
     const sizes = [65_536, 131_072, 200_000, 262_144, 400_000, 1_048_576, 3, 700_001];
     upstream.script = (call) =>
@@ -103,7 +103,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     }
   });
 
-  test("chunks of concurrent exchanges do not mix", async () => {
+  test("bodies of concurrent exchanges are not mixed up", async () => {
     // The runtimes read from all connections into shared or reused memory, in which bodies must not mix.
     upstream.script = async (call) => {
       await call.done;

@@ -38,7 +38,7 @@ function closesWhenReused(how: string, hint: string): void {
 
 describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   test.each(cases)(
-    "if a connection is closed by %s as it is reused (hint: %s), no idempotent request fails",
+    "no idempotent request fails if connections are closed by %s when they are reused (hint: %s)",
     async (how, hint) => {
       closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
@@ -61,7 +61,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   );
 
   test.each(cases)(
-    "if a connection is closed by %s as it is reused (hint: %s), a POST reaches the upstream once",
+    "a POST reaches the upstream once if connections are closed by %s when they are reused (hint: %s)",
     async (how, hint) => {
       closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
@@ -104,7 +104,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   );
 
   test.each([256, 3])(
-    "when all kept connections are stale, the second attempt uses a new one (maxSockets: %i)",
+    "if all kept connections are stale, the second attempt uses a new connection (maxSockets: %i)",
     async (maxSockets) => {
       upstream.script = () => {};
       await using served = new Served(runtime, upstream.url, { maxSockets });

@@ -78,7 +78,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     await until(() => upstream.openLinks === 0, "a connection closed after our time", 5000);
   }, 15_000);
 
-  test("the connection used last is reused first", async () => {
+  test("the most recently used connection is reused first", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url);
     const clients: Client[] = [];
@@ -109,7 +109,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     }
   });
 
-  test("a request with any method is executed once when its connection breaks", async () => {
+  test("with `retry: false`, no request is sent twice when its connection breaks, whatever its method", async () => {
     // The upstream receives the second request on each connection completely, and breaks the connection before it
     // answers.
     upstream.script = async (call) => {
@@ -162,7 +162,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     await until(() => upstream.openLinks === 0, "no connection left");
   });
 
-  test("bytes beyond the announced length do not reach the upstream", async () => {
+  test("bytes of a body beyond its Content-Length do not reach the upstream", async () => {
     upstream.script = async (call) => {
       await call.done;
       if (call.state === "complete") call.reply(200);

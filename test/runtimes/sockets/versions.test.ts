@@ -28,7 +28,7 @@ describe.each([
     vi.stubGlobal(name, Object.create(real, Object.fromEntries(fields)));
   };
 
-  test("refuses to open a connection on an older version, with the required version", () => {
+  test("on an older version of the runtime, creating a proxy fails with an error that names the required version", () => {
     pretend("1.0.0");
     const message = `fetchway: ${runtime} 1.0.0 is too old: use ${OLDEST[runtime]} or newer`;
     expect(() => entry.createTransport()).toThrow(TypeError);
@@ -36,7 +36,7 @@ describe.each([
     expect(() => entry.createProxy({ target: "http://a.test" })).toThrow(message);
   });
 
-  test("accepts the minimum version", () => {
+  test("the minimum version of the runtime is accepted", () => {
     pretend(OLDEST[runtime]);
     expect(() => entry.createTransport()).not.toThrow();
   });

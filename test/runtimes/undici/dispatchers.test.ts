@@ -133,7 +133,7 @@ test.each(["ProxyAgent, absolute-form", "ProxyAgent, tunnel"])(
 );
 
 test.each([true, false])(
-  "the refusal of a forward proxy (tunnel: %s) becomes a 5xx",
+  "if a forward proxy refuses (tunnel: %s), the client gets a 5xx",
   async (tunnel) => {
     const uri = `http://127.0.0.1:${refusing.port}`;
     const send = through(new ProxyAgent({ uri, proxyTunnel: tunnel }));
@@ -159,7 +159,7 @@ test("interceptors: a cached response is reused, and a redirect is followed", as
   expect(await (await send("/old")).text()).toBe("kept");
 });
 
-test("RetryAgent retries by undici's rules and not by the proxy's", async () => {
+test("RetryAgent retries by undici's own rules", async () => {
   const send = through(new RetryAgent(new Agent(), { minTimeout: 1, maxRetries: 1 }));
   upstream.script = (call) =>
     upstream.calls.length === 1 ? call.reset() : call.reply(200, [], "at last");
@@ -174,7 +174,7 @@ describe("MockAgent", () => {
     return agent;
   }
 
-  test("answers a request that it mocks", async () => {
+  test("a mocked request gets the response of its mock", async () => {
     const agent = mock();
     const pool = agent.get("http://mocked.test");
     pool.intercept({ path: "/a", method: "POST", body: /^text$/ }).reply(201, "made", {
@@ -189,7 +189,7 @@ describe("MockAgent", () => {
     agent.assertNoPendingInterceptors();
   });
 
-  test("a request without a mock reaches onError", async () => {
+  test("a request without a mock gets 500, and onError gets undici's error", async () => {
     const errors: ProxyError[] = [];
     const note = (error: ProxyError): undefined => void errors.push(error);
     const agent = mock();

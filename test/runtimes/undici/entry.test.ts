@@ -44,13 +44,13 @@ async function ask(proxy: entry.Proxy, path = "/", init?: RequestInit): Promise<
   return `${answer.status} ${await answer.text()}`;
 }
 
-test("fetchway/undici exports what fetchway/node exports, and createUndiciTransport", () => {
+test("fetchway/undici exports the same names as fetchway/node, and createUndiciTransport", () => {
   const own = Object.keys(entry).toSorted();
   expect(own).toEqual([...Object.keys(ofNode), "createUndiciTransport"].toSorted());
   expect(Object.keys(make())).toEqual(Object.keys(ofNode.createProxy({ target: upstream.url })));
 });
 
-test("all calls of proxyFetch share connections, which are kept", async () => {
+test("calls of proxyFetch reuse connections", async () => {
   const { calls, links } = upstream;
   // Repeat, because undici uses a connection again only after a turn of the event loop.
   for (let i = 0; i < 50 && calls.length === links.length; i++) {
@@ -60,7 +60,7 @@ test("all calls of proxyFetch share connections, which are kept", async () => {
   expect(links.length).toBeLessThan(calls.length);
 });
 
-test("on Bun, which replaces undici, the import fails and says what to import", async () => {
+test("on Bun, which replaces undici, importing the entry fails with an error that says what to import", async () => {
   const { href } = new URL("../../../runtimes/undici.ts", import.meta.url);
   await using program = startProgram("bun", ["-e", `await import(${JSON.stringify(href)})`]);
   await program.printed(/replaces the package undici.*import "fetchway"/);
@@ -118,7 +118,7 @@ describe("the options of a pool of undici", () => {
     expect(() => createTransport({ maxSocket: 1 } as never)).toThrow(/did you mean `maxSockets`/);
   });
 
-  test("undici's names of options are explained", () => {
+  test("options with undici's names are refused, and the error names Fetchway's option", () => {
     const wrong = { target: upstream.url, dispatcher: new Agent() };
     expect(() => createProxy(wrong)).toThrow(/transport: createUndiciTransport\(dispatcher\)/);
     expect(() => make({ connections: 1 } as never)).toThrow(/it is called `maxSockets` here/);
@@ -221,7 +221,7 @@ describe("the options of a pool of undici", () => {
 });
 
 describe("several upstreams", () => {
-  test("one that refuses the connection leaves the upload to another one", async () => {
+  test("if one upstream refuses the connection, another upstream gets the upload", async () => {
     const good = createHttpServer((req, res) => void req.pipe(res));
     const closed = createHttpServer();
     closing.push(() => good.close());
@@ -244,7 +244,7 @@ describe("several upstreams", () => {
   test.each([
     ["refuses every stream", (id: number) => frame(RST_STREAM, 0, id, uint32(7))],
     ["names an earlier stream in a GOAWAY", () => frame(GOAWAY, 0, 0, uint32(0, 0))],
-  ])("one that %s has processed nothing, so another one gets the POST", async (_, answer) => {
+  ])("if one upstream %s, another upstream gets the POST", async (_, answer) => {
     const bad = new RawUpstream();
     bad.script = (connection, id) => connection.send(answer(id));
     const good = createHttp2Server((_req, res) => res.end("good"));
@@ -260,7 +260,7 @@ describe("several upstreams", () => {
 });
 
 describe("the options of an agent of undici", () => {
-  test("are undici's, with the defaults of a pool", async () => {
+  test("`createUndiciTransport` takes undici's options of an agent", async () => {
     const transport = createUndiciTransport({ connections: 1 });
     closing.push(() => transport.destroy?.());
     const proxy = createProxy({ target: upstream.url, transport });
@@ -270,7 +270,7 @@ describe("the options of an agent of undici", () => {
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
   });
 
-  test("can replace the function that opens connections", async () => {
+  test("the option `connect` can replace the function that opens connections", async () => {
     const opened: string[] = [];
     const connect: buildConnector.connector = ({ port, hostname }, callback) => {
       opened.push(port);
@@ -289,7 +289,7 @@ describe("the options of an agent of undici", () => {
     [{ keepAlive: false }, /`keepAlive`: it is an option of a pool/],
     [{ connections: -1 }, /undici refuses these options of an agent: invalid connections/],
     [{ maxHeaderSize: -1 }, /undici refuses these options of an agent: invalid maxHeaderSize/],
-  ])("such as %j are refused", (options, message) => {
+  ])("the options %j are refused", (options, message) => {
     expect(() => createUndiciTransport(options as never)).toThrow(message);
   });
 });
@@ -308,7 +308,7 @@ describe("tunnels through undici", () => {
     return { closed };
   }
 
-  test("are counted until they are closed", async () => {
+  test("stats() counts a tunnel until it is closed", async () => {
     const proxy = make();
     await ask(proxy);
     await open(proxy);
@@ -330,7 +330,7 @@ describe("tunnels through undici", () => {
     ["close()", (proxy: entry.NodeProxy) => proxy.close()],
     ["close(timeout)", (proxy: entry.NodeProxy) => proxy.close(50)],
     ["destroy()", async (proxy: entry.NodeProxy) => proxy.destroy()],
-  ])("are ended by %s, without a close code", async (_, end) => {
+  ])("%s ends tunnels, without a close code", async (_, end) => {
     const proxy = make();
     const { closed } = await open(proxy);
     await within(end(proxy), "the end");
@@ -338,7 +338,7 @@ describe("tunnels through undici", () => {
     expect(proxy.stats()).toMatchObject({ tunnels: 1, closed: 1 });
   });
 
-  test("a refused upgrade closes its connection, which belongs to an agent of the app", async () => {
+  test("after a refused upgrade, its connection is closed although the agent belongs to the app", async () => {
     const agent = new Agent({ keepAliveTimeout: 60_000 });
     closing.unshift(() => agent.destroy());
     const transport = createUndiciTransport(agent);
@@ -351,7 +351,7 @@ describe("tunnels through undici", () => {
     await within((await upstream.call()).link.closed, "the connection's close");
   });
 
-  describe("the connection of a tunnel", () => {
+  describe("connections of tunnels", () => {
     /** Makes a tunnel from a connection. @returns the upstream's socket, and the events that the tunnel reports, in order */
     async function connectTunnel(): Promise<{ peer: Socket; events: unknown[] }> {
       const events: unknown[] = [];
@@ -369,14 +369,14 @@ describe("tunnels through undici", () => {
       return { peer, events };
     }
 
-    test("that the upstream ends is closed gracefully", async () => {
+    test("a connection that the upstream ends is closed gracefully", async () => {
       const { peer, events } = await connectTunnel();
       peer.end("bytes");
       await until(() => events.length === 3, "the close");
       expect(events).toEqual(["bytes", "end", undefined]);
     });
 
-    test("that the upstream resets is closed, and the tunnel reports ECONNRESET", async () => {
+    test("a connection that the upstream resets is closed with ECONNRESET", async () => {
       const { peer, events } = await connectTunnel();
       peer.write("bytes");
       await until(() => events.length === 1, "the bytes");
@@ -386,7 +386,7 @@ describe("tunnels through undici", () => {
     });
   });
 
-  test("are opened over HTTP/1.1, even if the agent may use HTTP/2", async () => {
+  test("tunnels are opened over HTTP/1.1, even if the agent may use HTTP/2", async () => {
     const server = createSecureServer({ cert, key, allowHTTP1: true }, (_, res) => res.end());
     const sockets = new WebSocketServer({ noServer: true });
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -411,7 +411,7 @@ describe("tunnels through undici", () => {
   });
 });
 
-describe("the entry fetchway/undici", () => {
+describe("modules of the entry fetchway/undici", () => {
   const root = fileURLToPath(new URL("../../../", import.meta.url));
 
   /** Proxies a request in a fresh process, and returns the files of the project that it has loaded by then. */
@@ -456,14 +456,14 @@ describe("the entry fetchway/undici", () => {
     "runtimes/sockets/tlsnames.ts",
   ];
 
-  test("loads no module of Fetchway's own client when it forwards a request", async () => {
+  test("no module of Fetchway's own client is loaded when a request is forwarded", async () => {
     const files = await loadedBy("runtimes/undici.ts");
     expect(files).toContain("runtimes/undici/dispatch.ts");
     expect(files.filter(isClients).toSorted()).toEqual(shared);
     expect((await loadedBy("runtimes/node.ts")).filter(isClients)).toContain("src/http1/client.ts");
   });
 
-  test("has no dynamic import of Fetchway's own client", async () => {
+  test("the entry has no dynamic import of Fetchway's own client", async () => {
     const { metafile } = await build({
       absWorkingDir: root,
       entryPoints: ["runtimes/undici.ts"],

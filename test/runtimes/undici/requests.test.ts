@@ -10,7 +10,7 @@ import type { BodySource, Interceptor } from "../../../src/transport.ts";
 import { createAgentTransport, errorTypeOf, through, untilFree, upstream } from "./_undici.ts";
 import { until, within } from "../../helpers/wait.ts";
 
-describe("a connection that the upstream closes as it is reused", () => {
+describe("connections that the upstream closes when they are reused", () => {
   const closes: Record<string, (options?: Agent.Options) => Transport> = {
     "the transport's own agent": () => createUndiciTransport(),
     "a given agent": () => createAgentTransport(),
@@ -18,7 +18,7 @@ describe("a connection that the upstream closes as it is reused", () => {
 
   test.each(
     Object.keys(closes).flatMap((whose) => ["FIN", "RST"].map((how) => [whose, how] as const)),
-  )("%s: by %s, a GET is sent again, and a POST is not", async (whose, how) => {
+  )("%s: after %s, a GET is sent again, and a POST is not", async (whose, how) => {
     const send = through(closes[whose]?.());
     upstream.script = async (call) => {
       await call.done;
@@ -48,7 +48,7 @@ describe("a connection that the upstream closes as it is reused", () => {
 });
 
 describe("a client that disconnects", () => {
-  test("while its request waits for a connection: the request is never sent", async () => {
+  test("a request whose client disconnects while it waits for a connection is never sent", async () => {
     const send = through(createAgentTransport({ connections: 1 }));
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
@@ -68,7 +68,7 @@ describe("a client that disconnects", () => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("before the response: the connection is closed", async () => {
+  test("the connection is closed if the client disconnects before the response", async () => {
     const send = through();
     upstream.script = () => {};
     const leaving = new AbortController();
@@ -123,12 +123,12 @@ describe("request bodies", () => {
     },
   );
 
-  test("a body of the announced length arrives", async () => {
+  test("a body that has its Content-Length arrives", async () => {
     expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
   });
 });
 
-test("a request gets 400 if an interceptor gives it a body whose `pipeTo` rejects, and no rejection is unhandled", async () => {
+test("the client gets 400 if an interceptor sets a body whose `pipeTo` rejects", async () => {
   const body: BodySource = {
     whole: () => undefined,
     pipeTo: () => Promise.reject(new Error("torn")),

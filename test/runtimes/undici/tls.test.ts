@@ -88,7 +88,7 @@ test("over HTTP/2, undici joins repeated header fields into one, and Fetchway's 
   }
 });
 
-test("the certificate is checked against the target and not against Host", async () => {
+test("the certificate is checked for the target's name, and not for Host", async () => {
   const target = await startUpstream(1);
   const dispatcher = new Agent({ allowH2: false, connect: { ca: cert } });
   closing.push(() => dispatcher.destroy());

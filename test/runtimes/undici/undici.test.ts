@@ -16,7 +16,7 @@ import { type Interceptor, parseTarget } from "../../../src/transport.ts";
 import { until, within } from "../../helpers/wait.ts";
 
 describe("the transport's own agent", () => {
-  test("keeps connections, also after HEAD and DELETE", async () => {
+  test("connections are kept, even after HEAD and DELETE", async () => {
     const send = through();
     // Without this field, undici closes the connection after HEAD.
     upstream.script = async (call) => {
@@ -32,7 +32,7 @@ describe("the transport's own agent", () => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("closes the connection after a GET with a body, because not every upstream reads it", async () => {
+  test("the connection is closed after a GET with a body, because not every upstream reads that body", async () => {
     const transport = createUndiciTransport();
     const proxy = through(transport, {
       interceptors: {
@@ -48,7 +48,7 @@ describe("the transport's own agent", () => {
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("counts connections and requests", async () => {
+  test("stats() counts connections and requests", async () => {
     const send = through();
     const { transport } = send;
     const before = transport.stats?.();
@@ -100,12 +100,12 @@ describe("the transport's own agent", () => {
 });
 
 describe("a given dispatcher", () => {
-  test("is not closed by the transport", () => {
+  test("a transport does not close a dispatcher that was passed to it", () => {
     const transport = createAgentTransport();
     for (const method of ["close", "destroy"]) expect(transport).not.toHaveProperty(method);
   });
 
-  test("is counted once, with any number of transports", async () => {
+  test("connections of a dispatcher are counted once, even if several transports use it", async () => {
     const agent = new Agent();
     closing.push(() => agent.destroy());
     const [first, second] = [createUndiciTransport(agent), createUndiciTransport(agent)];
@@ -114,13 +114,13 @@ describe("a given dispatcher", () => {
     expect(agent.listenerCount("connect")).toBe(1);
   });
 
-  test("that has no counters per origin makes a transport without `stats`", () => {
+  test("a transport has no `stats` if its dispatcher has no counters per origin", () => {
     const pool = new Pool(upstream.url);
     closing.push(() => pool.destroy());
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
   });
 
-  test.each([null, [], "http://proxy.test:3128"])("is refused if it is %j", (wrong) => {
+  test.each([null, [], "http://proxy.test:3128"])("%j is refused as a dispatcher", (wrong) => {
     expect(() => createUndiciTransport(wrong as never)).toThrow(/dispatcher.*new Agent\(\)/);
   });
 
@@ -154,7 +154,7 @@ describe("errors of undici", () => {
     expect(await answer.text()).not.toContain("127.0.0.1");
   });
 
-  test("explainError names the upstream of a refused connection, a silent upstream and a broken response", async () => {
+  test("explainError names the upstream for a refused connection, a silent upstream and a truncated response", async () => {
     const seen: string[] = [];
     const explain = (error: ProxyError): void => void seen.push(explainError(error));
     const send = through(createAgentTransport(), { onError: explain, timeout: 50 });
@@ -177,7 +177,7 @@ describe("errors of undici", () => {
     ]);
   });
 
-  test("the proxy's timeouts apply, not the agent's", async () => {
+  test("the proxy's `timeout` applies, and not the agent's timeouts", async () => {
     const send = through(createAgentTransport({ headersTimeout: 1, bodyTimeout: 1 }), {
       timeout: 1500,
     });

@@ -391,7 +391,7 @@ describe("a tunnel", () => {
     constants.NGHTTP2_CANCEL,
     constants.NGHTTP2_INTERNAL_ERROR,
     constants.NGHTTP2_NO_ERROR,
-  ])("the client's connection is reset when the upstream resets the stream with %i", async (code) => {
+  ])("the client's connection is reset when the upstream resets with %i", async (code) => {
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 200 }, { waitForTrailers: true });
