@@ -54,7 +54,7 @@ const cases = Object.entries(EVALUATE).flatMap(([tool, args]) =>
 );
 
 test.each(cases)(
-  "%s: the connection of a dropped response becomes free%s, and a slow reader gets its whole response",
+  "%s: the connection of a response that no code keeps becomes free%s, and a slow reader gets the whole response",
   async (tool, _, args, more) => {
     await using child = startProgram(tool, [...args, program(tool, more)]);
     await child.ended();

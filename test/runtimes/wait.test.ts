@@ -97,7 +97,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     return { port, send, ask, becomes, held };
   }
 
-  test("requests with any method wait, and arrive once, with their whole bodies", async () => {
+  test("GET and POST requests wait, and arrive once, with their whole bodies", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     expect((await (await front.send("GET", "/first")).read()).status).toBe(200);
@@ -119,7 +119,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(await front.ask("/held")).toBe("0");
   });
 
-  test("a missing Unix domain socket is waited for", async () => {
+  test("requests wait for a Unix domain socket that does not exist yet", async () => {
     const folder = await mkdtemp(join(tmpdir(), "fetchway-"));
     ends.push(() => rm(folder, { recursive: true }));
     const socketPath = join(folder, "app.sock");
@@ -132,7 +132,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await client.read()).text).toBe("POST 1");
   });
 
-  test("a request waits for a host name that was found before, and not for one that was never found", async () => {
+  test("a request waits for a host name that was found before, but not for a name that was never found", async () => {
     const upstream = await startUpstream();
     await using names = await new NameServer().listen();
     names.zones = { "app.test": { addresses: ["127.0.0.1"], ttl: 0 } };
@@ -168,7 +168,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect((await (await front.send("GET", "/")).read()).status).toBe(200);
   });
 
-  test("a client that disconnects frees its place, and its request is not sent", async () => {
+  test("a request that waits is removed and not sent if its client disconnects", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();
@@ -185,7 +185,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect([...upstream.received.keys()]).toEqual(["/stays"]);
   });
 
-  test("requests wait for several upstreams that refuse, are ejected, or are down", async () => {
+  test("requests wait while all of several upstreams refuse, are ejected, or are down", async () => {
     const upstreams = [await startUpstream(), await startUpstream()] as const;
     const target = upstreams.map(({ address }) => `http://127.0.0.1:${address}`);
     const check = { path: "/", interval: 50, healthyThreshold: 1, unhealthyThreshold: 1 };
@@ -206,7 +206,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(times).toEqual([2, 2, 2]);
   });
 
-  test.each(["/close", "/destroy"])("%s ends the waits", async (path) => {
+  test.each(["/close", "/destroy"])("%s ends the waiting of requests", async (path) => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();

@@ -130,13 +130,13 @@ describe("with several upstreams", () => {
     expect(second.calls[0]?.text).toBe("text");
   });
 
-  test("a request is sent again only as often as `retry.attempts` allows", async () => {
+  test("with `retry.attempts: 0`, a request whose response stalls is not sent again", async () => {
     const { ask } = start(30, { retry: { attempts: 0 } });
     expect((await ask()).status).toBe(504);
     expect(second.calls).toHaveLength(0);
   });
 
-  test("hooks run once, for the response that the client gets, and `onRequestEnd` reports both attempts", async () => {
+  test("hooks run only for the response that the client gets, and `onRequestEnd` reports both attempts", async () => {
     const seen: unknown[] = [];
     const mirror = new Upstream();
     await mirror.listen();
@@ -157,7 +157,7 @@ describe("with several upstreams", () => {
     expect(mirror.calls).toHaveLength(1);
   });
 
-  test("the error of the last attempt names the limit and the upstream", async () => {
+  test("if all attempts stall, the error names firstByteTimeout and the last upstream", async () => {
     const { explainError } = await import("../../../src/explain/errors.ts");
     let line = "";
     const { ask } = start(50, { onError: (error) => void (line = explainError(error)) });
@@ -168,12 +168,12 @@ describe("with several upstreams", () => {
     );
   });
 
-  test("`attemptTimeout` runs until the body begins", async () => {
+  test("`attemptTimeout` also limits the time until the body begins", async () => {
     const { ask } = start(0, { attemptTimeout: 50 });
     expect(await (await ask()).text()).toBe(EVENT);
   });
 
-  test("`wait` does not hold a request whose event stream has not begun", async () => {
+  test("the option `wait` does not hold requests whose event stream does not begin", async () => {
     const { proxy, ask } = start(50, { wait: 10_000 });
     expect(await (await ask()).text()).toBe(EVENT);
     second.script = stall;
@@ -182,7 +182,7 @@ describe("with several upstreams", () => {
   });
 });
 
-test("with one upstream, a request whose response stalls is sent to it again on a new connection", async () => {
+test("with a single upstream, a request whose response stalls is sent again on a new connection", async () => {
   first.script = (call) => (first.calls.length === 1 ? stall(call) : answer(call));
   const proxy = createProxy({
     target: first.url,
@@ -194,8 +194,8 @@ test("with one upstream, a request whose response stalls is sent to it again on 
   expect([response.status, await response.text(), first.links.length]).toEqual([200, EVENT, 2]);
 });
 
-describe("while the head is held", () => {
-  test("an aborted signal ends the request, which is not sent again", async () => {
+describe("while `awaitFirstByte` holds the response head", () => {
+  test("the option `signal` ends the request, and the request is not sent again", async () => {
     const controller = new AbortController();
     const { ask } = start(10_000, { signal: controller.signal });
     const asking = ask();
@@ -226,7 +226,7 @@ describe("while the head is held", () => {
   });
 });
 
-test("a held body that no code reads ends after `idleTimeout`", async () => {
+test("a response body that no code reads ends after `idleTimeout`", async () => {
   let pour = (): void => {};
   const held = new Promise<void>((resolve) => (pour = resolve));
   const noteHead: Interceptor = (next) => async (request, scope) => {

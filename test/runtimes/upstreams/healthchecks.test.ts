@@ -25,7 +25,7 @@ const capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 const transportOf = (send: Answer): Transport => ({ name: "fake", capabilities, send });
 const check = { path: "/health", interval: 5, timeout: 30, unhealthyThreshold: 1 };
 
-test("checks request the path with the header fields, and look for a text in the body", async () => {
+test("a check requests `path` with the fields of `headers`, and fails if the response lacks the text of `body`", async () => {
   const asked: UpstreamRequest[] = [];
   let text = "all is well";
   const changes: string[] = [];
@@ -50,7 +50,7 @@ test("checks request the path with the header fields, and look for a text in the
   target.close();
 });
 
-test("a check that fails because the process is out of file descriptors does not count against the upstream", async () => {
+test("a check that fails because the process has no file descriptor left does not count against the upstream", async () => {
   const target = balance(["http://a.test"], { check });
   let asked = 0;
   const transport = transportOf(() => {
@@ -63,7 +63,7 @@ test("a check that fails because the process is out of file descriptors does not
   target.close();
 });
 
-test("a body that never ends fails the check after `timeout`", async () => {
+test("a check whose response body never ends fails after `timeout`", async () => {
   const target = balance(["http://a.test"], { check: { ...check, body: "well" } });
   const reasons: ProxyError[] = [];
   const transport = transportOf(async (_, scope) => {
@@ -100,7 +100,7 @@ test.each<[string, () => boolean]>([
     "returns a promise",
     (() => Promise.reject(new Error("of the app"))) as unknown as () => boolean,
   ],
-])("checks fail if `status` %s, and leave no body unread", async (_, status) => {
+])("checks fail if `status` %s, and their bodies are cancelled", async (_, status) => {
   let cancelled = 0;
   const target = balance(["http://a.test"], { check: { ...check, status } });
   const transport = transportOf(async () =>
@@ -112,7 +112,7 @@ test.each<[string, () => boolean]>([
   target.close();
 });
 
-test("`close` ends all checks, also running ones, and `start` begins each of them once", async () => {
+test("`close` ends all checks, even running ones, and `start` begins them again", async () => {
   const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
   let running = 0;
   let most = 0;
@@ -142,7 +142,7 @@ test("`close` ends all checks, also running ones, and `start` begins each of the
   );
 });
 
-test("checks are refused on a runtime where nothing runs between requests, and the error names the option", () => {
+test("the option `check` is refused on a runtime where nothing runs between requests", () => {
   const target = balance(["http://a.test"], { check });
   const transport: Transport = {
     name: "workerd",

@@ -53,8 +53,8 @@ function make(names: Names, urls: Parameters<typeof balance>[0], options: Balanc
 const namesOf = (target: Balancer): string[] =>
   target.states().map(({ name, state }) => `${name} ${state}`);
 
-describe("a host name", () => {
-  test("is looked up before the first request, and becomes one upstream for each address", async () => {
+describe("host names with the option `resolve`", () => {
+  test("a host name is looked up before the first request, and each address becomes an upstream", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "::2"];
     const { target, ask } = make(names, ["http://app.test:4000"]);
@@ -67,7 +67,7 @@ describe("a host name", () => {
   });
 
   test.each(["localhost", "app.localhost"])(
-    "is one upstream if it means this machine: %s",
+    "a name of this machine is not looked up, and is one upstream: %s",
     async (name) => {
       const names = new Names();
       names.addresses = ["127.0.0.1", "::1"];
@@ -78,7 +78,7 @@ describe("a host name", () => {
     },
   );
 
-  test("gains and loses upstreams as its DNS record changes, also by an address that comes back", async () => {
+  test("upstreams are added and removed as the DNS record changes, even if an address comes back", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);
@@ -108,7 +108,7 @@ describe("a host name", () => {
     expect(target.states()).toHaveLength(2);
   });
 
-  test("whose lookup fails keeps its upstreams, and gets 503 only before any lookup has succeeded", async () => {
+  test("upstreams are kept if a later lookup fails, and clients get 503 only until a lookup has succeeded", async () => {
     const names = new Names();
     names.addresses = new Error("no answer");
     const { target, ask } = make(names, ["http://app.test"]);
@@ -124,7 +124,7 @@ describe("a host name", () => {
     }
   });
 
-  test("keeps its upstreams if the transport resolves to something else than addresses", async () => {
+  test("upstreams are kept if the transport's `resolve` returns no valid addresses", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "", "host.test", "1.2.3", null as never, "fe80::1%br-lan"];
     const { target, ask } = make(names, ["http://app.test"]);
@@ -139,7 +139,7 @@ describe("a host name", () => {
     }
   });
 
-  test("never has two lookups at the same time after its lookups were stopped and started again", async () => {
+  test("a host name never has two lookups at the same time after `close` and `start`", async () => {
     const running: ((addresses: string[]) => void)[] = [];
     const names = new Names();
     names.transport.resolve = () => new Promise((resolve) => running.push(resolve));
@@ -159,7 +159,7 @@ describe("a host name", () => {
     }
   });
 
-  test("changes all of its upstreams in one step", async () => {
+  test("all upstreams of a host name change in one step", async () => {
     const names = new Names();
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.0.${i}`);
     const { target, ask } = make(names, ["http://app.test"]);
@@ -173,7 +173,7 @@ describe("a host name", () => {
     expect(target.version).toBe(version + 1);
   });
 
-  test("gives its weight to an address that comes back while its last request is running", async () => {
+  test("an address that comes back while its last request is running gets the weight of its host name", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "10.0.0.2"];
     const { target, ask } = make(names, ["http://app.test"], { policy: "first", slowStart: 0 });
@@ -188,7 +188,7 @@ describe("a host name", () => {
     expect(target.states().map(({ weight }) => weight)).toEqual([5, 5]);
   });
 
-  test("is added, weighted and removed with all of its upstreams", async () => {
+  test("`add`, `setWeight` and `remove` of a host name apply to all its upstreams", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "10.0.0.2"];
     const { target, ask } = make(names, [{ target: "http://app.test", weight: 3 }], {
@@ -208,7 +208,7 @@ describe("a host name", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
-  test("is not looked up for a target that is an address, a socket or an app", async () => {
+  test("nothing is looked up for a target that is an address, a socket or an app", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.9"];
     const app = { fetch: () => new Response("ok") };
@@ -219,7 +219,7 @@ describe("a host name", () => {
     expect(target.states()).toHaveLength(4);
   });
 
-  test("is not looked up after close", async () => {
+  test("a host name is no longer looked up after `close`", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);
@@ -231,7 +231,7 @@ describe("a host name", () => {
     expect(names.asked.length).toBe(asked);
   });
 
-  test("is refused if the client looks up names itself, and the error names the option", () => {
+  test("the option `resolve` is refused if the client looks up names itself", () => {
     const target = balance(["http://app.test"], { resolve: true });
     expect(() => createProxy({ target })).toThrow(
       "option `resolve`: the fetch client looks up names itself; leave it out",
@@ -242,7 +242,7 @@ describe("a host name", () => {
     [{ resolve: 5 }, "option `resolve`: use true, or an object"],
     [{ resolve: { interval: 0 } }, "option `resolve`: interval: use whole milliseconds from 1"],
     [{ resolve: { intervall: 1 } }, "option `resolve`: intervall: there is no such option"],
-  ])("with the options %j is refused, and the error names the fix", (options, message) => {
+  ])("the options %j are refused, and the error names the fix", (options, message) => {
     expect(() => balance(["http://app.test"], options as BalanceOptions)).toThrow(message);
   });
 });
@@ -252,7 +252,7 @@ describe.each([
   ["bun", [PROGRAM]],
   ["deno", ["run", "-A", PROGRAM]],
 ] as const)("on %s", (command, args) => {
-  test("a name's upstreams follow its record, and get its name as Host", async () => {
+  test("the upstreams of a host name follow its DNS record, and get the host name as Host", async () => {
     await using program = startProgram(command, [...args]);
     await program.ended();
     const line = program.output().match(/^\{.*\}$/m)?.[0];
@@ -270,8 +270,8 @@ describe.each([
   });
 });
 
-describe("a target with an address", () => {
-  test("connects to the address, with the name of its URL in Host and TLS", async () => {
+describe("targets with the option `address`", () => {
+  test("the proxy connects to the address, and uses the name of the URL in Host and TLS", async () => {
     const { cert, key } = await makeCertificate();
     const server = createServer({ cert, key }, (req, res) => {
       const { servername } = req.socket as { servername?: string };
@@ -289,7 +289,7 @@ describe("a target with an address", () => {
     server.closeAllConnections();
   });
 
-  test("whose certificate has another name gets nothing", async () => {
+  test("no request is sent if the certificate is not valid for the name of the URL", async () => {
     const { cert, key } = await makeCertificate();
     let requests = 0;
     const server = createServer({ cert, key }, (_, res) => {
@@ -310,7 +310,7 @@ describe("a target with an address", () => {
     server.closeAllConnections();
   });
 
-  test("has its own connections", async () => {
+  test("targets with the same URL and different addresses share no connections", async () => {
     await using upstreams = await startUpstreams(["127.0.0.1", "127.0.0.2"]);
     const url = `http://app.test:${new URL(upstreams.urls[0] as string).port}`;
     const texts: string[] = [];
@@ -332,11 +332,11 @@ describe("a target with an address", () => {
     [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "set `address` or `socketPath`"],
-  ])("is refused if it is %j, and the error names the fix", (target, fix) => {
+  ])("the target %j is refused, and the error names the fix", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);
   });
 
-  test("is refused where the client connects by itself", () => {
+  test("`address` is refused if the client looks up names itself", () => {
     const target = { url: "http://a.test", address: "10.0.0.1" };
     expect(() => createProxy({ target })).toThrow("the fetch client looks up names itself");
   });

@@ -78,7 +78,7 @@ function pathsTo(host: string, count: number): string[] {
 }
 
 describe("the queue of several upstreams", () => {
-  test("gives free places in the order of arrival, whichever upstream has one", async () => {
+  test("free places go to requests in the order of their arrival, whichever upstream has a place", async () => {
     const queue = new Queue(2);
     expect([queue.ask().target, queue.ask().target]).toEqual([A, B]);
     const waiting = [queue.ask(), queue.ask(), queue.ask()];
@@ -90,7 +90,7 @@ describe("the queue of several upstreams", () => {
     expect(queue.waiting).toEqual([0, 0, 1]);
   });
 
-  test("lets no new request pass one that waits, when an ejected upstream returns", async () => {
+  test("when an ejected upstream returns, a new request does not overtake a waiting request", async () => {
     const queue = new Queue(2, { outliers: { consecutiveFailures: 1 } });
     await queue.end(queue.ask().target, new ProxyError("connection_refused"));
     expect(queue.ask().target).toBe(B);
@@ -102,7 +102,7 @@ describe("the queue of several upstreams", () => {
     expect(second.isSettled).toBe(false);
   });
 
-  test("holds maxQueue requests for each upstream that works", async () => {
+  test("up to maxQueue requests wait for each upstream that works", async () => {
     const queue = new Queue(3, { maxQueue: 2 });
     for (let i = 0; i < 3; i++) queue.ask();
     const waiting = Array.from({ length: 6 }, () => queue.ask());
@@ -116,8 +116,8 @@ describe("the queue of several upstreams", () => {
   });
 
   test.each([
-    ["lets addresses take turns", "c", "aabb", "abab"],
-    ["lets an address with more than its share come last", "aaaa", "aaabb", "bbaaa"],
+    ["addresses take turns", "c", "aabb", "abab"],
+    ["an address with more than its share comes last", "aaaa", "aaabb", "bbaaa"],
   ])("%s", async (_, first, names, expected) => {
     const queue = new Queue(1, { maxRequests: first.length });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
@@ -135,7 +135,7 @@ describe("the queue of several upstreams", () => {
     expect(queue.waiting).toEqual([0, 0]);
   });
 
-  test("cannot be filled by one address, whose newest request is refused to make room for another address", async () => {
+  test("an address cannot fill the queue: its newest request is refused to make room for another address", async () => {
     const queue = new Queue(1, { maxQueue: 2 });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
     askFrom("a");
@@ -152,7 +152,7 @@ describe("the queue of several upstreams", () => {
     expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
-  test("gives no place to a request whose client has disconnected", async () => {
+  test("a request whose client has disconnected gets no place", async () => {
     const queue = new Queue(1, { maxQueue: 1 });
     queue.ask();
     const left = queue.ask("/", [], { isAborted: true });
@@ -164,7 +164,7 @@ describe("the queue of several upstreams", () => {
     expect(next.target).toBe(A);
   });
 
-  test("while a repeated request waits, the upstream that it has tried takes other requests", async () => {
+  test("while a request waits for its second attempt, the upstream of the first attempt takes other requests", async () => {
     const queue = new Queue(2);
     const first = queue.ask();
     const second = queue.ask();
@@ -176,7 +176,7 @@ describe("the queue of several upstreams", () => {
     expect(repeated.target).toBe(B);
   });
 
-  test("holds a request for queueTimeout at most", async () => {
+  test("a request waits for queueTimeout at most", async () => {
     const queue = new Queue(1, { queueTimeout: 20 });
     queue.ask();
     const late = queue.ask();
@@ -188,15 +188,15 @@ describe("the queue of several upstreams", () => {
     expect(queue.target.active).toBe(0);
   });
 
-  test("hashing without `sticky` goes to another upstream immediately", () => {
+  test("with consistent hashing without `sticky`, a request goes to another upstream immediately", () => {
     const queue = new Queue(2, { policy: consistentHash(byUri) });
     const [one = "", other = ""] = pathsTo(A, 2);
     expect([queue.ask(one).target, queue.ask(other).target]).toEqual([A, B]);
   });
 });
 
-describe("a sticky request", () => {
-  test("waits for its upstream while another one is free", async () => {
+describe("sticky requests", () => {
+  test("a sticky request waits for its upstream while another upstream is free", async () => {
     const queue = new Queue(2, sticky());
     const [one = "", other = ""] = pathsTo(A, 2);
     const [third = ""] = pathsTo(B, 1);
@@ -212,7 +212,7 @@ describe("a sticky request", () => {
     expect(queue.waiting).toEqual([0, 0, 0]);
   });
 
-  test("goes to another upstream if maxQueue requests wait for its own", () => {
+  test("a sticky request goes to another upstream if maxQueue requests wait for its own upstream", () => {
     const queue = new Queue(2, { ...sticky(), maxQueue: 1 });
     const [one, two, three] = pathsTo(A, 3);
     expect(queue.ask(one).target).toBe(A);
@@ -226,7 +226,7 @@ describe("a sticky request", () => {
   test.each<[string, (queue: Queue) => Promise<void> | void]>([
     ["is removed", (queue) => void queue.target.remove(A)],
     ["is ejected", (queue) => queue.end(A, new ProxyError("connection_refused"))],
-  ])("goes to another upstream if its own %s", async (_, leave) => {
+  ])("a sticky request goes to another upstream if its own %s", async (_, leave) => {
     const outliers = { consecutiveFailures: 1 };
     const queue = new Queue(2, { ...sticky(), maxRequests: 2, outliers });
     const [one, two, three] = pathsTo(A, 3);
@@ -240,7 +240,7 @@ describe("a sticky request", () => {
     expect(queue.waiting).toEqual([0, 0, 0]);
   });
 
-  test("gets no upstream if all upstreams are removed", async () => {
+  test("a waiting sticky request gets no upstream if all upstreams are removed", async () => {
     const queue = new Queue(2, sticky());
     const [one, two] = pathsTo(A, 2);
     queue.ask(one);
@@ -251,7 +251,7 @@ describe("a sticky request", () => {
     expect(waiting.target).toBeUndefined();
   });
 
-  test("goes to another upstream while a probe runs at its own", async () => {
+  test("a sticky request goes to another upstream while a probe runs at its own upstream", async () => {
     const queue = new Queue(2, {
       ...sticky(),
       maxRequests: 9,
@@ -264,7 +264,7 @@ describe("a sticky request", () => {
   });
 });
 
-test("over HTTP, waiting requests are answered in turn, and those that find no room get 503 with Retry-After", async () => {
+test("over HTTP, waiting requests get their responses, and requests above maxQueue get 503 with Retry-After", async () => {
   await using upstreams = await startUpstreams(2);
   const target = balance(upstreams.urls, { maxRequests: 1, maxQueue: 1, queueTimeout: 60_000 });
   const proxy = createProxy({ target });
@@ -289,7 +289,7 @@ test("over HTTP, waiting requests are answered in turn, and those that find no r
   await proxy.close();
 });
 
-test("a waiting request stays in the queue when another request of the same client is answered", async () => {
+test("an attempt stays in the queue when another attempt of the same request is answered", async () => {
   await using upstreams = await startUpstreams(1);
   const target = balance(upstreams.urls, { maxRequests: 1, queueTimeout: 60_000 });
   const twice: Interceptor = (next) => async (request, scope) => {
@@ -307,7 +307,7 @@ test("a waiting request stays in the queue when another request of the same clie
   await proxy.close();
 });
 
-test("a further attempt that waited for a place and got none costs the retry budget one attempt", async () => {
+test("an additional attempt that gets no place costs the retry budget only one attempt", async () => {
   await using upstreams = await startUpstreams(1);
   const [url = ""] = upstreams.urls;
   let asked = 0;

@@ -11,7 +11,7 @@ describe.each([
   ["bun", [PROGRAM]],
   ["deno", ["run", "-A", PROGRAM]],
 ] as const)("on %s", (command, args) => {
-  test("one bad upstream of three fails no request that may be repeated", async () => {
+  test("if one of three upstreams is bad, no request that may be sent again fails", async () => {
     await using program = startProgram(command, [...args]);
     await program.ended();
     const lines = program.output().match(/^\{.*\}$/gm) ?? [];

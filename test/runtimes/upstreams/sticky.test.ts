@@ -113,8 +113,8 @@ afterEach(async () => {
   await Promise.resolve();
 });
 
-describe("a client", () => {
-  test("stays with the upstream that has answered it, which does not see the cookie", async () => {
+describe("clients", () => {
+  test("a client stays with the upstream that has answered it, and upstreams do not see the cookie", async () => {
     await start(4);
     const indexes = new Set<string>();
     for (let client = 0; client < 40; client++) {
@@ -134,7 +134,7 @@ describe("a client", () => {
     expect(cookies).toEqual(new Set([undefined, "a=1; b=2"]));
   });
 
-  test("keeps its upstream after the proxy restarts with the same secret and a changed list of upstreams", async () => {
+  test("a client keeps its upstream after the proxy restarts with the same secret and a changed list of upstreams", async () => {
     await start(3);
     const cookie = await cookieOf(1);
     proxy.destroy();
@@ -152,7 +152,7 @@ describe("a client", () => {
     expect(seen.at(-1)?.cookie).toBeUndefined();
   });
 
-  test("keeps its upstream while others are added and removed", async () => {
+  test("a client keeps its upstream while other upstreams are added and removed", async () => {
     await start(3);
     await target.remove(urls[2] as string);
     const cookie = await cookieOf(1);
@@ -163,7 +163,7 @@ describe("a client", () => {
     expect((await ask(cookie)).index).toBe("1");
   });
 
-  test("gets another upstream, and its cookie, if its own fails, is ejected or is removed", async () => {
+  test("a client gets another upstream and a new cookie if its own upstream fails, is ejected or is removed", async () => {
     await start(2, { outliers: { consecutiveFailures: 1 } }, { retry: { statusCodes: [503] } });
     const cookie = await cookieOf(0);
     answer = (index) => (index === 0 ? { status: 503 } : undefined);
@@ -183,7 +183,7 @@ describe("a client", () => {
     expect(await ask(sendBack(again.cookies))).toMatchObject({ index: "0" });
   });
 
-  test("waits for its own upstream while that is full, and gets another one if too many requests wait", async () => {
+  test("a client waits for its own upstream while it is full, and gets another upstream if too many requests wait", async () => {
     await start(2, { maxRequests: 1, maxQueue: 1, policy: sticky({ next: "first" }) });
     const held: (() => void)[] = [];
     const [own] = servers as [Server, Server];
@@ -207,7 +207,7 @@ describe("a client", () => {
     expect(await waiting).toMatchObject({ index: "0", cookies: [] });
   });
 
-  test("gets no cookie of an upstream that is being removed", async () => {
+  test("a client gets no cookie for an upstream that is being removed", async () => {
     await start(1);
     const [own] = servers as [Server];
     const held: (() => void)[] = [];
@@ -221,7 +221,7 @@ describe("a client", () => {
     await removing;
   });
 
-  test("gets no cookie from an error of the proxy, of an upstream, or if all upstreams are gone", async () => {
+  test("an error response of an upstream or of the proxy sets no cookie", async () => {
     await start(1);
     answer = () => ({ status: 500 });
     expect(await ask()).toMatchObject({ status: 500, cookies: [] });
@@ -235,7 +235,7 @@ describe("a client", () => {
   });
 });
 
-describe("a response that a shared cache may keep", () => {
+describe("responses and shared caches", () => {
   const setsCookie = async (
     headers: Record<string, string>,
     status = 200,
@@ -246,7 +246,7 @@ describe("a response that a shared cache may keep", () => {
     return [cookies.length > 0, control];
   };
 
-  test("gets no cookie, and a response without Cache-Control becomes private", async () => {
+  test("a response that a shared cache may keep gets no cookie, and a response without Cache-Control becomes private", async () => {
     await start(1);
     expect(await setsCookie({ "cache-control": "public, max-age=60" })).toEqual([
       false,
@@ -265,8 +265,8 @@ describe("a response that a shared cache may keep", () => {
   });
 });
 
-describe("the cookie", () => {
-  test("is Secure if the client's connection is, according to trusted proxies", async () => {
+describe("cookies of the proxy", () => {
+  test("the cookie is Secure if the client uses https, also according to trusted proxies", async () => {
     const https = { headers: { "x-forwarded-proto": "https" } };
     await start(1);
     expect((await ask(undefined, "/", https)).cookies).toEqual([expect.stringMatching(COOKIE)]);
@@ -288,13 +288,13 @@ describe("the cookie", () => {
     expect(response.headers.get("set-cookie")).toMatch(/; Secure$/);
   });
 
-  test("is not rewritten as the app's cookies are, and is sent beside them", async () => {
+  test("the cookie is not rewritten, unlike the app's cookies, and is sent along with them", async () => {
     await start(1, {}, { cookiePathRewrite: { "/": "/app" }, cookieDomainRewrite: "x.test" });
     answer = () => ({ headers: { "set-cookie": ["a=1; Path=/", "b=2"] } });
     expect((await ask()).cookies).toEqual(["a=1; Path=/app", "b=2", expect.stringMatching(COOKIE)]);
   });
 
-  test("is not set if the app sets a cookie of the same name, which then reaches the app again", async () => {
+  test("the cookie is not set if the app sets a cookie of the same name, and the app's cookie reaches the app", async () => {
     await start(2);
     answer = () => ({ headers: { "set-cookie": "fetchway=the-app's; Path=/" } });
     expect((await ask()).cookies).toEqual(["fetchway=the-app's; Path=/"]);
@@ -302,7 +302,7 @@ describe("the cookie", () => {
     expect(seen.at(-1)?.cookie).toBe("fetchway=the-app's");
   });
 
-  test("can have another name", async () => {
+  test("the cookie can have another name", async () => {
     await start(2, { cookie: { secret: SECRET, name: "route" } });
     const { cookies, index } = await ask("fetchway=AAAAAAAAAAAAAAAAAAAAAA");
     expect(cookies[0]).toMatch(/^route=/);
@@ -310,7 +310,7 @@ describe("the cookie", () => {
     for (let n = 0; n < 5; n++) expect((await ask(sendBack(cookies))).index).toBe(index);
   });
 
-  test("that was tampered with, or is sent many times, does no harm", async () => {
+  test("a cookie that was tampered with, or that is sent several times, does no harm", async () => {
     await start(2);
     const [one, other] = [await cookieOf(0), await cookieOf(1)];
     const flipped = one.replace(/.$/, (last) => (last === "A" ? "B" : "A"));
@@ -332,7 +332,7 @@ describe("the cookie", () => {
     expect(seen.at(-1)?.cookie).toBe(many);
   });
 
-  test("is seen by onResponse, and not by onRequest, a mirror, or an interceptor that keeps responses", async () => {
+  test("onResponse sees the cookie, but onRequest, a mirror and request interceptors do not", async () => {
     const drafts: (string | null)[] = [];
     const kept: string[][] = [];
     const hooked: (string | null)[] = [];
@@ -367,7 +367,7 @@ describe("the cookie", () => {
     expect(kept[0]).not.toContain("Set-Cookie");
   });
 
-  test("is removed from requests and set on responses with `pathRewrite` as well", async () => {
+  test("the cookie is also removed from requests and set on responses if `pathRewrite` is set", async () => {
     await start(2, {}, { pathRewrite: { "^/x": "" } });
     const { cookies, index } = await ask("a=1", "/x/y");
     expect(cookies).toEqual([expect.stringMatching(COOKIE)]);
@@ -378,7 +378,7 @@ describe("the cookie", () => {
     expect(new Set(seen.map(({ cookie }) => cookie))).toEqual(new Set(["a=1"]));
   });
 
-  test("does not reach the upstream when a redirect is followed", async () => {
+  test("the cookie does not reach the upstream when a redirect is followed", async () => {
     await start(1, {}, { followRedirects: true });
     answer = (_, path) =>
       path === "/from" ? { status: 302, headers: { location: "/to" } } : undefined;
@@ -387,7 +387,7 @@ describe("the cookie", () => {
     expect(seen.map(({ cookie }) => cookie)).toEqual(["a=1", "a=1"]);
   });
 
-  test("is set by the response of an upgrade, which goes to the client's upstream", async () => {
+  test("a 101 sets the cookie, and later upgrades with the cookie go to the client's upstream", async () => {
     await start(3);
     const upgrade = async (cookie: string): Promise<string> => {
       const socket = connect(Number(new URL(origin).port), "127.0.0.1");
@@ -414,7 +414,7 @@ describe("the cookie", () => {
     }
   });
 
-  test("works over HTTP/2, where each cookie may be in a separate field", async () => {
+  test("the cookie works over HTTP/2, where each cookie may be in a separate field", async () => {
     await start(3);
     const cookie = await cookieOf(2);
     const server = createHttp2Server((req, res) => proxy.nodeHandler(req, res));
@@ -437,7 +437,7 @@ describe("the cookie", () => {
     server.close();
   });
 
-  test("is made with a generated secret if none is set, and `onSecretMade` reports the secret once", async () => {
+  test("the cookie has a generated secret if none is set, and `onSecretMade` reports the secret once", async () => {
     const made: string[] = [];
     await start(2, { cookie: { onSecretMade: (secret) => void made.push(secret) } });
     expect(made).toEqual([]);
@@ -468,7 +468,7 @@ describe("consistentHash", () => {
     return counts;
   }
 
-  test("that is sticky loses no session of the app, and spreads clients without a key", async () => {
+  test("with `sticky`, no session of the app is lost, and clients without a key are spread", async () => {
     await start(3, { policy: consistentHash(byCookie("session"), { sticky: true }) });
     const counts = keepSessions();
     const indexes = new Set<string>();
@@ -481,7 +481,7 @@ describe("consistentHash", () => {
     expect(indexes.size).toBe(3);
   });
 
-  test("needs no cookie of the proxy for requests that have a key", async () => {
+  test("requests that have a key get no cookie of the proxy", async () => {
     await start(3, { policy: consistentHash(byHeader("x-user"), { sticky: true }) });
     const ofUser = { headers: { "x-user": "u1" } };
     const { index, cookies, control } = await ask(undefined, "/", ofUser);
@@ -496,7 +496,7 @@ describe("consistentHash", () => {
     expect(moved.cookies).not.toEqual(without.cookies);
   });
 
-  test("sends all requests without a key to one upstream with `next: false`, and sets no cookie", async () => {
+  test("with `next: false`, all requests without a key go to the same upstream, and no cookie is set", async () => {
     const policy = consistentHash(byCookie("session"), { sticky: true, next: false });
     await start(3, { policy });
     const outcomes = await Promise.all(Array.from({ length: 20 }, () => ask()));
@@ -504,7 +504,7 @@ describe("consistentHash", () => {
     expect(outcomes.flatMap(({ cookies }) => cookies)).toEqual([]);
   });
 
-  test("that is not sticky leaves requests without a key to the next policy, and sets no cookie", async () => {
+  test("without `sticky`, the next policy chooses for requests without a key, and no cookie is set", async () => {
     await start(3, { policy: consistentHash(byCookie("session"), { next: "round_robin" }) });
     const outcomes = [await ask(), await ask(), await ask()];
     expect(outcomes.map(({ index }) => index).toSorted()).toEqual(["0", "1", "2"]);

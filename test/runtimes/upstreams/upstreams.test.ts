@@ -92,8 +92,8 @@ afterEach(async () => {
   await Promise.resolve();
 });
 
-describe("of several upstreams", () => {
-  test("each has its turn, and the requests that it answers are counted", async () => {
+describe("several upstreams", () => {
+  test("upstreams take turns, and the requests of each are counted", async () => {
     const target = await start(3);
     expect(await askMany(9)).toEqual({ 200: 9 });
     expect(hosts.map(({ seen }) => seen.length)).toEqual([3, 3, 3]);
@@ -103,7 +103,7 @@ describe("of several upstreams", () => {
     expect(target.states().map(({ active }) => active)).toEqual([0, 0, 0]);
   });
 
-  test("one that is killed fails no request, and is ejected", async () => {
+  test("no request fails if an upstream is killed, and the upstream is ejected", async () => {
     const target = await start(3);
     await askMany(3);
     hosts[0]?.kill();
@@ -111,7 +111,7 @@ describe("of several upstreams", () => {
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
-  test("one that fails has each attempt and each failure counted", async () => {
+  test("each attempt and each failure of an upstream is counted", async () => {
     const target = await start(3, { outliers: false });
     await askMany(3);
     hosts[0]?.kill();
@@ -125,7 +125,7 @@ describe("of several upstreams", () => {
     expect(good).toMatchObject({ requests: hosts[2]?.seen.length, failures: 0 });
   });
 
-  test("no upload is lost to one that is killed, and none arrives twice", async () => {
+  test("no upload is lost if an upstream is killed, and no upload arrives twice", async () => {
     await start(3);
     hosts[0]?.kill();
     expect(await askMany(20, "POST")).toEqual({ 200: 20 });
@@ -134,7 +134,7 @@ describe("of several upstreams", () => {
     expect(seen).toHaveLength(20);
   });
 
-  test("an upload of any length moves from one that refuses it to another, byte for byte", async () => {
+  test("an upload of any length moves unchanged from an upstream that refuses the connection to another upstream", async () => {
     let sent = 0;
     const chunks = Array.from({ length: 40 }, (_, n) => new Uint8Array(100_000).fill(n));
     const received: Buffer[] = [];
@@ -159,13 +159,13 @@ describe("of several upstreams", () => {
     expect(Buffer.concat(received).equals(Buffer.concat(chunks))).toBe(true);
   });
 
-  test("one that closes connections fails no request that may be repeated", async () => {
+  test("no request that may be sent again fails if an upstream closes connections", async () => {
     await start(3, {}, { retry: { attempts: 2 } });
     (hosts[0] as Host).fault = "flaps";
     expect(await askMany(60)).toEqual({ 200: 60 });
   });
 
-  test("one that is stopped with many idle connections fails no request", async () => {
+  test("no request fails if an upstream with many idle connections is stopped", async () => {
     await start(2);
     for (const host of hosts) host.fault = "hangs";
     const held = Promise.all(Array.from({ length: 100 }, (_, n) => ask(`/${n}`)));
@@ -184,14 +184,14 @@ describe("of several upstreams", () => {
     }
   });
 
-  test("one that answers 500 fails no request, if retry names the status", async () => {
+  test("no client gets the 500 of an upstream if `retry` names the status", async () => {
     const target = await start(3, {}, { retry: { statusCodes: [500] } });
     (hosts[0] as Host).fault = "500";
     expect(await askMany(30)).toEqual({ 200: 30 });
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
-  test("one that hangs fails no request, with attemptTimeout", async () => {
+  test("with attemptTimeout, no request fails if an upstream hangs", async () => {
     const target = await start(3, {}, { attemptTimeout: 100 });
     (hosts[0] as Host).fault = "hangs";
     expect(await askMany(24)).toEqual({ 200: 24 });
@@ -199,7 +199,7 @@ describe("of several upstreams", () => {
     expect(target.active).toBe(0);
   });
 
-  test("an upload to one that hangs is not sent again", async () => {
+  test("an upload to an upstream that hangs is not sent again", async () => {
     await start(3, {}, { attemptTimeout: 50, timeout: 300 });
     (hosts[0] as Host).fault = "hangs";
     expect(await askMany(3, "POST")).toEqual({ 200: 2, 504: 1 });
@@ -207,7 +207,7 @@ describe("of several upstreams", () => {
   });
 });
 
-test("an ejected upstream gets one probe among many requests, and the rest when that has succeeded", async () => {
+test("an ejected upstream gets a single probe, and gets more requests only after the probe has succeeded", async () => {
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
   const outliers = { consecutiveFailures: 1 };
@@ -246,7 +246,7 @@ test("if all upstreams are down, the client gets 503 with Retry-After", async ()
   expect(await askMany(4)).toEqual({ 200: 4 });
 });
 
-describe("an upstream that is out of use", () => {
+describe("upstreams that are out of use", () => {
   const clock = { now: 0 };
   const chance = { now: () => clock.now, random: () => 0 };
   const outliers = { consecutiveFailures: 2, ejectionTime: 1_000 };
@@ -271,7 +271,7 @@ describe("an upstream that is out of use", () => {
     first.fault = "none";
   }
 
-  test("returns when its checks succeed, gets its share gradually, and stays out longer after the next ejection", async () => {
+  test("an ejected upstream returns when its checks succeed, and its next ejection lasts longer", async () => {
     const target = await start(2, options, {}, chance);
     await eject(target);
     const [first] = hosts as [Host];
@@ -297,7 +297,7 @@ describe("an upstream that is out of use", () => {
     expect(target.states()[0]?.state).toBe("half-open");
   });
 
-  test("does not return because of a check that began before the ejection", async () => {
+  test("a check that began before the ejection does not end the ejection", async () => {
     const target = await start(
       2,
       { ...options, check: { ...check, healthyThreshold: 1 } },
@@ -318,7 +318,7 @@ describe("an upstream that is out of use", () => {
     expect(changes[1]).toBe("ejected → up: a check succeeded");
   });
 
-  test("that is half-open returns when its checks succeed, before a request has tried it", async () => {
+  test("a half-open upstream returns when its checks succeed, even without a probe", async () => {
     const target = await start(2, options, {}, chance);
     await eject(target);
     clock.now = 1_001;
@@ -333,7 +333,7 @@ describe("an upstream that is out of use", () => {
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
-  test("that is down returns when its checks succeed, and gets its share gradually", async () => {
+  test("an upstream that is down returns when its checks succeed, and gets its share of requests gradually", async () => {
     const target = await start(2, { ...options, outliers: false }, {}, chance);
     const [first] = hosts as [Host];
     first.health = "500";
@@ -346,7 +346,7 @@ describe("an upstream that is out of use", () => {
     expect(target.members[0]?.weight).toBe(0.5);
   });
 
-  test("stays out until its ejectionTime is over, if it has no checks", async () => {
+  test("without checks, an ejected upstream stays out until its ejectionTime is over", async () => {
     const { check: _, ...unchecked } = options;
     const target = await start(2, unchecked, {}, chance);
     await eject(target);
@@ -357,7 +357,7 @@ describe("an upstream that is out of use", () => {
   });
 });
 
-test("requests above maxRequests wait, and those above maxQueue get 503", async () => {
+test("requests above maxRequests wait, and requests above maxQueue get 503", async () => {
   const target = await start(1, { maxRequests: 1, maxQueue: 1 }, { timeout: 5_000 });
   const [host] = hosts as [Host];
   host.fault = "hangs";

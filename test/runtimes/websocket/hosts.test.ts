@@ -58,7 +58,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     return [client, watch(await accepted)];
   }
 
-  test("passes a message of 16 MiB in both directions", async () => {
+  test("a message of 16 MiB passes in both directions", async () => {
     const [client, server] = await open();
     for (const [from, to, message] of [
       [client, server, "\u00e9".repeat(LIMIT / 2)],
@@ -73,7 +73,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     client.socket.close();
   });
 
-  test("keeps several messages of 16 MiB for a client that does not read yet", async () => {
+  test("no message is lost while the client does not read, and the upstream has to wait", async () => {
     const [client, server] = await open();
     // Send more than the system's buffers of both connections hold, which may be up to 32 MiB.
     const count = 6;
@@ -90,20 +90,20 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     client.socket.close();
   });
 
-  test("refuses a message of a client that is larger than the limit with 1009", async () => {
+  test("a client's message of more than 16 MiB is refused with 1009", async () => {
     const [client, server] = await open();
     client.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     // Bun's server refuses the message, and reports a WebSocket that broke off.
     expect(await codesOf(client, server)).toEqual([1009, name === "bun" ? 1006 : 1001]);
   });
 
-  test("refuses a message of the upstream that is larger than the limit with 1009, and closes the client's WebSocket with 1014", async () => {
+  test("an upstream's message of more than 16 MiB is refused with 1009, and the client's WebSocket is closed with 1014", async () => {
     const [client, server] = await open();
     server.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     expect(await codesOf(client, server)).toEqual([1014, 1009]);
   });
 
-  test("answers an upstream that breaks the protocol with 1002, and closes the client's WebSocket with 1014", async () => {
+  test("an upstream that breaks the protocol gets 1002, and the client's WebSocket is closed with 1014", async () => {
     const [client, server] = await open();
     // A text frame with a reserved bit.
     rawOf(server).write(Buffer.of(0xc1, 0));
@@ -112,7 +112,7 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
 
   // On Bun, the relay stops reading from the client instead.
   test.runIf(name === "deno")(
-    "closes both ends with 1013 when too many bytes wait for an upstream that does not read",
+    "both sides are closed with 1013 when too many bytes wait for an upstream that does not read",
     async () => {
       const [client, server] = await open();
       rawOf(server).pause();
@@ -133,11 +133,11 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
   );
 });
 
-describe("the runtime's own WebSocket client", () => {
+describe("WebSocket clients of the runtimes", () => {
   const client = fileURLToPath(new URL("_client.ts", import.meta.url));
 
   test.each(["bun", "deno"] as const)(
-    "gets its messages and its close code through a proxy on %s",
+    "the runtime's own client gets its messages and its close code through a proxy on %s",
     async (name) => {
       const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
       await once(server, "listening");

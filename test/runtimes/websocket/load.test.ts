@@ -173,7 +173,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
   afterAll(() => host.stop());
   afterEach(() => expect(host.complaints()).toBe(""));
 
-  test(`${OPEN} WebSockets echo without loss, and leave nothing open`, async () => {
+  test(`${OPEN} WebSockets at the same time echo all messages, and leave no file descriptor open`, async () => {
     const before = descriptorsOf(host.pid);
     const sockets: WebSocket[] = [];
     await times(OPEN, 50, async () => void sockets.push(await open(port)));
@@ -219,7 +219,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
     await end(client);
   }
 
-  test("a flood against a client that does not read makes the upstream wait, and does not fill the proxy's memory", async () => {
+  test("if a client does not read, the upstream has to wait, and the proxy's memory grows by less than 32 MiB", async () => {
     await warmUp();
     const { client, server } = await openBoth(port);
     const received = count(client);
@@ -239,7 +239,7 @@ describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
 
   // Run this only with large numbers, because the shared suite in test/suite has a smaller flood.
   test.runIf(isLarge)(
-    "a flood against an upstream that does not read makes the client wait, or ends its WebSocket",
+    "if an upstream does not read, the client has to wait, or its WebSocket ends",
     async () => {
       await warmUp();
       const { client, server } = await openBoth(port);
@@ -289,7 +289,7 @@ async function turn(port: number, turns: number): Promise<void> {
 }
 
 describe.each(HOSTS.filter((name) => name in REPORTING))("on %s", (name) => {
-  test(`${TURNS} WebSockets that are opened and closed leave no memory, descriptor or timer behind`, async () => {
+  test(`${TURNS} WebSockets that are opened and closed leave no memory, socket, timer or listener behind`, async () => {
     const [program = "", ...args] = (REPORTING[name] ?? []).map((word) =>
       word.startsWith("leaks.") ? pathOf(`../../hosts/${word}`) : word,
     );

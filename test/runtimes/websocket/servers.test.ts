@@ -55,7 +55,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
   );
 
   test.runIf(tool === "bun")(
-    "a server without handlers answers 501, and the printed message names the fix",
+    "a server without the proxy's handlers responds with 501, and the printed message names the fix",
     async () => {
       echoMessages(upstream);
       expect(await refusal("unhandled")).toBe(501);
@@ -70,7 +70,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     },
   );
 
-  test("tunnelTimeout closes a WebSocket that is silent, and no other", async () => {
+  test("tunnelTimeout closes only a silent WebSocket", async () => {
     echoMessages(upstream);
     const socket = new WebSocket(urlOf("silent"));
     let code: number | undefined;
@@ -164,7 +164,7 @@ describe("handlers of the app or of a framework, on Bun", () => {
     },
   );
 
-  test("if a server lacks the proxy's handlers, which another server has, the upstream's WebSocket is closed", async () => {
+  test("if only another server has the proxy's handlers, the upstream's WebSocket is closed", async () => {
     echoMessages(upstream);
     await using program = await startWith("lenientBesideOthers");
     const client = new WebSocket(`ws://127.0.0.1:${program.port}`).on("error", () => {});

@@ -108,7 +108,7 @@ interface Seen {
 describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])(
   "a Worker or an app as the target, at the path /%s",
   (way) => {
-    test("the request arrives with the target's authority", async () => {
+    test("the target gets the request with its own authority in the URL and in Host", async () => {
       const answer = await get(`/${way}/echo?a%2Fb`, [["X-Own", "1"]]);
       expect(answer.status).toBe(200);
       const { url, fields } = JSON.parse(answer.text) as Seen;
@@ -117,7 +117,7 @@ describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])
       expect(fields).toHaveProperty("x-forwarded-host");
     });
 
-    test("an encoded body stays raw, with its length and its strong ETag", async () => {
+    test("an encoded body passes unchanged, with its length and its strong ETag", async () => {
       const answer = await get(`/${way}/gzip`, [["Accept-Encoding", "gzip"]]);
       expect(answer.get("content-encoding")).toBe("gzip");
       expect(answer.get("etag")).toBe('"strong"');
@@ -143,7 +143,7 @@ describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])
       expect([answer.status, answer.get("location")]).toEqual([302, `${prefix}/echo?followed`]);
     });
 
-    test("an exception becomes 502 and shows none of its text", async () => {
+    test("an exception of the target becomes 502, and the client does not see its text", async () => {
       const answer = await get(`/${way}/throw`);
       expect(answer.status).toBe(502);
       expect(answer.text).toBe("Bad Gateway: connection_terminated\n");
@@ -210,13 +210,13 @@ test("a stub of a Durable Object, in an object with a `url`, gets requests for t
   expect([url, fields["host"]]).toEqual(["https://shop.example/base/echo", "shop.example"]);
 });
 
-test("a binding's method `fetch`, passed as the target without its object, throws a TypeError that names the fix", async () => {
+test("a binding's method `fetch` as the target, without its object, causes a TypeError that names the fix", async () => {
   expect((await get("/unbound/echo")).text).toMatch(
     /^TypeError: fetchway: bad option `target`: .+ `\{ url, fetch: \(request\) => env\.SERVICE\.fetch\(request\) \}`/,
   );
 });
 
-test("a target passed in place of the request throws a TypeError that says so", async () => {
+test("proxyFetch throws a TypeError that says so if the target is passed in place of the request", async () => {
   expect((await get("/swapped/echo")).text).toBe(
     "TypeError: fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
   );
@@ -243,7 +243,7 @@ describe.each(["assetsFirst", "serviceFirst"])(
       },
     );
 
-    test("ETag and If-None-Match pass", async () => {
+    test("ETag passes, and a request with If-None-Match gets 304", async () => {
       const etag = (await get(`/${way}/page.txt`)).get("etag") ?? "";
       expect(etag).toMatch(/^(?:W\/)?".+"$/);
       const answer = await get(`/${way}/page.txt`, [["If-None-Match", etag]]);

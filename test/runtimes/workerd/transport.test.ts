@@ -116,7 +116,7 @@ test.each(["global", "service"])(
   },
 );
 
-test("a service's `fetch` without its service rejects with a TypeError that names the fix", async () => {
+test("a service's `fetch` as the option `fetch`, without its service, causes a TypeError that names the fix", async () => {
   const client = await send(request("GET", "/unbound"));
   const answer = await client.read();
   expect(answer.text).toMatch(/^TypeError: fetchway: bad option `fetch`: .+ env\.SERVICE\.fetch/);
@@ -202,12 +202,12 @@ test("an early response to a large upload reaches the client", async () => {
   expect(await statusesOfUploads()).toEqual([413]);
 });
 
-test("a large upload whose upstream resets the connection is answered with 502", async () => {
+test("a large upload gets 502 if the upstream resets the connection", async () => {
   upstream.script = (call) => call.reset();
   expect(await statusesOfUploads()).toEqual([502]);
 });
 
-test("a large upload whose client ends it too early is answered with 400", async () => {
+test("a large upload gets 400 if the client ends it too early", async () => {
   upstream.script = () => {};
   const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
   client.send("x".repeat(100_000));
@@ -224,42 +224,45 @@ test("a client that disconnects closes the upstream request although the Worker 
   await within(call.link.closed, "the upstream's connection closed", 1000);
 });
 
-describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how) => {
-  /**
-   * Sends requests in sequence, and returns their different statuses. The upstream answers on a new connection, and closes a
-   * reused one.
-   */
-  async function statusesOf(method: string, body?: string): Promise<Set<number>> {
-    upstream.script = async (call) => {
-      await call.done;
-      if (call.link.calls.length === 1) call.reply(200);
-      else if (how === "FIN") call.close();
-      else call.reset();
-    };
-    const statuses = new Set<number>();
-    for (let id = 0; id < 60; id++) {
-      const client = await send(request(method, "/plain", [["X-Id", `${id}`]], body));
-      statuses.add((await client.read(method)).status);
-      client.leave("FIN");
+describe.each(["FIN", "RST"])(
+  "connections that the upstream closes by %s when they are reused",
+  (how) => {
+    /**
+     * Sends requests in sequence, and returns their different statuses. The upstream answers on a new connection, and closes a
+     * reused one.
+     */
+    async function statusesOf(method: string, body?: string): Promise<Set<number>> {
+      upstream.script = async (call) => {
+        await call.done;
+        if (call.link.calls.length === 1) call.reply(200);
+        else if (how === "FIN") call.close();
+        else call.reset();
+      };
+      const statuses = new Set<number>();
+      for (let id = 0; id < 60; id++) {
+        const client = await send(request(method, "/plain", [["X-Id", `${id}`]], body));
+        statuses.add((await client.read(method)).status);
+        client.leave("FIN");
+      }
+      // Without a reused connection, the test would have tested nothing.
+      expect(upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
+      return statuses;
     }
-    // Without a reused connection, the test would have tested nothing.
-    expect(upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
-    return statuses;
-  }
 
-  test.each([
-    ["GET", undefined],
-    ["PUT", "a body"],
-    ["POST", undefined],
-    ["POST", "a body"],
-  ])("a %s reaches the upstream at most once (body: %s)", async (method, body) => {
-    expect(await statusesOf(method, body)).toContain(200);
-    const ids = upstream.calls.map((call) => call.get("x-id"));
-    expect(new Set(ids).size).toBe(ids.length);
-  });
-});
+    test.each([
+      ["GET", undefined],
+      ["PUT", "a body"],
+      ["POST", undefined],
+      ["POST", "a body"],
+    ])("a %s reaches the upstream at most once (body: %s)", async (method, body) => {
+      expect(await statusesOf(method, body)).toContain(200);
+      const ids = upstream.calls.map((call) => call.get("x-id"));
+      expect(new Set(ids).size).toBe(ids.length);
+    });
+  },
+);
 
-describe("options that Workers do not support are refused at creation", () => {
+describe("options that Workers do not support", () => {
   const target = "http://127.0.0.1:4000";
   test.each([
     [{ host: "shop.example" }, /`host`.*cannot set Host/],
@@ -267,12 +270,12 @@ describe("options that Workers do not support are refused at creation", () => {
     [{ pool: { maxSockets: 4 } }, /`maxSockets`.*no connections of their own/],
     [{ target: "unix:/run/app.sock" }, /unix/],
     [{ target: { url: "https://127.0.0.1:4000", tls: { ca: "pem" } } }, /tls/i],
-  ])("the options %j", (options, message) => {
+  ])("the options %j are refused when the proxy is created", (options, message) => {
     expect(() => createProxy({ target, ...options })).toThrow(TypeError);
     expect(() => createProxy({ target, ...options })).toThrow(message);
   });
 
-  test("unsupported options left at their defaults are accepted", () => {
+  test("connectTimeout, and unsupported options with their default values, are accepted", () => {
     const left = { keepAlive: undefined } as object;
     expect(createTransport({ connectTimeout: 5, ...left }).name).toBe("workerd");
     expect(() => createTransport({ connectTimeout: -1 })).toThrow("bad option `connectTimeout`");

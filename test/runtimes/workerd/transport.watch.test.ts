@@ -49,10 +49,10 @@ test.each(["plain", "init", "clone", "twice"])(
   },
 );
 
-describe("a response body", () => {
+describe("response bodies", () => {
   const half = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10000\r\n\r\nhalf";
 
-  test("is read no faster than the client reads", async () => {
+  test("a response body is read no faster than the client reads", async () => {
     let sent = 0;
     const size = 64 * 1024 * 1024;
     upstream.script = async (call) => {
@@ -81,7 +81,7 @@ describe("a response body", () => {
   });
 
   test.each(["FIN", "RST"] as const)(
-    "is cancelled when the client disconnects by %s",
+    "a response body is cancelled when the client disconnects by %s",
     async (how) => {
       upstream.script = (call) => call.write(half);
       const client = await send(request("GET", "/plain"));
@@ -92,14 +92,14 @@ describe("a response body", () => {
     },
   );
 
-  test("is cancelled when the Worker cancels it", async () => {
+  test("the upstream's connection is closed when the Worker cancels a response body", async () => {
     upstream.script = (call) => call.write(half);
     const answer = await (await send(request("GET", "/cancel"))).read();
     expect(answer.text).toBe("cancelled");
     await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2500);
   });
 
-  test("never looks complete when the upstream truncates it", async () => {
+  test("a response body that the upstream truncates never looks complete", async () => {
     upstream.script = (call) => {
       call.write(half);
       call.close();

@@ -137,7 +137,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-test("the check for unenv's polyfills finds one of a module and one of a global", async () => {
+test("the check for unenv's polyfills finds a polyfill of a module and a polyfill of a global", async () => {
   const { polyfills } = await bundle(
     'import { join } from "node:path"; console.log(join("a"), Buffer.from("a"));',
     ["workerd"],
@@ -149,7 +149,7 @@ describe.each(Object.keys(workers))("the Worker %s", (name) => {
   const ask = async (path: string, init?: RequestInit): Promise<Response> =>
     fetch(new URL(path, await miniflare.unsafeGetDirectURL(name)), init);
 
-  test("has none of unenv's polyfills", () => {
+  test("contains none of unenv's polyfills", () => {
     expect(bundles[name]?.polyfills).toEqual([]);
   });
 

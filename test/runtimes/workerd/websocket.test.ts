@@ -93,8 +93,8 @@ function echo(): void {
   };
 }
 
-describe("a WebSocket", () => {
-  test("reaches an app in the same isolate", async () => {
+describe("WebSockets", () => {
+  test("a WebSocket reaches an app in the same isolate", async () => {
     const { socket, headers } = await open("/app");
     expect([socket.protocol, headers["x-path"]]).toEqual(["b", "/app"]);
     expect(await ask(socket, "hello")).toBe("HELLO");
@@ -102,28 +102,28 @@ describe("a WebSocket", () => {
     expect((await within(once(socket, "close"), "the end"))[0]).toBe(4001);
   });
 
-  test("reaches a service binding through an object with `url` and `fetch`", async () => {
+  test("a WebSocket reaches a service binding through an object with `url` and `fetch`", async () => {
     echo();
     const { socket } = await open("/service");
     expect(await ask(socket, "hello")).toBe("hello");
     socket.close();
   });
 
-  test("reaches a service binding", async () => {
+  test("a WebSocket reaches a service binding", async () => {
     const { socket, headers } = await open("/stub");
     expect([socket.protocol, headers["x-path"]]).toEqual(["b", "/app"]);
     expect(await ask(socket, "hello")).toBe("HELLO");
     socket.close();
   });
 
-  test("has the header fields that onResponse sets", async () => {
+  test("the handshake's response has the header fields that onResponse sets", async () => {
     echo();
     const { socket, headers } = await open("/fields");
     expect(headers["x-hook"]).toBe("101");
     expect(await ask(socket, "hello")).toBe("hello");
   });
 
-  test("that onResponse replaces is closed at the upstream", async () => {
+  test("the upstream's WebSocket is closed if onResponse replaces the response", async () => {
     let code: number | undefined;
     upstream.script = async (call) => void (await accept(call)).on("close", (c) => (code = c));
     const client = await send(request("GET", "/replaced", handshake));
@@ -133,7 +133,7 @@ describe("a WebSocket", () => {
     client.leave("FIN");
   });
 
-  test("whose upstream chooses a subprotocol that was not offered gets 502", async () => {
+  test("the client gets 502 if the upstream chooses a subprotocol that was not offered", async () => {
     rfc("6455-4.1-subprotocol");
     upstream.script = async (call) => void (await accept(call, "c"));
     const offers: Header[] = [["Sec-WebSocket-Protocol", "a, b"]];
@@ -142,14 +142,14 @@ describe("a WebSocket", () => {
     client.leave("FIN");
   });
 
-  test("through a `fetch` that the app provides gets 501", async () => {
+  test("with the option `fetch`, a handshake gets 501", async () => {
     const client = await send(request("GET", "/fetch", handshake));
     expect((await client.read()).status).toBe(501);
     expect(upstream.calls).toEqual([]);
     client.leave("FIN");
   });
 
-  test("of workerd's own client gets its messages and close code", async () => {
+  test("workerd's own client gets its messages and its close code", async () => {
     const port = await portOf();
     const url = `http://127.0.0.1:${port}/app`;
     const client = await send(request("GET", "/client", [["X-Url", url]]));

@@ -52,7 +52,7 @@ async function get(program: Program, path: string): Promise<Response> {
 
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
 
-test("a copy for `mirror` outlasts the response with waitUntil of the third argument", async () => {
+test("a mirrored copy continues after the response only if the third argument of `fetch` has `waitUntil`", async () => {
   const mirror = new Upstream();
   await mirror.listen();
   try {
@@ -134,7 +134,7 @@ test("several upstreams work, and the options `check` and `resolve` are refused 
   );
 });
 
-test("clients keep their upstream by a cookie, whose secret is made at the first request", async () => {
+test("clients keep their upstream by a cookie, and its secret is generated once", async () => {
   await using upstreams = await startUpstreams(3);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -169,7 +169,7 @@ test("clients keep their upstream by a cookie, whose secret is made at the first
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a request in the queue is sent when the request of another event has ended", async () => {
+test("a queued request is sent when the request of another event has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
@@ -265,7 +265,7 @@ test("the entry reads target and options from the Worker's vars", async () => {
   });
 });
 
-test("wrong vars become a 500 for clients and one clear line for the operator", async () => {
+test("with wrong vars, clients get 500, and the Worker prints one line that names the mistake", async () => {
   const vars = { FETCHWAY_TARGET: "ftp://u.test" };
   await using program = await startWorker(
     "wrong",
