@@ -81,7 +81,7 @@ test("no type, class or constant has the name of an export of another file", () 
   expect(findCollisions(named)).toEqual({});
 });
 
-test("no file redefines a constant that another file exports", () => {
+test("no file defines a constant with the name and value of an exported constant of another file", () => {
   const constants = files.flatMap((file) => {
     const source = readFileSync(join(root, file), "utf8");
     const found = source.matchAll(/^(export )?const ([A-Z][A-Z\d_]+)(?:: [^=\n]+)? = (.+);$/gm);
@@ -99,7 +99,7 @@ test("no file redefines a constant that another file exports", () => {
   expect(Object.fromEntries(wrong)).toEqual({});
 });
 
-test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is in it", () => {
+test("the folders in CONTRIBUTING.md's map exist, and the map contains each folder of sources", () => {
   const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
   const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);
   const folders = new Set(files.map((file) => dirname(file)));

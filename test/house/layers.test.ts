@@ -4,12 +4,12 @@ import { findCircles, findUpward, type Imports, readImports } from "./_layers.ts
 
 const imports = readImports();
 
-test("no files of src, runtimes, integrations and command import each other in a circle, types included", () => {
+test("no imports of src, runtimes, integrations and command form a circle, even with imports of types", () => {
   expect(imports.size).toBeGreaterThan(200);
   expect(findCircles(imports)).toEqual([]);
 });
 
-test("no file imports a higher layer", () => {
+test("no file imports a file of a higher layer", () => {
   expect(findUpward(imports)).toEqual([]);
 });
 

@@ -64,7 +64,7 @@ async function bundle(code: string, conditions: string[] = []): Promise<Bundle> 
 const everythingOf = (path: string): string =>
   `import * as all from "${path}"; globalThis.all = all;`;
 
-test("the check of a bundle finds imports and globals of runtimes", async () => {
+test("the check of a bundle finds imports of packages and uses of Node's globals", async () => {
   const seen = await bundle(`
     import "node:fs"; import "tls"; import "undici";
     console.log(process.env, typeof Buffer, ((global) => global)(1), globalThis.setImmediate);
@@ -76,7 +76,7 @@ test("the check of a bundle finds imports and globals of runtimes", async () => 
   expect(seen.packages.filter((name) => BUILTINS.has(name))).toEqual(["node:fs", "tls"]);
 });
 
-describe("code that names no runtime", () => {
+describe("code that must not depend on a runtime", () => {
   test.each(["./src/index.ts", "./src/proxy.ts"])(
     "%s imports no package and uses no global of Node",
     async (path) => {
@@ -87,7 +87,7 @@ describe("code that names no runtime", () => {
   );
 
   const client = globSync("src/http1/*.ts", { cwd: root });
-  test("the HTTP/1.1 client needs only a connector from a runtime", async () => {
+  test("the HTTP/1.1 client imports no package and uses no global of Node", async () => {
     const all = client.map((file, i) => `export * as file${i} from "./${file}";`).join("");
     const { files, packages, free } = await bundle(all);
     expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
@@ -107,7 +107,7 @@ describe("code that names no runtime", () => {
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });
 
-  test("the Worker that wrangler builds imports nothing of Node", async () => {
+  test("the Worker of wrangler.toml imports nothing of Node", async () => {
     const main = /^main = "(.+)"$/m.exec(readFileSync(join(root, "wrangler.toml"), "utf8"))?.[1];
     const { packages, free } = await bundle(everythingOf(`./${main}`), ["workerd"]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
@@ -125,7 +125,7 @@ describe("export conditions", () => {
     },
   );
 
-  test("the condition `node` comes after those of Workers, Deno and Bun, which resemble Node", () => {
+  test("the condition `node` comes after the conditions of Workers, Deno and Bun, which also set `node`", () => {
     expect(Object.keys(entries)).toEqual(["workerd", "deno", "bun", "node", "default"]);
   });
 });

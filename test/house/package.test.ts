@@ -30,7 +30,7 @@ const INTEGRATIONS = ["undici"];
 const sources = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
 
 describe("package.json", () => {
-  test("`exports` are the built files of `imports`, types first", () => {
+  test("`exports` lists the built files of `imports`, with the types first", () => {
     const built = Object.entries(manifest.imports["#fetchway"]).map(([condition, path]) => {
       const base = path.replace("./", "./dist/").replace(/\.ts$/, "");
       return [condition, Object.entries({ types: `${base}.d.ts`, default: `${base}.js` })];
@@ -42,7 +42,7 @@ describe("package.json", () => {
     expect(exported).toEqual(built);
   });
 
-  test("each entry has its own subpath, named after its file, without conditions", () => {
+  test("each entry has its own subpath, with the name of its file and without conditions", () => {
     const { default: byDefault, ...entries } = manifest.exports["."];
     const { ".": _main, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(4);
@@ -79,7 +79,7 @@ describe("package.json", () => {
     );
   });
 
-  test("`#fetchway`, the name of the package before it is built, leads to the sources of the same `exports`", () => {
+  test("the paths of `#fetchway` lead to the sources of the files in `exports`", () => {
     const { "#fetchway": _, ...paths } = manifest.imports;
     for (const [path, source] of Object.entries(paths)) {
       const built = manifest.exports[path.replace("#fetchway", ".")]?.default;
@@ -139,7 +139,7 @@ describe("package.json", () => {
     expect(Object.entries(subpaths)).toEqual(built);
   });
 
-  test("package-lock.json is complete for npm ci and names no host", () => {
+  test("package-lock.json is complete for `npm ci`, and contains no URL of a registry", () => {
     const { packages } = json("package-lock.json") as {
       packages: Record<string, { resolved?: string }>;
     };
@@ -168,7 +168,7 @@ function importsOf(file: string): string[] {
 }
 
 describe("sources", () => {
-  test("of the command and of the integrations import Fetchway only by its name", () => {
+  test("sources of the command and of the integrations import Fetchway only by its name", () => {
     const apps = sources.filter((file) => /^(?:command|integrations)\//.test(file));
     expect(apps.length).toBeGreaterThan(50);
     for (const file of apps) {
@@ -183,7 +183,7 @@ describe("sources", () => {
     }
   });
 
-  test("of the core import only the core", () => {
+  test("sources of the core import only sources of the core", () => {
     for (const file of sources.filter((each) => each.startsWith("src/"))) {
       for (const path of importsOf(file)) {
         expect(path, file).toMatch(/^\.\.?\/[\w/-]+\.ts$/);
@@ -192,7 +192,7 @@ describe("sources", () => {
     }
   });
 
-  test("import each other without cycles, types excepted", () => {
+  test("imports of values form no cycle", () => {
     const graph = new Map(sources.map((file) => [file, valueImportsOf(file)]));
     expect(graph.get("src/pipeline/pipeline.ts")).toContain("src/transport/scope.ts");
     expect(cycleIn(graph)).toBeUndefined();

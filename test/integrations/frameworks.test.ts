@@ -82,7 +82,7 @@ type Handler = (context: {
   getClientAddress(): string;
 }) => Promise<Response>;
 
-describe("a route file of a framework that passes a web request", () => {
+describe("route files of frameworks that pass a web request", () => {
   /** Calls a handler as its framework does. */
   function caller(
     handler: Handler | undefined,
@@ -142,7 +142,7 @@ describe("a route file of a framework that passes a web request", () => {
   });
 });
 
-test("Nitro: route rules forward by Fetchway's handler, which replaces h3's", async () => {
+test("Nitro: Fetchway's handler for route rules replaces h3's handler, and forwards requests", async () => {
   type Rules = Parameters<typeof routeRules>[0];
   const { default: config } = await importBlock<{
     default: { alias: Record<string, string>; routeRules: Rules };
@@ -162,7 +162,7 @@ test("Nitro: route rules forward by Fetchway's handler, which replaces h3's", as
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y", "/x?y"]);
 });
 
-test("h3: the handler for route rules forwards a request", async () => {
+test("h3: the code of docs/coming-from.md that replaces `proxyRequest` forwards a request", async () => {
   const port = await findPort();
   process.env["PORT"] = `${port}`;
   await importBlock("docs/coming-from.md: h3's `proxyRequest`", toUpstream());
@@ -174,7 +174,7 @@ test("h3: the handler for route rules forwards a request", async () => {
 describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.proxy`"])(
   "the plugin for Vite in %s",
   (place) => {
-    test("requests and WebSockets are forwarded to the upstream, and the page's updates come from Vite", async () => {
+    test("requests and WebSockets are forwarded to the upstream, and Vite's own WebSocket still works", async () => {
       const { default: config } = await importBlock<{ default: UserConfig }>(place, {
         ...toUpstream(),
         "http://127.0.0.1:5000": upstream.url,

@@ -46,14 +46,14 @@ async function targetOf(url: string): Promise<string | undefined> {
   return upstream.calls[before]?.target;
 }
 
-describe("a rule with /** at its end", () => {
+describe("rules with /** at the end", () => {
   const rules = (): Middleware =>
     rulesOf({
       "/api/**": { proxy: `${upstream.url}/v1/**` },
       "/:tenant/files/**": { proxy: { to: `${upstream.url}/**` } },
     });
 
-  test("forwards the requests below its path, with bodies, queries and fields", async () => {
+  test("requests below the path of a rule are forwarded with their bodies, queries and fields", async () => {
     await withApp(rules(), async (origin) => {
       const response = await fetch(`${origin}/api/a%2Fb?c=%20`, {
         method: "POST",
@@ -69,7 +69,7 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("removes its own path, however the request spells it, and the values of its parameters", async () => {
+  test("the path of the rule is removed, however the request spells it, along with the values of its parameters", async () => {
     await withApp(rules(), async (origin) => {
       expect(await targetOf(`${origin}/%61pi/x`)).toBe("/v1/x");
       expect(await targetOf(`${origin}/one/files/x`)).toBe("/x");
@@ -78,7 +78,7 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("sends no request outside the target", async () => {
+  test("no request is sent outside the target's path", async () => {
     await withApp(rules(), async (origin) => {
       for (const path of ["/api/a%2f..%2f..%2f..%2fb", "//api/a"]) {
         expect((await fetch(origin + path)).status).toBe(400);
@@ -87,14 +87,14 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("leaves other requests to the app", async () => {
+  test("other requests go to the app", async () => {
     await withApp(rules(), async (origin) => {
       expect(await (await fetch(`${origin}/apix`)).text()).toBe("the app itself");
       expect(upstream.calls).toEqual([]);
     });
   });
 
-  test("keeps redirects of the target below its path", async () => {
+  test("redirects of the target stay below the path of the rule", async () => {
     upstream.script = (call) => call.reply(302, [["Location", `${upstream.url}/v1/new`]]);
     await withApp(rules(), async (origin) => {
       const response = await fetch(`${origin}/api/old`, { redirect: "manual" });
@@ -102,7 +102,7 @@ describe("a rule with /** at its end", () => {
     });
   });
 
-  test("sends its requests on one connection to the upstream", async () => {
+  test("requests of several rules share a connection to the upstream", async () => {
     await withApp(rules(), async (origin) => {
       for (const path of ["/api/a", "/api/b", "/one/files/c"]) await targetOf(origin + path);
       expect(upstream.links).toHaveLength(1);
@@ -110,7 +110,7 @@ describe("a rule with /** at its end", () => {
   });
 });
 
-test("a rule without /** sends each request to its URL, with the query of both", async () => {
+test("a rule without /** in its target sends each request to the target's URL, with the queries of both", async () => {
   const rules = rulesOf({
     "/a": { proxy: `${upstream.url}/fixed` },
     "/b/**": { proxy: `${upstream.url}/fixed?x=1` },
@@ -140,7 +140,7 @@ test("options of the rule take precedence over those of the handler", async () =
   });
 });
 
-test("onRequestEnd reports the pattern of the rule, or the option route of the rule", async () => {
+test("the `route` in onRequestEnd is the pattern of the rule, or its option `route`", async () => {
   const routes: unknown[] = [];
   const handler = createRuleHandler({ onRequestEnd: ({ route }) => void routes.push(route) });
   const rules = {
@@ -155,7 +155,7 @@ test("onRequestEnd reports the pattern of the rule, or the option route of the r
   });
 });
 
-test("a rule makes one handler, not one for each path", async () => {
+test("a rule makes only one handler for all paths", async () => {
   const handler = createRuleHandler();
   const made = new Set<unknown>();
   let count = 0;

@@ -158,7 +158,7 @@ describe.each([
   });
   afterAll(() => running.close());
 
-  test("forwards the requests below a prefix, and their bodies", async () => {
+  test("requests below a prefix are forwarded, with their bodies", async () => {
     const response = await fetch(`${running.origin}/api/a?b=%2F`, { method: "POST", body: "text" });
     expect(await response.text()).toBe("text");
     expect((await upstream.call()).target).toBe("/api/a?b=%2F");
@@ -166,12 +166,12 @@ describe.each([
     expect((await upstream.call(1)).target).toBe("/api?c");
   });
 
-  test("uses the options of the longest prefix", async () => {
+  test("the options of the longest prefix apply", async () => {
     await fetch(`${running.origin}/api/v2/a`);
     expect((await upstream.call()).target).toBe("/base/a");
   });
 
-  test("leaves all other requests to Vite", async () => {
+  test("all other requests go to Vite", async () => {
     for (const path of ["/", "/apix"]) {
       const response = await fetch(running.origin + path, { headers: { accept: "text/html" } });
       expect(await response.text()).toContain("page of Vite");
@@ -199,7 +199,7 @@ describe.each([
     }
   });
 
-  test("forwards WebSockets below a prefix", async () => {
+  test("WebSockets below a prefix are forwarded", async () => {
     const socket = await expectEcho(`${running.origin}/api/socket`);
     expect((await upstream.call()).target).toBe("/api/socket");
     socket.close();
@@ -212,7 +212,7 @@ describe.each([
 ])("hot updates of %s", (_, start) => {
   // The prefix "/" also covers the path of Vite's own WebSocket.
   test.each(["/api", "/"])(
-    "arrive although WebSockets of the upstream are forwarded below %s",
+    "hot updates arrive although WebSockets below %s are forwarded to the upstream",
     async (prefix) => {
       const running = await start({ [prefix]: upstream.url });
       try {
@@ -266,7 +266,7 @@ test("in middleware mode with `routes`, WebSockets of the upstream pass the serv
   }
 });
 
-test("a WebSocket for neither the upstream nor Vite is left to other listeners", async () => {
+test("a WebSocket that is neither the upstream's nor Vite's goes to other listeners", async () => {
   const logged: string[] = [];
   const server = await createServer(configure(viteProxy({ "/api": upstream.url }), logged));
   try {
@@ -286,7 +286,7 @@ test("a WebSocket for neither the upstream nor Vite is left to other listeners",
   }
 });
 
-test("a dead upstream becomes 502, and Vite's logger reports it unless the route has onError", async () => {
+test("with `wait: 0`, a dead upstream becomes 502, and Vite's logger reports it unless the route has onError", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;
@@ -344,7 +344,7 @@ test.each([
   }
 });
 
-test("by default, requests wait for 5 s and then get 503, and the logger says why", async () => {
+test("by default, requests wait 5 s for an upstream and then get 503, and Vite's logger reports the reason", async () => {
   const gone = new Upstream();
   await gone.listen();
   const { url } = gone;
@@ -362,7 +362,7 @@ test("by default, requests wait for 5 s and then get 503, and the logger says wh
   }
 });
 
-describe("mistakes are refused when the plugin is created", () => {
+describe("mistakes in the routes of the plugin", () => {
   test.each<[string, unknown, string]>([
     [
       "a regular expression as a prefix",
@@ -399,11 +399,11 @@ describe("mistakes are refused when the plugin is created", () => {
       undefined,
       'viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',
     ],
-  ])("with %s", (_, routes, message) => {
+  ])("`viteProxy` refuses %s", (_, routes, message) => {
     expect(() => viteProxy(routes as ViteRoutes)).toThrow(new TypeError(`fetchway: ${message}`));
   });
 
-  test("all of them at the same time, each with its rule", () => {
+  test("`viteProxy` reports all mistakes in one error, each with its route", () => {
     const rules = {
       "/api": { target: "localhost:4000", rewrite: (path: string) => path, ws: true },
       "/good": "http://a.test",

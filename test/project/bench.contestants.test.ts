@@ -54,7 +54,7 @@ describe("the validation and the measurement of contestants", () => {
     [302, "get-1k"],
     [502, "get-1k"],
     [204, "get-1m"],
-  ])("a contestant that sometimes answers %i to %s has no figures", async (status, name) => {
+  ])("a contestant that sometimes responds with %i to %s gets no figures", async (status, name) => {
     const workload = workloads.find((each) => each.name === name) as Workload;
     let count = 0;
     const port = await start((_, res) => {
@@ -65,7 +65,7 @@ describe("the validation and the measurement of contestants", () => {
     await expect(runLoad(workload, port, 1, 2)).rejects.toThrow(message);
   });
 
-  test("a contestant that sometimes drops a connection has no figures", async () => {
+  test("a contestant that sometimes drops a connection gets no figures", async () => {
     let count = 0;
     const port = await start((_, res) => {
       if (++count % 20 === 0) res.destroy();
@@ -74,7 +74,7 @@ describe("the validation and the measurement of contestants", () => {
     await expect(runLoad(get, port, 1, 2)).rejects.toThrow(/^\d+ of \d+ requests failed/);
   });
 
-  test("the POST workload sends 1024 bytes of JSON and expects them back", async () => {
+  test("the POST workload sends 1024 bytes of JSON and expects the same body in the response", async () => {
     expect(post.body).toHaveLength(1024);
     expect(JSON.parse(String(post.body))).toBeTypeOf("object");
     const port = await start(
@@ -132,7 +132,7 @@ describe("the contestants of the benchmarks", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes the validation, and a client whose request failed does not wait for ever",
+    "$title passes the validation, and a client whose request fails gets an error or an end",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await freePort();

@@ -31,11 +31,11 @@ import { listen } from "../helpers/serve.ts";
 const root = join(import.meta.dirname, "../..");
 
 describe("the arithmetic of the benchmark", () => {
-  test("the time at which a request is due depends only on its number and the rate", () => {
+  test("the due time of a request depends only on its number and on the rate", () => {
     expect([0, 1, 5000, 7500].map((i) => dueAt(i, 5000))).toEqual([0, 0.2, 1000, 1500]);
   });
 
-  test("a percentile is the smallest value that at least its share of all values does not exceed", () => {
+  test("a percentile is the smallest value that is not exceeded by its share of the values", () => {
     const thousand = Array.from({ length: 1000 }, (_, i) => i + 1);
     expect([0.5, 0.99, 0.999, 1].map((part) => percentile(thousand, part))).toEqual([
       500, 990, 999, 1000,
@@ -55,7 +55,7 @@ describe("the arithmetic of the benchmark", () => {
     return { latencies, lateness: [10, 20, 30], hiccups: [5, 900], unanswered: 0, failure: "" };
   };
 
-  test("a pause of 100 ms delays the 200 requests that are due in it", () => {
+  test("a pause of 100 ms delays the 200 requests that are due during the pause", () => {
     const round = toRound(pace(paused(3000, 500, 100)), 2000, 0.12);
     // The 30 slowest of 3000 waited for at least 85 ms, and the 3 slowest for 98.5 ms.
     expect(round).toMatchObject({ p50: 0.5, p90: 0.5, p99: 85.5, p999: 99, longest: 100.5 });
@@ -68,7 +68,7 @@ describe("the arithmetic of the benchmark", () => {
     });
   });
 
-  test("a contestant keeps a rate if the responses are complete when the last request is due", () => {
+  test("a contestant keeps a rate if its responses are complete when the last request is due", () => {
     expect(answeredInTime(paused(3000, 500, 100), 2000)).toBe(1);
     // 1900 requests a second are 95 % of the rate, and each further request waits longer.
     const slow = Array.from({ length: 3000 }, (_, i) => ((i + 1) / 1900 - i / 2000) * 1e6);
@@ -138,7 +138,7 @@ describe("the report of the benchmark", () => {
   };
   const text = toTailDocument(summarizeTail(report));
 
-  test("ratios compare rounds that ran one after the other", () => {
+  test("a ratio compares only neighbouring rounds of two contestants", () => {
     // The machine is ten times slower in the second round.
     expect(compareRounds(withP99([1, 10, 1]), withP99([2, 20, 2]), "p99")).toEqual([0.5, 0]);
   });
@@ -152,11 +152,11 @@ describe("the report of the benchmark", () => {
     [
       "Hono**, p50 to the best Node peer's | 1.0 | 1.00 ± 0.00, met, within the noise | **missed** |",
     ],
-  ])("the table of ratios has the row: %s", (row) => {
+  ])("the report's table of ratios has the row: %s", (row) => {
     expect(text).toContain(`| **Fetchway, ${row}`);
   });
 
-  test("a contestant that does not keep a rate has no latency, and no ratio compares with it", () => {
+  test("a contestant that does not keep a rate has no latency in the report, and is in no ratio", () => {
     expect(text).toContain(
       "- httpxy server: **no figures**, does not keep the rate: 50 % answered",
     );
@@ -168,7 +168,7 @@ describe("the report of the benchmark", () => {
     expect(text).not.toMatch(/NaN|undefined/);
   });
 
-  test("a run reports that the machine was busy if the timer was late without a proxy", () => {
+  test("the report says that the machine was busy if the timer was late in the runs without a proxy", () => {
     expect(text).not.toContain("The machine was busy");
     const direct = withP99([1, 1, 1]).map((each) => Object.assign(each, { hiccup: 7 }));
     const busy = { ...report, samples: { 2000: { ...report.samples[2000], direct } } };
@@ -214,7 +214,7 @@ describe("the flags of the benchmark", () => {
     expect(readFlags(args, tail.flags)?.values).toMatchObject(given);
   });
 
-  test("each contestant on Node runs with each set of flags of Node", async () => {
+  test("with --node-flags, each contestant on Node runs once for each set of flags", async () => {
     const only = contestants.filter(({ name }) => name === "h3" || name === "go" || name === "bun");
     const variants = withNodeFlags(only, ["", "--a --b=1"]);
     expect(variants.map(({ name }) => name)).toEqual(["h3", "h3 --a --b=1", "go", "bun"]);
@@ -256,7 +256,7 @@ describe.runIf(hasCommand("go"))("the load generator", () => {
   }
 
   test(
-    "counts a pause of the server in the latency of all requests that were due in the pause",
+    "the latency of all requests that are due during a pause of the server includes the pause",
     async () => {
       const { port, close } = await servePausing();
       const times = { lead: 0.1, seconds: 0.5, patience: 2 };
@@ -280,7 +280,7 @@ describe.runIf(hasCommand("go"))("the load generator", () => {
     BUILD_TIMEOUT,
   );
 
-  test("reports a response that is not 200", async () => {
+  test("a response other than 200 fails the run", async () => {
     const server = createServer((_, response) => void response.writeHead(503).end());
     const port = await listen(server);
     const settings = { port, path: "/", connections: 2, rate: 100 };

@@ -54,7 +54,7 @@ describe("the flags of a benchmark", () => {
     expect(readFlags(["-h"], flags)).toBeUndefined();
   });
 
-  test("--rounds and --seconds leave a run complete, so that it writes documents, but other flags do not", () => {
+  test("a run with --rounds or --seconds counts as complete, and a run with other flags does not", () => {
     const isComplete = (...args: string[]): boolean | undefined =>
       readFlags(args, flags)?.isComplete;
     expect(isComplete()).toBe(true);
@@ -72,11 +72,11 @@ describe("the flags of a benchmark", () => {
     [["--seconds", "0.5"], /--seconds: "0.5" is no whole number from 1 to 1000/],
     [["--pause", "0"], /--pause: "0" is no number above 0/],
     [["fast"], /fast/],
-  ])("the flags %j are refused with the fix", (args, message) => {
+  ])("the flags %j are refused with a message that says how to fix them", (args, message) => {
     expect(() => readFlags(args, flags)).toThrow(message);
   });
 
-  test("help has each flag with its values, and the files that a complete run writes", () => {
+  test("the help text has each flag with its values, and the files that a complete run writes", () => {
     const bench = defineBench({ name: "x", text: "counts", writes: "x.md", flags, run() {} });
     const lines = describeBench(bench).split("\n");
     expect(lines[0]).toBe("Usage: npm run bench -- x [flags]");
@@ -87,14 +87,17 @@ describe("the flags of a benchmark", () => {
     expect(lines.at(-1)).toBe("A complete run writes x.md.");
   });
 
-  test.each(benches)("$name reads its own usual and quick values", ({ flags: own }) => {
-    expect(readFlags([], own)?.isComplete).toBe(true);
-    const hasQuick = Object.values(own).some(({ quick }) => quick !== undefined);
-    if (hasQuick) expect(readFlags(["--quick"], own)?.isComplete).toBe(false);
-    else expect(() => readFlags(["--quick"], own)).toThrow(/--quick/);
-  });
+  test.each(benches)(
+    "$name accepts no flags, and --quick only if it has quick values",
+    ({ flags: own }) => {
+      expect(readFlags([], own)?.isComplete).toBe(true);
+      const hasQuick = Object.values(own).some(({ quick }) => quick !== undefined);
+      if (hasQuick) expect(readFlags(["--quick"], own)?.isComplete).toBe(false);
+      else expect(() => readFlags(["--quick"], own)).toThrow(/--quick/);
+    },
+  );
 
-  test("cpu measures all contestants and workloads, and its quick run only the small requests", () => {
+  test("cpu measures all contestants and workloads, and with --quick only the workloads of small requests", () => {
     const cpu = benches.find(({ name }) => name === "cpu");
     expect(readFlags([], cpu?.flags ?? {})?.values).toEqual({
       only: contestants,
@@ -110,7 +113,7 @@ describe("the flags of a benchmark", () => {
 });
 
 describe("the figures of a run", () => {
-  test("median, spread and the ratio of neighbouring rounds are computed", () => {
+  test("median, spread and ratios are right: a ratio compares neighbouring rounds", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();
@@ -163,7 +166,7 @@ describe("the figures of a run", () => {
     expect(compare(all, h3, "go")).toBeUndefined();
   });
 
-  test("a contestant is compared with the floor of its runtime, or with none, as on Deno", () => {
+  test("a contestant is compared with the floor of its runtime, if the runtime has a floor", () => {
     const workerd = measured("workerd", 220, 220);
     const floors = [measured("floor", 60, 60), measured("workerd-floor", 200, 200)];
     expect(compare([workerd, ...floors], workerd, "floor")?.ratio).toBe(1.1);
@@ -200,7 +203,7 @@ describe("the figures of a run", () => {
     expect(text).not.toMatch(/goals/);
   });
 
-  test("each number of connections has its own column, with the goals of its workload", () => {
+  test("the table has a column for each number of connections, with the goals of the workload", () => {
     const results = [16, 64].flatMap((connections) => [
       { ...measured("h3", 20 + connections), connections },
       { ...measured("h3-own", 100), connections },
@@ -246,7 +249,7 @@ describe("the figures of a run", () => {
     expect(text).not.toMatch(/NaN|undefined/);
   });
 
-  test("the summary of a run has its medians and spreads, and the reasons of failures", () => {
+  test("the summary of a run has medians, spreads, and the reasons for failures", () => {
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const results = [measured("h3", 20, 30, 40), measured("h3-own", 100, 100, 100), failed];
     const summary = summarize({ ...machine, rounds: 3, seconds: 1, results });

@@ -66,7 +66,7 @@ describe.each([...otherLibraries])("the section about %s", (library, names) => {
     expect(names.filter((name) => !listed.has(name))).toEqual([]);
   });
 
-  test("every row of its table is an option of the library", () => {
+  test("every row of the table is an option of the library", () => {
     const known = new Set(library === SHARED ? [...otherLibraries.values()].flat() : names);
     expect(own.filter(({ theirs }) => !known.has(theirs))).toEqual([]);
     expect(new Set(own.map(({ theirs }) => theirs)).size).toBe(own.length);
@@ -88,7 +88,7 @@ describe.each([...otherLibraries])("the section about %s", (library, names) => {
     }
   });
 
-  test("an option that Fetchway does not have is refused, and the error gives the same advice as its row", async () => {
+  test("an option that Fetchway does not have is refused by an error with the same advice as the row of the option", async () => {
     for (const { theirs, here, why, ours } of own) {
       if (Object.hasOwn(proxySchema, theirs) || theirs === "target") continue;
       const message = await errorFor(node, theirs);

@@ -157,7 +157,7 @@ test("the command with the page's config file does what the page says", async ()
   });
 });
 
-test("--inspect shows the request that the page names, and a mistake with its line", async () => {
+test("--inspect shows the request that the page describes, and reports a mistake with its line", async () => {
   const place = `${PAGE}: One configuration (3)`;
   const inspect = "--inspect https://shop.example/api/x";
   const exitOf = (command: Command): Promise<number | null> => within(command.exit, "the exit");
@@ -191,7 +191,7 @@ test("--inspect shows the request that the page names, and a mistake with its li
   );
 });
 
-test("an ACME challenge reaches the client that the page names, through the redirect", async () => {
+test("an ACME challenge reaches the ACME client of the page's route, through the redirect to https", async () => {
   const route =
     '{ match: "shop.example/.well-known/acme-challenge", target: "http://127.0.0.1:8888" }';
   expect(readFileSync(new URL(`../../${PAGE}`, import.meta.url), "utf8")).toContain(`\`${route}\``);
@@ -266,7 +266,7 @@ test("nginx accepts the configuration of nginx on the page", ({ skip }) => {
   expect(status, stderr).toBe(0);
 });
 
-test("the table of directives names flags and keys that exist", () => {
+test("the flags and keys in the table of directives exist", () => {
   const page = readFileSync(new URL(`../../${PAGE}`, import.meta.url), "utf8");
   const [, table = ""] = /^## Directives\n([^]*?)^## /m.exec(page) ?? [];
   const rows = table.split("\n").filter((line) => line.startsWith("| `"));

@@ -33,7 +33,7 @@ test("each requirement is one sentence, with at most one reason why it has no te
 describe("calls of `rfc`", () => {
   const id = "9110-7.6.1-connection";
 
-  test("belong to the test whose body contains them", () => {
+  test("a call of `rfc` belongs to the test whose body contains the call", () => {
     const unit = `describe("a", () => {
   test.each([
     ["x", 1],
@@ -55,7 +55,7 @@ test("c", () => {
     expect(markersOf("suite/a.ts", suite)).toEqual([{ id, file: "suite/a.ts", title: "d" }]);
   });
 
-  test("are refused if they are outside of a test, have arguments that are not literals, or unknown ids", () => {
+  test("a call outside a test, with an argument that is not a literal, or with an unknown id is refused", () => {
     expect(() => markersOf("a.test.ts", `rfc("${id}");\n`)).toThrow("is outside of a test");
     expect(() => markersOf("a.test.ts", `test("a", () => {\n  rfc(...ids);\n});\n`)).toThrow(
       "of 1 markers, 0 are",

@@ -5,14 +5,14 @@ import { blocks, blocksOf, matches, NOT_RUN, RUN } from "./_blocks.ts";
 
 const places = blocks.map(({ place }) => place);
 
-test("each code block is run by one test file, or has a reason why it is not run", () => {
+test("each code block is run by a single test file, or has a reason why it is not run", () => {
   expect(places.length).toBeGreaterThan(55);
   const runs = Object.keys(RUN).flatMap(blocksOf);
   expect(runs).toEqual([...new Set(runs)]);
   expect([...runs, ...Object.keys(NOT_RUN)].toSorted()).toEqual(places.toSorted());
 });
 
-test("the lists of blocks that are run, or not run, name only blocks that exist", () => {
+test("the list of blocks that tests run names only blocks that exist", () => {
   const patterns = Object.values(RUN).flat();
   expect(patterns.filter((each) => !places.some((place) => matches([each], place)))).toEqual([]);
 });

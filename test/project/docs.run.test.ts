@@ -120,7 +120,7 @@ async function start(handler: NodeProxy["nodeHandler"]): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
-test("quickstart: one call in an h3 app and in a Hono app", async () => {
+test("quickstart: one call forwards requests in an h3 app and in a Hono app", async () => {
   await importBlock("docs/quickstart.md: One call", toUpstream());
   for (const app of [names.app, names.hono]) {
     const response = await app.request("/api/x?y", { method: "PUT", body: "text" });
@@ -205,7 +205,7 @@ test.each(Object.entries(BODY_EXAMPLES))(
   },
 );
 
-test("bodies: a part that the upstream sends without being asked passes unchanged", async () => {
+test("bodies: a 206 that the client has not requested passes unchanged", async () => {
   const url = await BODY_EXAMPLES["docs/bodies.md: Changing bodies"]?.();
   upstream.script = (call) =>
     call.reply(
@@ -220,7 +220,7 @@ test("bodies: a part that the upstream sends without being asked passes unchange
   expect([response.status, await response.text()]).toEqual([206, "<body>"]);
 });
 
-test("bodies: JSON loses a field, even for a client that accepts gzip", async () => {
+test("bodies: the field is removed from JSON, even for a client that accepts gzip", async () => {
   const url = await BODY_EXAMPLES["docs/bodies.md: Changing bodies"]?.();
   upstream.script = (call) =>
     call.reply(
@@ -235,7 +235,7 @@ test("bodies: JSON loses a field, even for a client that accepts gzip", async ()
   expect(await response.json()).toEqual({ name: "b" });
 });
 
-test("clients: a forward proxy gets the request, and the runtime's fetch can send it", async () => {
+test("clients: one proxy of the block sends requests through a forward proxy, and one through the runtime's fetch", async () => {
   await importBlock("docs/clients.md: Other HTTP clients", {
     "http://proxy.internal:3128": upstream.url,
   });
@@ -286,7 +286,7 @@ function linesOf(place: string): string[] {
     .filter((line) => line.startsWith("npx fetchway"));
 }
 
-test("command: each line starts the command", async () => {
+test("command: the command lines of the pages work with --inspect", async () => {
   const { cert, key } = certificate;
   writeFileSync(join(folder, "cert.pem"), cert);
   writeFileSync(join(folder, "key.pem"), key);
@@ -356,7 +356,7 @@ test("docs/command.md: --inspect prints the output that its section shows", asyn
   expect(expected.length).toBeGreaterThan(10);
 });
 
-test("connections: the block creates a proxy with pool options, and closes it", async () => {
+test("connections: the block creates a proxy with pool options, and closes the proxy", async () => {
   await importBlock("docs/connections.md: Connections");
   expect((await ask()).status).toBe(503);
   expect(proxies[0]?.stats()).toMatchObject({ created: 0 });
@@ -393,7 +393,7 @@ test("hooks: the end of a request is printed", async () => {
   expect(print.mock.calls[1]?.[4]).toMatch(/^connection_terminated: 127\.0\.0\.1:/);
 });
 
-test("hooks: `explain` shows what the upstream request would be, and sends nothing", async () => {
+test("hooks: `explain` shows the upstream request without sending it", async () => {
   const print = vi.spyOn(console, "log").mockImplementation(() => {});
   await importBlock("docs/hooks.md: What a request would become");
   expect(upstream.calls).toEqual([]);
@@ -424,7 +424,7 @@ test("hooks: an interceptor prints each attempt", async () => {
   expect(print.mock.calls).toEqual([["GET", `${upstream.url}/a?b`, 200]]);
 });
 
-test("hooks: an interceptor uses a second upstream", async () => {
+test("hooks: the interceptor sends a request to a second upstream if the first one refuses", async () => {
   const place = "docs/hooks.md: Interceptors (2)";
   const { fallback } = await importBlock<{ fallback: Interceptor }>(place, {
     "http://10.0.0.2:4000": upstream.url,
@@ -457,7 +457,7 @@ test("http2: the block runs, and two of its proxies use HTTP/2", async () => {
   ending.unshift(() => Promise.all(proxies.map((proxy) => proxy.close(1))));
 });
 
-test("redirects: redirects are followed, and those to other hosts only if `redirectTargets` allows them", async () => {
+test("redirects: the first proxy follows the redirect, and the second proxy does not, because of `redirectTargets`", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts");
   upstream.script = (call) =>
     call.target === "/a?b" ? call.reply(302, [["Location", "/there"]]) : call.reply(200, [], "x");
@@ -519,7 +519,7 @@ test("redirects: cookies of a remote upstream are rewritten as the comments say"
   }
 });
 
-test("security: a peer in the list is trusted", async () => {
+test("security: X-Forwarded-For of a peer in the list is trusted", async () => {
   await importBlock("docs/security.md: Behind another proxy");
   const origin = await start((proxies[0] as NodeProxy).nodeHandler);
   await fetch(origin, { headers: { "x-forwarded-for": "203.0.113.7" } });
@@ -537,7 +537,7 @@ test("targets: a URL, a URL with TLS options, and a function work", async () => 
   expect(asked).toEqual(["/tenant/a?b", "/v1/a?key=k&b"]);
 });
 
-test("targets: apps in this process answer requests", async () => {
+test("targets: apps in the same process respond to requests", async () => {
   names.app.get("/x", () => "the shop");
   await importBlock("docs/targets.md: Apps in this process");
   expect(await (await ask({}, "/shop/x")).text()).toBe("the shop");
@@ -545,7 +545,7 @@ test("targets: apps in this process answer requests", async () => {
   expect(texts).toEqual(["service", "room one", "service"]);
 });
 
-test("upstreams: several upstreams become one target, and have health checks", async () => {
+test("upstreams: several upstreams are one target, and are checked", async () => {
   upstream.script = (call) => call.reply(200);
   await importBlock("docs/upstreams.md: Several upstreams", {
     "http://10.0.0.1:4000": upstream.url,
@@ -556,7 +556,7 @@ test("upstreams: several upstreams become one target, and have health checks", a
   await expect.poll(() => upstream.calls.map(({ target }) => target)).toContain("/health");
 });
 
-test("upstreams: a client stays with its upstream by a cookie", async () => {
+test("upstreams: a response sets the cookie that keeps a client at its upstream", async () => {
   upstream.script = (call) => call.reply(200);
   await importBlock("docs/upstreams.md: Sessions", {
     "http://10.0.0.1:4000": upstream.url,
@@ -580,7 +580,7 @@ test("upstreams: if a stream ends without an event, the client gets the stream o
   expect(new Set(upstream.calls.map((call) => call.get("host"))).size).toBe(2);
 });
 
-test("upstreams: a mirror gets a copy", async () => {
+test("upstreams: the mirror gets a copy of a request", async () => {
   await importBlock("docs/upstreams.md: Mirroring", {
     "http://127.0.0.1:4001": upstream.url,
     "sample: 0.1": "sample: 1",
@@ -604,7 +604,7 @@ test("websockets: WebSockets of an h3 app pass its middleware, which refuses som
   expect(await sayHello(url, { headers: { authorization: "Basic YTpi" } })).toBe("hello");
 });
 
-test("websockets: one line makes a proxy accept WebSockets", async () => {
+test("websockets: the proxy of the block accepts WebSockets, and the app still serves its own pages", async () => {
   await importBlock("docs/websockets.md: On Node, directly to the proxy", {
     'createProxy({ target: "http://127.0.0.1:4000" })': `createProxy({ target: "${upstream.url}" })`,
   });
@@ -652,7 +652,7 @@ test("websockets: Bun's servers accept the handlers", async () => {
   });
 });
 
-test("websockets: an app on Bun has its own WebSockets beside the proxy's", async () => {
+test("websockets: an app on Bun can have its own WebSockets along with the proxy's", async () => {
   const preload = join(folder, "preload.own.ts");
   writeFileSync(
     preload,

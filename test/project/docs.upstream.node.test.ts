@@ -67,7 +67,7 @@ test("each patch has a description, and names the version that package.json pins
   }
 });
 
-describe("srvx: any response defines how it is sent", () => {
+describe("srvx, with the patch", () => {
   type Srvx = typeof import("srvx/node");
 
   /**
@@ -92,7 +92,7 @@ describe("srvx: any response defines how it is sent", () => {
     });
   };
 
-  test("with the patch, the new symbol has the same effect as the internal method of the published version", async () => {
+  test("the new symbol has the same effect as the internal method of the published version", async () => {
     const entry = "dist/adapters/node.mjs";
     const published = await importCopy<Srvx>("srvx", entry);
     const patched = await importCopy<Srvx>("srvx", entry, "srvx-to-node-response");
@@ -118,7 +118,7 @@ describe("@hono/node-server, with the patch", () => {
     return readAnswer(await apps.listen(server));
   }
 
-  test("sends each value of an array of pairs as a separate line, as it does today for a record of arrays", async () => {
+  test("each value of an array of pairs is sent as a separate line, as today with a record of arrays", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -111,7 +111,7 @@ describe("the manifests for Kubernetes", () => {
   /** The container's arguments, with the address that Kubernetes inserts. */
   const args = container.args.map((each) => each.replace("$(POD_IP)", "10.0.0.7"));
 
-  test("have a config file and arguments that the command accepts", () => {
+  test("the command accepts the config file and the arguments of the manifests", () => {
     expect(Object.keys(manifests)).toHaveLength(5);
     expect(checkConfig(config)).toEqual([]);
     const line = parse(args);
@@ -126,7 +126,7 @@ describe("the manifests for Kubernetes", () => {
     expect(container.image).toBe(`fetchway:${manifest.version}`);
   });
 
-  test("name the ports on which the command listens", () => {
+  test("the ports of the manifests are those on which the command listens", () => {
     expect(http).toEqual({ name: "http", containerPort: config.server?.port });
     expect(config.server?.host).toBe("0.0.0.0");
     const address = parseAdminAddress(args[args.indexOf("--admin") + 1] ?? "");
@@ -137,7 +137,7 @@ describe("the manifests for Kubernetes", () => {
     ).toEqual(["http", "admin"]);
   });
 
-  test("select the pods of the Deployment", () => {
+  test("the selectors select the pods of the Deployment", () => {
     const { labels } = pod.metadata;
     expect(Deployment.spec.selector.matchLabels).toEqual(labels);
     expect(Service.spec.selector).toEqual(labels);
@@ -145,7 +145,7 @@ describe("the manifests for Kubernetes", () => {
     expect(NetworkPolicy.spec.podSelector.matchLabels).toEqual(labels);
   });
 
-  test("leave the command enough time to finish requests", () => {
+  test("the grace period is long enough for the command to finish requests", () => {
     const grace = pod.spec.terminationGracePeriodSeconds * 1000;
     const wait = container.lifecycle.preStop.sleep.seconds * 1000;
     expect(config.server?.stopTimeout).toBeGreaterThan(0);
@@ -156,7 +156,7 @@ describe("the manifests for Kubernetes", () => {
     expect(PodDisruptionBudget.spec.maxUnavailable).toBeLessThan(Deployment.spec.replicas);
   });
 
-  test("probe paths that the command answers, and readiness fails while it stops", async () => {
+  test("the command answers the probes, and the readiness probe fails while the command stops", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (req, res) => {
       if (req.url === "/held") finish = () => res.end("held");
@@ -198,7 +198,7 @@ describe("the container file", () => {
     new RegExp(`^${name} (.+)$`, "m").exec(stage)?.[1]?.trim() ?? "";
   const config = JSON.parse(read("container/fetchway.config.json")) as ReadConfig;
 
-  test("starts the command of the package, with its config file, and without a shell", () => {
+  test("the container starts the command of the package, with its config file, and without a shell", () => {
     const [program, script] = JSON.parse(instruction("ENTRYPOINT")) as string[];
     expect([program, script]).toEqual([
       "node",
@@ -215,7 +215,7 @@ describe("the container file", () => {
     expect((config.server?.stopTimeout ?? Infinity) + LAST_WORDS).toBeLessThanOrEqual(10_000);
   });
 
-  test("runs as the user that the manifests name, on the exact version of Node that the tests use", () => {
+  test("the container runs as the user of the manifests, on the version of Node that the tests use", () => {
     const [user = ""] = instruction("USER").split(":");
     expect(Number(user)).toBe(
       readManifests()["Deployment"]?.spec.template.spec.securityContext.runAsUser,
@@ -225,7 +225,7 @@ describe("the container file", () => {
     expect(new Set(images)).toEqual(new Set(["${NODE_IMAGE}"]));
   });
 
-  test("has a health check that succeeds only while the command is ready", async () => {
+  test("the health check of the container succeeds only while the command is ready", async () => {
     const check = JSON.parse(
       /CMD (\[.+\])/.exec(instruction("HEALTHCHECK"))?.[1] ?? "",
     ) as string[];

@@ -23,7 +23,7 @@ import { Upstream } from "../helpers/upstream.ts";
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLIENT = "00f067aa0ba902b7";
 
-test("opentelemetry.ts makes a span for each attempt, and metrics under stable names", async () => {
+test("opentelemetry.ts makes a span for each attempt, and metrics with stable names", async () => {
   const spans = new InMemorySpanExporter();
   const provider = new TracerProvider({
     spanProcessors: [new SimpleSpanProcessor({ exporter: spans })],

@@ -67,7 +67,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       ]);
     }));
 
-  test("prometheus.ts shows the proxy's connections", () =>
+  test("prometheus.ts serves metrics about the proxy's requests and connections", () =>
     run("prometheus", start, async (origin) => {
       for (let turn = 0; turn < 2; turn++) expect((await fetch(`${origin}/a`)).status).toBe(200);
       const text = await (await fetch(`${origin}/metrics`)).text();
@@ -82,7 +82,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       expect(text).toContain(`\nfetchway_upstream_connections{${labels}} 1\n`);
     }));
 
-  test("cache.ts answers from memory only with responses that may be stored", () =>
+  test("cache.ts serves only responses that may be stored from memory", () =>
     run("cache", start, async (origin) => {
       let count = 0;
       upstream.script = (call) => {

@@ -70,7 +70,7 @@ describe("the installed package", () => {
 
   afterAll(() => rm(app, { recursive: true }));
 
-  test("has the files of its exports, and no sources except the examples", () => {
+  test("the package contains the files of its exports, and no sources except the examples", () => {
     const packed = globSync("**/*", { cwd: installed() });
     expect(packed).toEqual(expect.arrayContaining(manifest.files));
     expect(
@@ -85,7 +85,7 @@ describe("the installed package", () => {
     }
   });
 
-  test("loads few files, and none of Node's large modules before they are used", async () => {
+  test("an import of the package loads few files, and none of Node's large modules", async () => {
     const code = `import { registerHooks } from "node:module";
       const files = [];
       registerHooks({ load: (url, context, next) => (files.push(url), next(url, context)) });
@@ -103,7 +103,7 @@ describe("the installed package", () => {
     expect(loaded.builtin.filter((name) => /\b(?:http|net|tls|undici)$/.test(name))).toEqual([]);
   });
 
-  test("imports only its own dependencies, and no helper of the bundler", () => {
+  test("the files of the package import only its dependencies, and no helper of the bundler", () => {
     const packages = globSync("dist/**/*.js", { cwd: installed() }).flatMap((file) =>
       Array.from(
         readFileSync(join(installed(), file), "utf8").matchAll(
@@ -118,7 +118,7 @@ describe("the installed package", () => {
     );
   });
 
-  test("can be imported by Node", async () => {
+  test("Node can import the package", async () => {
     const code = `import { proxyFetch, createProxy } from "fetchway";
       import { transformText } from "fetchway/bodies";
       const interceptors = { request: [transformText((text) => text)] };
@@ -140,7 +140,7 @@ describe("the installed package", () => {
   );
 
   test.each(["node", "bun", "deno", "workerd", "fetch"])(
-    "fetchway/%s is the entry of that runtime",
+    "fetchway/%s is the same entry on every runtime",
     async (name) => {
       const { types, default: code } = manifest.exports[`./${name}`] as Entry;
       const packed = globSync("dist/**/*", { cwd: installed() });
@@ -162,7 +162,7 @@ describe("the installed package", () => {
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
   });
 
-  test("`balance` of fetchway/upstreams makes a target for each entry", async () => {
+  test("`balance` of fetchway/upstreams makes a target that Node's entry and fetchway/fetch accept", async () => {
     const code = `import { createProxy } from "fetchway";
       import { createProxy as ofFetch } from "fetchway/fetch";
       import { balance } from "fetchway/upstreams";
@@ -249,7 +249,7 @@ describe("the installed package", () => {
   };
 
   test.each(Object.entries(resolutions))(
-    "has types that TypeScript finds with the module resolution %s",
+    "TypeScript finds the types with the module resolution %s",
     async (_, options) => {
       const main = `import { createServer } from "node:http";
       import { createProxy, type NodeProxy } from "fetchway";
@@ -272,7 +272,7 @@ describe("the installed package", () => {
     },
   );
 
-  test("fetchway/undici without undici fails, and the error names it", async () => {
+  test("importing fetchway/undici without undici fails with an error that names undici", async () => {
     const importing = ["--input-type=module", "--eval", 'import "fetchway/undici"'];
     await expect(execute("node", importing, { cwd: app })).rejects.toThrow(
       /Cannot find package 'undici' imported from .*\/fetchway\/dist\/runtimes\/undici\.js/,
@@ -296,7 +296,7 @@ describe("the installed package", () => {
     ["preserve", "no types package", withDOM],
     ["nodenext", "Node's types only", withNode],
   ])(
-    "with the module resolution %s, its types need %s, with TypeScript 7 and 5.4",
+    "with the module resolution %s, the package's types need %s, with TypeScript 7 and 5.4",
     async (name, _, types) => {
       const entries = Object.keys(manifest.exports).filter(
         // The types of undici come with the package undici, which users of that entry install.
@@ -337,7 +337,7 @@ describe("the installed package", () => {
     },
   );
 
-  describe("fetchway/server is a server that is ready to run", () => {
+  describe("fetchway/server, the ready-to-run server", () => {
     const upstream = new Upstream();
     beforeAll(() => upstream.listen());
     afterAll(() => upstream.stop());
@@ -365,7 +365,7 @@ describe("the installed package", () => {
       return startProgram(tool, args, env, app);
     }
 
-    test.each(lines)("and forwards when it is started by: %s", async (line) => {
+    test.each(lines)("the server forwards requests when it is started by: %s", async (line) => {
       await using program = await start(line, upstream.url);
       const [, port] = await program.printed(/https?:\/\/[\w.[\]:-]*:(\d+)/);
       const answer = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
@@ -382,7 +382,7 @@ describe("the installed package", () => {
     });
   });
 
-  test("has types in which @arethetypeswrong/cli finds nothing wrong", async () => {
+  test("@arethetypeswrong/cli finds no problem in the types of the package", async () => {
     const tool = join(root, "node_modules/.bin/attw");
     const tarball = `${manifest.name}-${manifest.version}.tgz`;
     // The program fails for every problem except those that the profile ignores.
@@ -391,7 +391,7 @@ describe("the installed package", () => {
     expect(named).toEqual(Object.keys(manifest.exports));
   });
 
-  describe("the examples, when they are copied", () => {
+  describe("copies of the examples", () => {
     const names = globSync("*/package.json", { cwd: join(root, "examples") }).map((path) =>
       dirname(path),
     );
@@ -419,7 +419,7 @@ describe("the installed package", () => {
       }
     });
 
-    test("are all in examples/README.md", async () => {
+    test("examples/README.md lists all examples", async () => {
       const page = await readFile(join(root, "examples/README.md"), "utf8");
       const linked = Array.from(page.matchAll(/\]\(([\w-]+)\/index\.ts\)/g), ([, name]) => name);
       expect(new Set(linked)).toEqual(new Set(names));
@@ -452,7 +452,7 @@ describe("the installed package", () => {
       },
     );
 
-    test("type-check against the package", async () => {
+    test("the examples type-check with the package", async () => {
       const compilerOptions = {
         strict: true,
         noEmit: true,
@@ -505,7 +505,7 @@ describe("the installed package", () => {
     });
   });
 
-  test("fetchway/config has the types of a config file, which the command reads", async () => {
+  test("the command reads a config file that imports `defineConfig` from fetchway/config", async () => {
     const config = `import { defineConfig } from "fetchway/config";
       export default defineConfig({ routes: [{ match: "/a", target: "http://b.test:1" }] });`;
     await writeFile(join(app, "my.config.mjs"), config);
@@ -515,13 +515,13 @@ describe("the installed package", () => {
     expect(shown).toContain("Host: b.test:1");
   });
 
-  test("has a command that runs, and prints its version", async () => {
+  test("the command of the package runs, and prints its version", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");
     expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
     expect(await run("node", bin, "--version")).toContain(manifest.version);
   });
 
-  test("has a command that the lines of docs/deploy.md bundle into one file", async () => {
+  test("the lines of docs/deploy.md bundle the command into one file", async () => {
     const page = await readFile(join(root, "docs/deploy.md"), "utf8");
     const [, bundle = "", start = ""] =
       /```sh\nnpx (esbuild .*)\n(node fetchway\.cjs .*)\n```/.exec(page) ?? [];
@@ -539,7 +539,7 @@ describe("the installed package", () => {
     await rm(folder, { recursive: true });
   });
 
-  test("is installed with npm install --omit=dev without a warning, and its command shows the demo", async () => {
+  test("npm install --omit=dev prints no warning, and the installed command serves the demo", async () => {
     const folder = join(app, "installed");
     await mkdir(folder);
     // The test needs no network, because the dependencies are installed from files, too.

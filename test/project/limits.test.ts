@@ -13,7 +13,7 @@ const rows = Array.from(
   ([, flag, preset]) => [flag, preset],
 );
 
-test("the table of docs/limits.md has every limit for clients, with its flag and default", () => {
+test("the table in docs/limits.md has every limit for clients, with its flag and its default", () => {
   const expected = Object.entries(clientLimitSchema).map(([option, { default: preset }]) => {
     const flag = flags.find((each) => each.scope === "server" && each.option === option);
     return [`--${flag?.name}`, String(preset)];

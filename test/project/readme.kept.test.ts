@@ -23,7 +23,7 @@ const KEEPERS: Readonly<Record<string, readonly string[]>> = {
   "src/streams.ts: HeldBody": ["awaitFirstByte"],
 };
 
-test("each place in the code that keeps bodies has a row in README, and each row has such a place", () => {
+test("README has a row for each place in the code that keeps bodies, and no other rows", () => {
   const files = globSync("{src,runtimes,integrations,command}/**/*.ts", { cwd: root });
   const found = files.flatMap((file) => {
     const source = readFileSync(new URL(file, root), "utf8");
@@ -54,7 +54,7 @@ function numberIn(file: string, pattern: RegExp): number {
   return Number(pattern.exec(source)?.[1]?.replaceAll("_", ""));
 }
 
-test("the limits in README are those of the code", () => {
+test("README's limits of kept bodies are those of the code", () => {
   expect(limitOf("followRedirects")).toBe(defaults.replayLimit);
   expect(limitOf("retry")).toBe(defaults.replayLimit);
   expect(limitOf("`wait`")).toBe(numberIn("src/exchange/wait.ts", /KEPT = ([\d_]+)/));

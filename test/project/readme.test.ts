@@ -19,7 +19,7 @@ test.each(pages)("the generated blocks of %s are up to date", (page) => {
   expect(text === updateBlocks(text), `${page} is out of date; run: npm run readme`).toBe(true);
 });
 
-test("docs/options.md has a heading for every option, so that each has an anchor", () => {
+test("docs/options.md has a heading for every option, so that links to the option work", () => {
   const names = ["ProxyOptions", "PoolOptions", "BalanceOptions"]
     .flatMap(readInterface)
     .map(({ name }) => name.toLowerCase());
@@ -37,7 +37,7 @@ test("docs/options.md has a heading for every option, so that each has an anchor
 const WITH_WIDE_TABLES = new Set(["README.md", "docs/frameworks.md"]);
 
 test.each([...pages, "SECURITY.md"].filter((page) => !WITH_WIDE_TABLES.has(page)))(
-  "the tables of %s have at most three columns, which a phone has room for",
+  "the tables of %s have at most three columns, so that they fit on a phone",
   (page) => {
     const heads = readProse(page).match(/^\|.*(?=\n\| ?:?--)/gm) ?? [];
     expect(heads.filter((head) => head.split("|").length - 2 > 3)).toEqual([]);
@@ -77,11 +77,11 @@ const documents = [
 ];
 
 describe("links of the documents", () => {
-  test("are found in the documents", () => {
+  test("the check finds the links of the documents", () => {
     expect(documents.flatMap(linksOf).length).toBeGreaterThan(60);
   });
 
-  test.each(documents)("of %s lead to files and headings", (page) => {
+  test.each(documents)("the links of %s lead to files and headings that exist", (page) => {
     const broken = linksOf(page).filter(
       ({ file, anchor }) =>
         !existsSync(join(root, file)) ||
@@ -90,7 +90,7 @@ describe("links of the documents", () => {
     expect(broken).toEqual([]);
   });
 
-  test("of the published pages lead to published files", () => {
+  test("the links of published pages lead to published files", () => {
     const { files } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
       files: string[];
     };
@@ -102,7 +102,7 @@ describe("links of the documents", () => {
     expect(missing).toEqual([]);
   });
 
-  test("every page of docs/ is reached from README", () => {
+  test("links lead from README to every page of docs/", () => {
     const reached = new Set(["README.md"]);
     for (const page of reached) {
       for (const { file } of linksOf(page)) if (file.endsWith(".md")) reached.add(file);

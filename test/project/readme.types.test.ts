@@ -111,13 +111,13 @@ function check(
   }
 }
 
-describe.each(Object.keys(resolutions))("with %s", (name) => {
+describe.each(Object.keys(resolutions))("TypeScript blocks with %s", (name) => {
   test("every block of README and docs/ is valid TypeScript", () => {
     expect(typescript.length).toBeGreaterThan(50);
     expect(check(name, typescript, { "_names.ts": NAMES })).toBe("");
   });
 
-  test("the code blocks of README are valid in a package that is made by README's first commands", () => {
+  test("the code blocks of README are valid in a package made with README's first commands", () => {
     const pasted = typescript.filter(({ place }) => place.startsWith("README.md: "));
     expect(pasted.length).toBeGreaterThan(5);
     const install = blocks.find(({ place }) => place === "README.md: Fetchway")?.code ?? "";

@@ -51,7 +51,7 @@ async function start(title: string, replaced?: Record<string, string>): Promise<
   return `http://127.0.0.1:${port}`;
 }
 
-test("an event stream: an event arrives while the stream is open, and a disconnect of the client ends it", async () => {
+test("an event stream: an event arrives while the stream is open, and the stream ends when the client disconnects", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -66,7 +66,7 @@ test("an event stream: an event arrives while the stream is open, and a disconne
   await within(closed, "the upstream's connection to close");
 });
 
-test("a silent event stream gets comments between its events", async () => {
+test("a silent event stream: the client gets comments between the events", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -81,7 +81,7 @@ test("a silent event stream gets comments between its events", async () => {
   expect(text).toMatch(/^data: 1\n\n(?::\n\n)+$/);
 });
 
-test("a gateway to language models: if a provider fails before the first event, the other one answers", async () => {
+test("a gateway to language models: if a provider fails before the first event, the other provider responds", async () => {
   const other = new Upstream();
   await other.listen();
   ending.push(() => void other.stop());
@@ -166,7 +166,7 @@ describe("an auth service in front", () => {
   afterEach(() => auth.stop());
   const begin = (): Promise<string> => start("Forward auth", AUTH);
 
-  test("a request passes with the fields that the auth service has set, never with the client's own", async () => {
+  test("the target gets the fields that the auth service has set, and never the client's fields of the same names", async () => {
     auth.script = (call) => call.reply(204, [["Remote-User", "alice"]]);
     const response = await fetch(`${await begin()}/a?b`, {
       method: "POST",
@@ -197,7 +197,7 @@ describe("an auth service in front", () => {
     expect([call.get("remote_user"), call.get("remote-groups")]).toEqual([undefined, undefined]);
   });
 
-  test("any response of the auth service other than 2xx goes to the client, and the target gets no request", async () => {
+  test("a response of the auth service other than 2xx goes to the client, and the target gets no request", async () => {
     const fields: [string, string][] = [
       ["Location", "http://login.example/?rd=1"],
       ["Set-Cookie", "state=1"],
@@ -261,7 +261,7 @@ describe("an auth service in front", () => {
   });
 });
 
-test("a part of an API: no spelling of its path passes without the token", async () => {
+test("a part of an API: without the token, no spelling of its path reaches the upstream", async () => {
   const origin = await start("A part of an API that only some clients may use");
   const { hostname, port } = new URL(origin);
   const ask = async (path: string, fields: Record<string, string> = {}): Promise<number> => {
@@ -308,7 +308,7 @@ test("CORS: preflights do not reach the upstream, and only pages of one origin c
   expect(upstream.calls).toHaveLength(2);
 });
 
-test("a secret: only the upstream sees it, and only customers pass", async () => {
+test("a secret: only the upstream gets the secret, and only requests of customers are forwarded", async () => {
   const origin = await start("A secret for the upstream, and a login in front of it");
   expect((await fetch(origin)).status).toBe(401);
   expect(upstream.calls).toEqual([]);
@@ -319,7 +319,7 @@ test("a secret: only the upstream sees it, and only customers pass", async () =>
   expect(call.get("x-api-key")).toBeUndefined();
 });
 
-test("a log: the line reports the outcome of a request, even if the response was cut off", async () => {
+test("a log: a line reports the outcome of each request, even if the response is truncated", async () => {
   const lines: string[] = [];
   const print = vi
     .spyOn(console, "log")
@@ -353,7 +353,7 @@ test("a log: the line reports the outcome of a request, even if the response was
   }
 });
 
-test("a self-signed certificate: it is trusted, and another one is not", async () => {
+test("a self-signed certificate: the upstream's certificate is trusted, and any other is not", async () => {
   const [mine, other] = [await makeCertificate(), await makeCertificate()];
   const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
   const port = await listen(server);
@@ -373,7 +373,7 @@ test("a self-signed certificate: it is trusted, and another one is not", async (
   }
 });
 
-test("several tenants: each host has its upstream, and others get 404", async () => {
+test("several tenants: each host has its upstream, and other hosts get 404", async () => {
   const proxy = await load<{ fetch: Fetch }>("Several tenants");
   const ask = async (host: string): Promise<number> =>
     (await proxy.fetch(new Request(`http://${host}/a`))).status;
@@ -383,7 +383,7 @@ test("several tenants: each host has its upstream, and others get 404", async ()
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/shop/a", "/docs/a"]);
 });
 
-test("a rate limit: a client that exceeds it gets 429, whatever address it claims", async () => {
+test("a rate limit: a client above the limit gets 429, whatever address its X-Forwarded-For claims", async () => {
   const origin = await start("A rate limit", { "limit = 100": "limit = 2" });
   const ask = async (address: string): Promise<Response> =>
     fetch(origin, { headers: { "x-forwarded-for": address } });
@@ -403,7 +403,7 @@ test("a service binding: the bound Worker gets the request", async () => {
   expect(await response.text()).toBe("/b");
 });
 
-test("a cache: the upstream gets a request once, and again if it does not allow the response to be stored", async () => {
+test("a cache: a repeated request reaches the upstream only if its response may not be stored", async () => {
   const origin = await start("A cache");
   const ask = async (path: string): Promise<string> => (await fetch(origin + path)).text();
   upstream.script = (call) =>
@@ -416,7 +416,7 @@ test("a cache: the upstream gets a request once, and again if it does not allow 
   expect([await ask("/other"), await ask("/other")]).toEqual(["answer 2", "answer 3"]);
 });
 
-test("a test without an upstream: the test of the recipe passes", async () => {
+test("a test without an upstream: the test in the recipe passes", async () => {
   await withCopy("docs/recipes.md: A test without an upstream", {}, async (copy) => {
     await using program = startProgram("node", ["--test", fileURLToPath(copy)]);
     await program.ended();

@@ -59,7 +59,7 @@ test.each(readdirSync(join(root, ".github/ISSUE_TEMPLATE")))(
   },
 );
 
-test("changesets put the next version at the top of the changelog, and do not change the rest", () => {
+test("changesets put the next version at the top of CHANGELOG.md, and do not change the rest", () => {
   const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   for (const name of ["package.json", "CHANGELOG.md", ".changeset", "package-lock.json"]) {

@@ -11,7 +11,7 @@ import { toTabs } from "../../site/tabs.ts";
 const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
 
 // docs/upstream/ is for other projects, not for users, and so is not in the sidebar.
-test("each page of docs/ and bench/ is in the sidebar, which lists only documents", () => {
+test("the sidebar lists every document for users, and nothing else", () => {
   const documents = globSync("{*.md,{docs,bench}/*.md,examples/README.md}", { cwd: project });
   expect(documents.length).toBeGreaterThan(20);
   expect(new Set(listed)).toEqual(new Set(documents));
@@ -40,7 +40,7 @@ test("each link of a document to a file of the project leads to a page", () => {
 });
 
 // VitePress reads such a tag as the start of an HTML element, even within code that continues on the next line.
-test("no line of a document begins with a tag", () => {
+test("no line of a document begins with an HTML tag", () => {
   const begins = listed.flatMap((document) => {
     const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
     return Array.from(prose.matchAll(/^ {0,3}<\w.*$/gm), ([line]) => `${document}: ${line}`);
@@ -48,7 +48,7 @@ test("no line of a document begins with a tag", () => {
   expect(begins).toEqual([]);
 });
 
-test("the API reference can be made from each entry: TypeDoc finds its file, and its examples", () => {
+test("TypeDoc finds the file and the examples of each entry, for the API reference", () => {
   const { exports } = JSON.parse(readProjectFile("deno.json")) as {
     exports: Record<string, string>;
   };
@@ -68,18 +68,18 @@ describe("toTabs", () => {
   const block = (name: string): string => `### ${name}\n\n\`\`\`ts\n${name}();\n\`\`\`\n\n`;
   const tab = (name: string): string => `\`\`\`ts [${name}]\n${name}();\n\`\`\`\n\n`;
 
-  test("makes tabs of headed code blocks that follow each other", () => {
+  test("`toTabs` makes tabs of headed code blocks that follow each other", () => {
     expect(toTabs(`# A\n\n${block("a")}${block("b")}text\n`)).toBe(
       `# A\n\n::: code-group\n\n${tab("a")}${tab("b")}:::\n\ntext\n`,
     );
   });
 
-  test("changes no headed code block that text follows", () => {
+  test("`toTabs` does not change headed code blocks that text follows", () => {
     const document = `${block("a")}text\n\n${block("b")}text\n`;
     expect(toTabs(document)).toBe(document);
   });
 
-  test("makes tabs of README's first examples, one for each server", () => {
+  test("README's first examples become tabs, one for each server", () => {
     const labels = toTabs(readProjectFile("README.md")).matchAll(/^```ts \[(.+)\]$/gm);
     expect(Array.from(labels, ([, label]) => label)).toEqual([
       "h3",
@@ -96,7 +96,7 @@ describe("findBrokenLinks", () => {
   const folder = mkdtempSync(join(tmpdir(), "fetchway-site-"));
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  test("finds links to pages and headings that do not exist", () => {
+  test("`findBrokenLinks` finds links to pages and headings that do not exist", () => {
     const links = [
       "b.html#there",
       "/x/b.html",

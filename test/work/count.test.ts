@@ -119,7 +119,7 @@ describe.each(workHosts)("%s", (host) => {
     }
   });
 
-  test("the bytes allocated per request are within the budget", async () => {
+  test("the number of bytes allocated per request is within the budget", async () => {
     const worker = await startWork(host, "heap");
     try {
       for (const [name, ask] of Object.entries({ get, post })) {
@@ -139,7 +139,7 @@ describe.each(workHosts)("%s", (host) => {
     }
   });
 
-  test("the bytes per request that reach V8's old generation are within the budget", async () => {
+  test("the number of bytes per request that reach V8's old generation is within the budget", async () => {
     const worker = await startWork(host, "old");
     try {
       for (const [name, ask] of Object.entries({ get, post })) {
@@ -160,7 +160,7 @@ const partBudgets: Readonly<Record<string, number>> = {
   onResponse: 6.4,
 };
 
-test("the bytes that an option allocates per request are within the budget", async () => {
+test("the number of bytes that an option allocates per request is within the budget", async () => {
   const measure = async (part: string): Promise<number> => {
     const worker = await startWork("node", "heap", "", { part });
     try {

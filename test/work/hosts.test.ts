@@ -61,7 +61,7 @@ const transports: [name: string, module: string][] = [
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
   test.each(transports)(
-    "the proxying of a request creates no web API object, with %s",
+    "forwarding a request creates no web API object, with %s",
     async (_, transport) => {
       const worker = await startWork(host, "counts", transport);
       try {

@@ -13,7 +13,7 @@ const STREAMS = 16;
  */
 const OLD_BUDGET = 5000;
 
-test("the bytes per request over HTTP/2 that reach V8's old generation are within the budget", async () => {
+test("over HTTP/2, the number of bytes per request that reach V8's old generation is within the budget", async () => {
   const upstream = createServer((_, res) => void res.end("x".repeat(1024)));
   const port = await listen(upstream);
   const target = `http://127.0.0.1:${port}`;

@@ -18,7 +18,7 @@ test.each(Object.keys(ways) as WayName[])(
   },
 );
 
-test("CONTRIBUTING.md's section on the path of a request names only files whose functions it calls", () => {
+test("CONTRIBUTING.md's section on the path of a request names only files whose functions a request calls", () => {
   const documented = readDocumentedWay();
   const passed = new Set(Object.values(found).flatMap((files) => Object.keys(files)));
   expect(documented.length).toBeGreaterThan(0);
