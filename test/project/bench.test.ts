@@ -87,15 +87,12 @@ describe("the flags of a benchmark", () => {
     expect(lines.at(-1)).toBe("A complete run writes x.md.");
   });
 
-  test.each(benches)(
-    "$name accepts no flags, and --quick only if it has quick values",
-    ({ flags: own }) => {
-      expect(readFlags([], own)?.isComplete).toBe(true);
-      const hasQuick = Object.values(own).some(({ quick }) => quick !== undefined);
-      if (hasQuick) expect(readFlags(["--quick"], own)?.isComplete).toBe(false);
-      else expect(() => readFlags(["--quick"], own)).toThrow(/--quick/);
-    },
-  );
+  test.each(benches)("$name accepts --quick only if it has quick values", ({ flags: own }) => {
+    expect(readFlags([], own)?.isComplete).toBe(true);
+    const hasQuick = Object.values(own).some(({ quick }) => quick !== undefined);
+    if (hasQuick) expect(readFlags(["--quick"], own)?.isComplete).toBe(false);
+    else expect(() => readFlags(["--quick"], own)).toThrow(/--quick/);
+  });
 
   test("cpu measures all contestants and workloads, and with --quick only the workloads of small requests", () => {
     const cpu = benches.find(({ name }) => name === "cpu");
