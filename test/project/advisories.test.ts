@@ -7,7 +7,7 @@ import { advisoriesIn, findAdvisories } from "../conformance/markers.ts";
 const named = findAdvisories();
 const tested = new Set(named.map(({ id }) => id));
 
-test("the table in SECURITY.md is up to date with the list, the tests and the gaps", () => {
+test("the table in SECURITY.md is up to date with the list of advisories, the tests and the gaps", () => {
   const policy = readFileSync(POLICY, "utf8");
   expect(policy).toContain("<!-- advisories -->\n");
   const isCurrent = withTables(policy, makeTables(named)) === policy;

@@ -35,7 +35,7 @@ describe("the arithmetic of the benchmark", () => {
     expect([0, 1, 5000, 7500].map((i) => dueAt(i, 5000))).toEqual([0, 0.2, 1000, 1500]);
   });
 
-  test("a percentile is the smallest value that is not exceeded by its share of the values", () => {
+  test("the 99th percentile is the smallest value that at least 99 % of the values do not exceed", () => {
     const thousand = Array.from({ length: 1000 }, (_, i) => i + 1);
     expect([0.5, 0.99, 0.999, 1].map((part) => percentile(thousand, part))).toEqual([
       500, 990, 999, 1000,

@@ -153,7 +153,7 @@ describe("the figures of a run", () => {
     })),
   });
 
-  test("a ratio compares with the best contestant that did not fail", () => {
+  test("a ratio is relative to the best contestant that did not fail", () => {
     const h3 = measured("h3", 30, 30);
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const all = [h3, measured("httpxy-server", 60, 60), measured("h3-own", 150, 150), failed];

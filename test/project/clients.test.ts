@@ -8,7 +8,7 @@ import { readPage, renderLosses } from "./_readme.ts";
 
 const all = Object.values(losses).flat();
 
-test("docs/clients.md has the text of each loss, and is out of date if the text of one changes", () => {
+test("docs/clients.md lists every loss, and is out of date when the text of any loss changes", () => {
   const page = readPage("docs/clients.md");
   expect(page).toContain(renderLosses());
   for (const [reason] of all) {
@@ -24,7 +24,7 @@ test("docs/clients.md has the text of each loss, and is out of date if the text 
   }
 });
 
-test("each loss is proven on each client that it names, by a test that no other loss and no server's gap explains", () => {
+test("each loss has a gap on each client that it names, and no host has the same test in two gaps", () => {
   for (const [reason, ...on] of all) {
     for (const host of new Set(on.flatMap(([clients]) => clients))) {
       const proofs = clientGaps.filter((gap) => gap.host === host && gap.reason === reason);
@@ -35,7 +35,7 @@ test("each loss is proven on each client that it names, by a test that no other 
   expect(pairs.filter((pair, at) => pairs.indexOf(pair) !== at)).toEqual([]);
 });
 
-test("every host with another client has a name in the lists, and the gaps of servers are those of the other hosts", () => {
+test("every other client of a host has a name in the lists, and the hosts in server gaps use Fetchway's own client", () => {
   const named = Object.values(CLIENTS).map((host) => HOSTS[host]);
   const unnamed = OTHER_CLIENTS.map((host) => HOSTS[host]).filter(
     ({ runtime, client }) =>
@@ -45,7 +45,7 @@ test("every host with another client has a name in the lists, and the gaps of se
   expect(serverGaps.filter(({ host }) => HOSTS[host].client !== "own")).toEqual([]);
 });
 
-test("a loss of the server is not blamed on the client, but named as the server's", () => {
+test("a loss that the server causes is listed as the server's, and not as the client's", () => {
   const title = "TE: trailers is forwarded, and Connection names TE";
   const other = "path and query pass byte for byte";
   const gap = (host: Gap["host"], reason: string, of: Gap["test"] = title): Gap => ({

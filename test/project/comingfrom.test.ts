@@ -88,7 +88,7 @@ describe.each([...otherLibraries])("the section about %s", (library, names) => {
     }
   });
 
-  test("an option that Fetchway does not have is refused by an error with the same advice as the row of the option", async () => {
+  test("an option that Fetchway does not have is refused by an error with the same advice as the option's row", async () => {
     for (const { theirs, here, why, ours } of own) {
       if (Object.hasOwn(proxySchema, theirs) || theirs === "target") continue;
       const message = await errorFor(node, theirs);

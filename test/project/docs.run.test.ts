@@ -235,7 +235,7 @@ test("bodies: the field is removed from JSON, even for a client that accepts gzi
   expect(await response.json()).toEqual({ name: "b" });
 });
 
-test("clients: one proxy of the block sends requests through a forward proxy, and one through the runtime's fetch", async () => {
+test("clients: the block's first proxy sends through a forward proxy, and the second through the runtime's fetch", async () => {
   await importBlock("docs/clients.md: Other HTTP clients", {
     "http://proxy.internal:3128": upstream.url,
   });
@@ -457,7 +457,7 @@ test("http2: the block runs, and two of its proxies use HTTP/2", async () => {
   ending.unshift(() => Promise.all(proxies.map((proxy) => proxy.close(1))));
 });
 
-test("redirects: the first proxy follows the redirect, and the second proxy does not, because of `redirectTargets`", async () => {
+test("redirects: the first proxy follows a redirect, and `redirectTargets` of the second proxy refuses it", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts");
   upstream.script = (call) =>
     call.target === "/a?b" ? call.reply(302, [["Location", "/there"]]) : call.reply(200, [], "x");
@@ -478,7 +478,7 @@ test("redirects: a status in `statusCodes` causes a second attempt, and a proxy 
   expect(count).toBe(4);
 });
 
-test("redirects: Location is rewritten as the comments say", async () => {
+test("redirects: Location is rewritten as the block's comments say", async () => {
   const place = "docs/redirects.md: Rewriting";
   const code = readBlock(place);
   await importBlock(place, { "http://internal:4000": upstream.url });
@@ -508,7 +508,7 @@ test("redirects: domain and path of cookies are rewritten", async () => {
   ]);
 });
 
-test("redirects: cookies of a remote upstream are rewritten as the comments say", async () => {
+test("redirects: cookies of a remote upstream are rewritten as the block's comments say", async () => {
   const place = "docs/redirects.md: Cookies on http://localhost";
   const rows = [...readBlock(place).matchAll(/^\/\/ Set-Cookie: (.+?) +(?:→ (.+)|not changed)$/gm)];
   expect(rows).toHaveLength(2);

@@ -82,7 +82,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       expect(text).toContain(`\nfetchway_upstream_connections{${labels}} 1\n`);
     }));
 
-  test("cache.ts serves only responses that may be stored from memory", () =>
+  test("cache.ts serves a response from memory only if the response may be stored", () =>
     run("cache", start, async (origin) => {
       let count = 0;
       upstream.script = (call) => {

@@ -50,28 +50,31 @@ async function fetchWhenReady(url: string, program: Program): Promise<Response> 
   }
 }
 
-test.concurrent.each(examples)("the example for $name forwards", async ({ name, path, code }) => {
-  const port = await findPort();
-  const copy = new URL(`../../examples/_readme-${name}-${process.pid}.ts`, import.meta.url);
-  expect(code).toContain('"fetchway"');
-  expect(code).toContain("http://127.0.0.1:4000");
-  writeFileSync(
-    copy,
-    code
-      .replace('"fetchway"', '"#fetchway"')
-      .replace("http://127.0.0.1:4000", upstream.url)
-      .replaceAll("3000", `${port}`),
-  );
-  const start = starts[name] ?? ((file) => startProgram("node", [file]));
-  try {
-    await using program = start(fileURLToPath(copy), `${port}`);
-    const response = await fetchWhenReady(`http://127.0.0.1:${port}/api/a%2Fb?c`, program);
-    expect(response.status).toBe(200);
-    expect(await response.json()).toMatchObject({ method: "GET", path });
-  } finally {
-    rmSync(copy);
-  }
-});
+test.concurrent.each(examples)(
+  "the example for $name forwards requests",
+  async ({ name, path, code }) => {
+    const port = await findPort();
+    const copy = new URL(`../../examples/_readme-${name}-${process.pid}.ts`, import.meta.url);
+    expect(code).toContain('"fetchway"');
+    expect(code).toContain("http://127.0.0.1:4000");
+    writeFileSync(
+      copy,
+      code
+        .replace('"fetchway"', '"#fetchway"')
+        .replace("http://127.0.0.1:4000", upstream.url)
+        .replaceAll("3000", `${port}`),
+    );
+    const start = starts[name] ?? ((file) => startProgram("node", [file]));
+    try {
+      await using program = start(fileURLToPath(copy), `${port}`);
+      const response = await fetchWhenReady(`http://127.0.0.1:${port}/api/a%2Fb?c`, program);
+      expect(response.status).toBe(200);
+      expect(await response.json()).toMatchObject({ method: "GET", path });
+    } finally {
+      rmSync(copy);
+    }
+  },
+);
 
 /** The commands of README, each with the lines that README shows as its output. */
 const shown = readBlock("README.md: Without code")

@@ -51,7 +51,7 @@ async function start(title: string, replaced?: Record<string, string>): Promise<
   return `http://127.0.0.1:${port}`;
 }
 
-test("an event stream: an event arrives while the stream is open, and the stream ends when the client disconnects", async () => {
+test("an event stream: events arrive while the stream is open, and it ends when the client disconnects", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -166,7 +166,7 @@ describe("an auth service in front", () => {
   afterEach(() => auth.stop());
   const begin = (): Promise<string> => start("Forward auth", AUTH);
 
-  test("the target gets the fields that the auth service has set, and never the client's fields of the same names", async () => {
+  test("the target gets the fields that the auth service has set, and never the client's own fields", async () => {
     auth.script = (call) => call.reply(204, [["Remote-User", "alice"]]);
     const response = await fetch(`${await begin()}/a?b`, {
       method: "POST",

@@ -82,7 +82,7 @@ describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("the host %s", (name) 
     expect(posted).toMatchObject({ status: 200, text: "body" });
   });
 
-  test("bytes that the client sends right after its handshake reach the upstream, and an upstream that does not read pauses the client", async () => {
+  test("bytes after a handshake reach the upstream, and an upstream that does not read pauses the client", async () => {
     let [arrived, sent] = [0, 0];
     upstream.script = (call) => {
       const { socket, rest } = call.link.takeOver();

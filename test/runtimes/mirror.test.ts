@@ -89,7 +89,7 @@ test("the mirror gets copies of a request without a body and of a request with a
 });
 
 describe("responses of the target, whatever the mirror does", () => {
-  test("the client gets the target's response although the mirror never responds, and the mirror gets at most 100 copies", async () => {
+  test("the client gets the target's response although the mirror, which gets at most 100 copies, never responds", async () => {
     mirror.script = () => {};
     const origin = await serve({ mirror: mirror.url });
     for (let batch = 0; batch < 12; batch++) {

@@ -206,7 +206,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(times).toEqual([2, 2, 2]);
   });
 
-  test.each(["/close", "/destroy"])("%s ends the waiting of requests", async (path) => {
+  test.each(["/close", "/destroy"])("%s: waiting requests get 503", async (path) => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     upstream.stop();

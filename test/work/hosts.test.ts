@@ -75,7 +75,7 @@ describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
   );
 });
 
-test("hono: the proxy creates a stream for a response body that is large or still arriving, and no other web API object", async () => {
+test("hono: only a response body that is large or still arriving becomes a web API object, which is a stream", async () => {
   const worker = await startWork("hono", "counts");
   try {
     for (const ask of [get, post, postInPieces]) {

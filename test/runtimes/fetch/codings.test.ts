@@ -52,12 +52,12 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   ["the option `fetch`", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("a proxy with %s", (_, make) => {
-  test("requests no content coding, so that nothing needs decoding", async () => {
+  test("the upstream gets `Accept-Encoding: identity`, so that nothing needs decoding", async () => {
     expect(await summarize(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
   });
 
-  test("adapts the header fields when fetch decodes a response that is encoded anyway", async () => {
+  test("the header fields are adapted when fetch decodes a response that is encoded anyway", async () => {
     expect(await summarize(await make()(ask("/always")))).toEqual(undone);
   });
 
@@ -69,7 +69,7 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
       { onRequest: (draft) => draft.headers.set("accept-encoding", "gzip;q=0.5") },
       "gzip;q=0.5",
     ],
-  ])("can request content codings by the option %s", async (_option, options, asked) => {
+  ])("content codings can be requested with the option %s", async (_option, options, asked) => {
     expect(await summarize(await make(options)(ask()))).toEqual(undone);
     expect(seen[0]?.["accept-encoding"]).toBe(asked);
   });

@@ -79,7 +79,7 @@ export const failures: Record<string, Case> = {
     assertEqual(signal?.aborted, true);
   },
 
-  async "the app's signal aborts when the client disconnects, before the response and during it"(
+  async "the app's signal aborts when the client disconnects before or during the response"(
     create,
   ) {
     let signal: AbortSignal | undefined;

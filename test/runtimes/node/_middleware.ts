@@ -17,7 +17,7 @@ const same: After = (response) => response;
 export function addMiddlewareTests(apps: Apps, serve: Serve): void {
   const { upstream } = apps;
 
-  test("the upstream sees the request headers as middleware has set, appended and deleted them", async () => {
+  test("the upstream gets the header fields that middleware has set and appended, and not those it has deleted", async () => {
     const port = await serve(({ headers }) => {
       headers.set("x-user", "alice");
       headers.append("x-list", "2");
@@ -152,7 +152,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     }
   });
 
-  test("a response that middleware discards releases the upstream's connection", async () => {
+  test("the upstream's connection is released when middleware discards the response", async () => {
     // This response has no Content-Length, because Hono would copy that field to the new response.
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));

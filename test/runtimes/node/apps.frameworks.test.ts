@@ -20,7 +20,7 @@ test("Express: a mounted handler forwards the path below its mount", async () =>
   expect((await apps.ask(port, request("GET", "/elsewhere"))).status).toBe(404);
 });
 
-test("Express: the upstream sees the request headers as middleware has set and deleted them", async () => {
+test("Express: the upstream gets the header fields that middleware has set, and not those it has deleted", async () => {
   const app = express()
     .use((req, _, next) => {
       req.headers["x-user"] = "alice";
@@ -42,7 +42,7 @@ test("Express: the upstream sees the request headers as middleware has set and d
   expect(apps.only().all("x-kept")).toEqual(["k"]);
 });
 
-test("Express: response fields that earlier middleware sets reach the client, unless the upstream sends the same fields", async () => {
+test("Express: response fields of earlier middleware reach the client, unless the upstream sends the same fields", async () => {
   const app = express()
     .use((_, res, next) => {
       res.setHeader("x-before", "1");
@@ -216,7 +216,7 @@ test("Fastify: `nodeHandler` responds to a request whose reply the route has hij
   await close();
 });
 
-test("Fastify: a web Response of a proxy's fetch can be sent", async () => {
+test("Fastify: a route may return the web Response of a proxy's `fetch`", async () => {
   const proxy = createProxy({ target: upstream.url });
   const app = fastify();
   app.get("/*", (req) => proxy.fetch(new globalThis.Request(`http://${req.host}${req.url}`)));

@@ -154,7 +154,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
     });
   });
 
-  test("204, 304 and HEAD have no body", async () => {
+  test("responses with 204 or 304, and responses to HEAD, have no body", async () => {
     rfc("9113-8.3.2-status");
     await using(async (session) => {
       for (const line of ["204 No Content", "304 Not Modified"]) {
@@ -199,7 +199,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
     });
   });
 
-  test("a stream that the client closes during the response closes the upstream request", async () => {
+  test("the upstream request is closed when the client closes its stream during the response", async () => {
     upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
     await using(async (session) => {
       const stream = session.request({ ":path": "/" });
@@ -210,7 +210,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
     });
   });
 
-  test("a stream that the client closes before the response closes the upstream request", async () => {
+  test("the upstream request is closed when the client closes its stream before the response", async () => {
     upstream.script = () => {};
     await using(async (session) => {
       const stream = session.request({ ":path": "/" });
@@ -221,7 +221,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
     });
   });
 
-  test("a truncated body fails for the client", async () => {
+  test("the client's stream fails if the upstream truncates the body", async () => {
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     await using(async (session) => {
@@ -234,7 +234,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
   });
 });
 
-test("the client gets the fields that middleware has set on the response, and the cookies of middleware and upstream", async () => {
+test("the client gets the response fields of middleware, and the cookies of both middleware and upstream", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createSecureServer(certificate, (req, res) => {
     res.setHeader("X-Before", ["1", "2"]);

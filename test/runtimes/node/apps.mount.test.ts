@@ -78,7 +78,7 @@ describe.each(Object.entries(mounts))("a mount by %s", (_, serveMount) => {
     }
   });
 
-  test("CVE-2026-47676: the upstream gets the path after the prefix, with no delimiter decoded, or gets no request", async () => {
+  test("CVE-2026-47676: the upstream gets the path after the prefix, with no delimiter decoded, or no request", async () => {
     const port = await serveMount(createProxy({ target: upstream.url }));
     upstream.script = (call) => call.reply(200);
     for (const path of [
@@ -197,7 +197,7 @@ describe("frameworks that pass the whole path to the proxy", () => {
   }
 });
 
-test("WebSockets of an attached proxy that is also mounted: `stripPrefix` shortens the path, and redirects get the prefix", async () => {
+test("`stripPrefix` shortens the paths of WebSockets of a mounted proxy, and redirects keep the mount's prefix", async () => {
   const proxy = createProxy({ target: upstream.url, stripPrefix: "/api" });
   const app = express().use("/api", proxy.nodeHandler);
   const { port, server, close } = await serve("node", app);

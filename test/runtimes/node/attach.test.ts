@@ -292,7 +292,7 @@ describe("upgrades that the proxy does not take", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("an upgrade that no listener takes is an ordinary request with a body, whatever `shouldUpgradeCallback` returns", async () => {
+  test("an upgrade that no listener takes is an ordinary request, whatever `shouldUpgradeCallback` returns", async () => {
     const options = { shouldUpgradeCallback: () => true } as object;
     const server = createServer(options, (req, res) => void req.pipe(res));
     const onConnection = vi.fn();
@@ -310,7 +310,7 @@ describe("upgrades that the proxy does not take", () => {
     if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 
-  test("a request for h2c is an ordinary request to the app, with its body, even if other code listens for upgrades", async () => {
+  test("a request for h2c reaches the app with its body, even if other code listens for upgrades", async () => {
     const { server, port } = await serveApp();
     createProxy({ target: upstream.url }).attach(server);
     for (const _ of ["without another listener", "with one"]) {

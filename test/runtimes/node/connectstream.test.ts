@@ -175,7 +175,7 @@ describe.each(Object.entries(servers))("%s", (_, start) => {
     expect(await sayHello(await openBridge())).toBe("hello");
   });
 
-  test("carries compressed messages of 8 MB, subprotocols and close codes", async () => {
+  test("a tunnel carries compressed messages of 8 MB, subprotocols and close codes", async () => {
     const url = await openBridge();
     const large = Buffer.alloc(8_000_000, "large and ");
     upstream.script = async (call) => {
@@ -286,7 +286,7 @@ describe("the handshake", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("the client gets 502 if the upstream's 101 has a wrong Sec-WebSocket-Accept, or a subprotocol that was not offered", async () => {
+  test("the client gets 502 if Sec-WebSocket-Accept of the 101 is wrong, or if its subprotocol was not offered", async () => {
     const { session } = await serveProxy();
     const lines =
       "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -299,7 +299,7 @@ describe("the handshake", () => {
     await until(() => upstream.openLinks === 0, "the end of the upstream's connections");
   });
 
-  test("if the upstream refuses, the client gets its whole response, and bytes sent after the handshake are discarded", async () => {
+  test("if the upstream refuses, the client gets its whole response, and bytes after the handshake are discarded", async () => {
     const { session, proxy } = await serveProxy();
     const body = "no ".repeat(200_000);
     let early = "";
@@ -393,7 +393,7 @@ describe("a tunnel", () => {
     },
   );
 
-  test("when the client ends and then resets its stream, the upstream's connection is closed, even if the upstream stays open", async () => {
+  test("the upstream's connection is closed when the client ends and then resets its stream", async () => {
     const sockets = switching();
     const { port, proxy } = await serveProxy();
     const client = await openRaw(port);
@@ -510,7 +510,7 @@ describe("a tunnel", () => {
     expect(front.proxy.stats()).toMatchObject({ tunnels: 3 });
   });
 
-  test("if an interceptor makes a field of the 101 invalid, the client gets 500, and the upstream's connection is closed", async () => {
+  test("the client gets 500, and the tunnel is closed, if an interceptor makes a field of the 101 invalid", async () => {
     const sockets = switching();
     const { session } = await serveProxy({
       interceptors: {

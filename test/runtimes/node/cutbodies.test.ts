@@ -80,7 +80,7 @@ describe.each(Object.entries(clients))("a request through %s", (_, options) => {
     },
   );
 
-  test("gets 400 if the stream of its body fails with another error", async () => {
+  test("gets 400 if the stream of its body fails with an error that has no status", async () => {
     const cause = new Error("terminated");
     const { status, error } = await send(makeRequest(1, cause));
     expect(status).toBe(400);

@@ -154,7 +154,7 @@ describe.each(framings)("%s: chunks of a web stream", (framing) => {
   });
 });
 
-test("a body can be read only once", async () => {
+test("the body of a response can be read only once", async () => {
   const response = await proxy.fetch(new Request("http://proxy.test/1/70000/sized"));
   const body = Buffer.from(await response.arrayBuffer());
   expect(body.equals(bodyOf(1, 70_000))).toBe(true);

@@ -201,7 +201,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("a request need not wait for an earlier upstream request whose client already has a response of the app", async () => {
+  test("a request does not wait for an earlier request to which the app has already responded", async () => {
     const proxy = create();
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], "got");

@@ -136,7 +136,7 @@ describe.each(overHttp2)("%s", (name, start) => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("a 403 of the upstream reaches the client completely, and bytes after the handshake never reach the upstream", async () => {
+  test("a 403 of the upstream reaches the client completely, and bytes after the handshake are discarded", async () => {
     const session = await open();
     const body = "forbidden ".repeat(20_000);
     let early = "";
@@ -208,7 +208,7 @@ async function serveFetch(
 }
 
 describe("streams of HTTP/2 clients", () => {
-  test("bytes that the client sends before the 101 reach the upstream after the 101", async () => {
+  test("bytes that the client sends before the 101 reach the upstream only after the 101", async () => {
     switching();
     const { session } = await serveNode((proxy) => proxy.nodeHandler);
     const stream = ask(session);

@@ -241,7 +241,7 @@ describe("connections of clients", () => {
     },
   );
 
-  test("bytes that the client sends before the 101 reach the upstream after the 101, or never", async () => {
+  test("bytes that the client sends before the 101 reach the upstream only after the 101", async () => {
     switchToTcp();
     const { port } = await serveNode({});
     const client = await apps.connect(port);
@@ -286,7 +286,7 @@ describe("connections of clients", () => {
     },
   );
 
-  test("a client that disconnects aborts the signal of the web request, and closes the tunnel that the app holds", async () => {
+  test("when the client disconnects, the web request's signal aborts, and a tunnel that the app holds is closed", async () => {
     const sockets = switchToTcp();
     const aborted = vi.fn();
     const held = vi.fn();
@@ -328,7 +328,7 @@ describe("connections of clients", () => {
     expect((await apps.ask(port, request("GET", "/", handshake))).status).toBe(200);
   });
 
-  test("the protocol is the one that the attached proxy has chosen from the client's offers", async () => {
+  test("the connection switches to the protocol that the attached proxy has chosen from the client's offers", async () => {
     switchToTcp();
     const other = createProxy({ target: upstream.url, upgrades: ["websocket", "tcp"] });
     const { port } = await serveNode({ upgrades: ["tcp"] }, () => other.nodeHandler);

@@ -154,7 +154,7 @@ describe("how a tunnel ends", () => {
     }
   });
 
-  test("a reset by the upstream resets the client's connection, and a reset by the client closes the upstream's connection", async () => {
+  test("the upstream's reset resets the client's connection, and the client's reset closes the upstream's", async () => {
     const sockets = switching();
     const { port } = await serve();
     for (const resets of ["upstream", "client"]) {
@@ -260,7 +260,7 @@ describe("tunnels that one side has closed", () => {
     expect(error).toMatchObject({ status: 499 });
   });
 
-  test("a WebSocket whose upstream ends its direction is closed although the upstream does not read the waiting bytes", async () => {
+  test("a WebSocket whose upstream ends its direction is closed although the upstream does not read", async () => {
     const closing = await openFor("websocket");
     await fill(closing.client.socket);
     closing.socket.end();

@@ -126,7 +126,7 @@ describe("the cache of lookups", () => {
       expect(server.asked).toHaveLength(2);
     });
 
-    test("the expired answer is not used if the name server answers soon, or if the caller requires a valid answer", async () => {
+    test("the expired answer is not used if the name server answers soon, or if the caller needs a valid answer", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);

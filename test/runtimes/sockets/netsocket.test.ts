@@ -48,7 +48,7 @@ test("each event calls the handler once, and the handler may keep the memory of 
   expect(events).toEqual([["data", 4, true], "half close", "drain", "error", "timeout", "close"]);
 });
 
-test("the handler is told not to keep the memory of a read if the socket always reads into the same buffer", () => {
+test("the handler may not keep the memory of a read if the socket always reads into the same buffer", () => {
   const reader = new MemoryReader(new Uint8Array(8));
   expect(reader.callback(8)).toBe(true);
   const socket = new NetSocket(new FakeRaw() as unknown as RawSocket, reader);

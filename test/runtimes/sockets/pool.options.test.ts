@@ -106,7 +106,7 @@ test.each([
 
 const [first, second] = [await makeCertificate(), await makeCertificate()];
 
-describe("pool options that apply to targets without their own", () => {
+describe("pool options for targets that do not set them", () => {
   async function secure({ cert, key }: typeof first): Promise<string> {
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("secure"));
     cleanups.push(() => server.close().closeAllConnections());

@@ -14,7 +14,7 @@ function idle(name: string, closed: string[]): IdleItem {
 }
 
 describe("`IdleList`", () => {
-  test("the list closes the connection that has been idle longest when it exceeds its limit", () => {
+  test("when the list exceeds its limit, the connection that has been idle longest is closed", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [

@@ -176,7 +176,7 @@ describe("kept connections that the upstream has already closed", () => {
   );
 });
 
-describe("requests that require a new connection", () => {
+describe("requests with `newConnection: true`", () => {
   const fresh = { newConnection: true };
 
   test("the request gets a new connection, and this connection is kept", async () => {

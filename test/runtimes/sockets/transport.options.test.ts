@@ -140,7 +140,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     },
   );
 
-  test("tls applies to targets without their own", async () => {
+  test("tls applies to targets that have no TLS options", async () => {
     rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const certificate = await makeCertificate();
     const port = await open(createTlsServer(certificate, (_, res) => res.end("secret")));
@@ -164,7 +164,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(await misled.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
   });
 
-  test("socketPath applies to targets without their own", async () => {
+  test("socketPath applies to targets that have no socket path", async () => {
     const path = (name: string): string =>
       join(tmpdir(), `fetchway-${name}-${runtime}-${process.pid}.sock`);
     for (const name of ["pool", "own"]) {

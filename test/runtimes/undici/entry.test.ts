@@ -168,7 +168,7 @@ describe("the options of a pool of undici", () => {
     await until(() => proxy.stats()?.closed === 1, "the old connection's close");
   });
 
-  test("socketPath applies to targets without their own", async () => {
+  test("socketPath applies to targets that have no socket path", async () => {
     const path = join(tmpdir(), `fetchway-undici-${process.pid}`);
     const server = createHttpServer((req, res) => res.end(req.headers.host));
     closing.push(() => server.close());

@@ -109,7 +109,7 @@ describe("with several upstreams", () => {
     expect(first.calls).toHaveLength(5);
   });
 
-  test("an event for which `statusOf` returns an error counts as that status", async () => {
+  test("if `statusOf` returns an error status for the first event, the response counts as a failure", async () => {
     const statusOf = (): number => 503;
     const { target, ask } = start(1000, {
       interceptors: { attempt: [awaitFirstByte({ firstByteTimeout: 1000, statusOf })] },

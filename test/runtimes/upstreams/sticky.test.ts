@@ -134,7 +134,7 @@ describe("clients", () => {
     expect(cookies).toEqual(new Set([undefined, "a=1; b=2"]));
   });
 
-  test("a client keeps its upstream after the proxy restarts with the same secret and a changed list of upstreams", async () => {
+  test("a client keeps its upstream after the proxy restarts with the same secret and another list of upstreams", async () => {
     await start(3);
     const cookie = await cookieOf(1);
     proxy.destroy();
@@ -183,7 +183,7 @@ describe("clients", () => {
     expect(await ask(sendBack(again.cookies))).toMatchObject({ index: "0" });
   });
 
-  test("a client waits for its own upstream while it is full, and gets another upstream if too many requests wait", async () => {
+  test("a client waits while its own upstream is full, and gets another upstream if too many requests wait", async () => {
     await start(2, { maxRequests: 1, maxQueue: 1, policy: sticky({ next: "first" }) });
     const held: (() => void)[] = [];
     const [own] = servers as [Server, Server];
@@ -246,7 +246,7 @@ describe("responses and shared caches", () => {
     return [cookies.length > 0, control];
   };
 
-  test("a response that a shared cache may keep gets no cookie, and a response without Cache-Control becomes private", async () => {
+  test("a response that a shared cache may keep gets no cookie, and one without Cache-Control becomes private", async () => {
     await start(1);
     expect(await setsCookie({ "cache-control": "public, max-age=60" })).toEqual([
       false,

@@ -97,13 +97,13 @@ describe.each<HostName>(["bun", "deno"])("a relay on %s", (name) => {
     expect(await codesOf(client, server)).toEqual([1009, name === "bun" ? 1006 : 1001]);
   });
 
-  test("an upstream's message of more than 16 MiB is refused with 1009, and the client's WebSocket is closed with 1014", async () => {
+  test("an upstream's message of more than 16 MiB is refused with 1009, and the client gets 1014", async () => {
     const [client, server] = await open();
     server.socket.send(Buffer.alloc(LIMIT + 1), { compress: false });
     expect(await codesOf(client, server)).toEqual([1014, 1009]);
   });
 
-  test("an upstream that breaks the protocol gets 1002, and the client's WebSocket is closed with 1014", async () => {
+  test("an upstream that breaks the protocol gets 1002, and the client gets 1014", async () => {
     const [client, server] = await open();
     // A text frame with a reserved bit.
     rawOf(server).write(Buffer.of(0xc1, 0));

@@ -91,7 +91,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
     );
   });
 
-  test("a WebSocket that onResponse replaces is closed at the upstream", async () => {
+  test("the upstream's WebSocket is closed if onResponse replaces the response", async () => {
     let isClosed = false;
     upstream.script = async (call) =>
       void (await accept(call)).on("close", () => (isClosed = true));

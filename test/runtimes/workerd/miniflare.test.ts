@@ -216,7 +216,7 @@ test("a binding's method `fetch` as the target, without its object, causes a Typ
   );
 });
 
-test("proxyFetch throws a TypeError that says so if the target is passed in place of the request", async () => {
+test("if the target is passed in place of the request, proxyFetch throws a TypeError that says so", async () => {
   expect((await get("/swapped/echo")).text).toBe(
     "TypeError: fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
   );

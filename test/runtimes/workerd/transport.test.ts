@@ -174,7 +174,7 @@ test.each(["FIN", "RST"] as const)(
   },
 );
 
-test("if the Worker's script aborts the pipe that is the body of a large request, the upstream request is cut off", async () => {
+test("if the Worker's script aborts the pipe that is a large request's body, the upstream request is cut off", async () => {
   upstream.script = () => {};
   const client = await send(request("GET", "/pipe"));
   const answer = await client.read();

@@ -153,7 +153,7 @@ describe("bodies of pipelined requests", () => {
   );
 });
 
-test("waiting pipelined requests stop the reading of the socket, even if other code resumes it, and all are served", async () => {
+test("while pipelined requests wait, the socket is not read, even if other code resumes it, and all are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);
@@ -225,7 +225,7 @@ describe("a connection whose pipelined requests wait unread", () => {
     for (let at = 1; at < 400; at++) expect((await client.read()).text).toBe(`/${at}`);
   });
 
-  test("the connection stays open while only a few requests wait, because it is still read", async () => {
+  test("the connection stays open while only a few requests wait, because Node still reads from it", async () => {
     const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(20));
@@ -237,7 +237,7 @@ describe("a connection whose pipelined requests wait unread", () => {
   });
 });
 
-test("the connection is read again although Node had stopped reading before the second request", async () => {
+test("Node reads from the connection again, even if it stopped reading before the second request", async () => {
   const paths: (string | undefined)[] = [];
   const first = Promise.withResolvers<void>();
   const { port } = await start((req, res) => {
@@ -284,7 +284,7 @@ test("requests that precede a malformed request are answered before the connecti
   expect((await client.rest()).toString()).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("an upgrade that follows pipelined requests is answered after them, and the bytes that follow it are carried", async () => {
+test("an upgrade after pipelined requests is answered after them, and the bytes that follow it are carried", async () => {
   const proxy = create({ upgrades: ["echo"] });
   const server = createServer(proxy.nodeHandler);
   proxy.attach(server);

@@ -42,7 +42,7 @@ test("`headers` of Node's request is the same object before and after the proxy 
   expect((await apps.ask(port, request("GET", "/"))).get("x-same")).toBe("true");
 });
 
-test("a header value that middleware changed in Node's request is sent, also if middleware added and removed no header", async () => {
+test("a header value that middleware changed in Node's request is sent, even if no header was added or removed", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", (req, res) => {
     req.headers["x-user"] = "alice";

@@ -51,14 +51,14 @@ const upload = Buffer.concat([
   inChunks,
 ]);
 
-describe("the property of srvx's request with Node's request and response", () => {
+describe("the property of srvx's request that holds Node's request and response", () => {
   /** Renames the property with the body limit. */
   const rename = ({ node }: Runtime): object => ({
     name: "node",
     node: { req: node?.req, res: node?.res, bodyLimit: node?.maxRequestBodySize },
   });
 
-  test("if it has the body limit under another name, the limit still holds", async () => {
+  test("the server's body limit still holds if srvx gives it another name", async () => {
     const proxy = create();
     const port = await apps.serve("srvx", {
       maxRequestBodySize: 1000,

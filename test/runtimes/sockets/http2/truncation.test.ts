@@ -95,7 +95,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     }
   });
 
-  test("a response counts as complete if its stream is reset with NO_ERROR only after the end", async () => {
+  test("a response counts as complete if its stream is reset with NO_ERROR after the last frame", async () => {
     await start((connection, id) => connection.send(wholeResponse(id), reset(id, 0)));
     for (let i = 0; i < 5; i++) expect(await read()).toBe("whole");
   });
@@ -110,7 +110,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     }
   });
 
-  test("a slow client gets all of a complete response, and a truncated one never looks complete", async () => {
+  test("a slow client gets the whole of a complete response, and a truncated response never looks complete", async () => {
     const chunk = Buffer.alloc(16_000, "x");
     for (const isComplete of [true, false]) {
       await start((connection, id) => {
@@ -161,7 +161,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(ended()).toBe(false);
   });
 
-  test("if a response ends with trailers during an upload, the upload is reset, and never looks complete to the upstream", async () => {
+  test("if a response ends with trailers during an upload, the upload is reset, and never looks complete", async () => {
     await start((connection, id) =>
       connection.send(
         responseHead(id),

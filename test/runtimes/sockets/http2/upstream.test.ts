@@ -114,7 +114,7 @@ describe("the version of HTTP", () => {
     ]);
   });
 
-  test("without `http2`, an upstream that speaks only HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
+  test("without `http2`, an upstream with only HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createServer());
     expect(await fail({ target: `http://${address}` })).toEqual([
       502,
@@ -171,7 +171,7 @@ describe("messages", () => {
     return [`http://${await open(server)}`, seen];
   }
 
-  test("RFC 9113 §8.2 and §8.3: names are in lower case, connection-specific fields are left out, and Host becomes :authority", async () => {
+  test("RFC 9113 §8.2, §8.3: lower-case names, :authority in place of Host, and no connection-specific fields", async () => {
     rfc("9113-8.2-lowercase", "9113-8.2.2-connection", "9113-8.3.1-authority-sent");
     const [url, seen] = await echo();
     const options: Partial<CreateProxyOptions> = {
@@ -300,7 +300,7 @@ describe("messages", () => {
     expect(seen[0]?.raw).toContain("\u00e9");
   });
 
-  test("304 and HEAD have no body", async () => {
+  test("responses with 304, and responses to HEAD, have no body", async () => {
     const [url] = await echo((stream) => {
       stream.respond({ ":status": 304, etag: '"x"' });
       stream.end();

@@ -173,7 +173,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
   afterEach(() => void upstream.connects.splice(0));
 
-  test("WebSockets of HTTP/1.1 clients use the same HTTP/2 connection as requests if the upstream announces WebSockets", async () => {
+  test("an upstream that announces WebSockets gets those of HTTP/1.1 clients on the connection of requests", async () => {
     const url = `ws://127.0.0.1:${ports.own}`;
     expect(await (await fetch(url.replace("ws", "http"))).text()).toBe("page");
     const socket = await open(`${url}/a?b=%2F`, "one", "two");
@@ -367,7 +367,7 @@ describe("a tunnel", () => {
     expect(streams.map(({ rstCode }) => rstCode)).toEqual([0, 0]);
   });
 
-  test("the upstream's stream is reset with CANCEL when the client's connection breaks, so it never looks complete", async () => {
+  test("when the client's connection breaks, the stream is reset with CANCEL, and never looks complete", async () => {
     rfc("8441-5-end");
     const upstream = new RawUpstream();
     closing.push(() => upstream.close());
