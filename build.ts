@@ -51,7 +51,7 @@ await build({
   platform: "neutral",
   external: /^[#@a-z]/,
   transform: { target: "es2024" },
-  // The bundler of an app removes unused code. Here, it would also move expressions to where they are used.
+  // No tree shaking: the bundler of an app removes unused code, and here it would also move expressions to where they are used.
   treeshake: false,
   plugins: [ownPackage],
   output: {
@@ -60,7 +60,7 @@ await build({
     // whose `exports` select the compiled entry by the same conditions.
     paths: (path) => path.replace("#fetchway", name),
     chunkFileNames: "shared/[name]-[hash].js",
-    // The declarations have the doc strings.
+    // Leave the doc strings out of the JavaScript, because the declarations have them.
     comments: { jsdoc: false },
     minify: false,
     minifyInternalExports: false,

@@ -11,11 +11,11 @@ export type { ProxyOptions } from "#fetchway";
 /** The value of a rule `proxy`: the target, and options that take precedence over those of the handler. */
 export interface ProxyRule extends ProxyOptions {
   /**
-   * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are
-   * appended to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
+   * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are appended
+   * to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
    *
-   * `{{NAME}}` is replaced by the environment variable `NAME`. It is read with the rule's first request, because Nitro writes rules
-   * into the app when it is built.
+   * `{{NAME}}` is replaced by the environment variable `NAME`. The variable is read at the rule's first request, because Nitro
+   * writes rules into the app when it is built.
    * @example "http://127.0.0.1:4000/v1/**", "{{API_URL}}/v1/**"
    */
   to: string;
@@ -30,7 +30,7 @@ export interface RuleEvent {
 
 /** A handler for rules. The type is not imported from h3, so that the package works with several versions of h3. */
 export interface RuleHandler {
-  /** The position among the handlers of a request: the same as that of h3's own handler. */
+  /** The position of this handler among the handlers of a request: the same as that of h3's own handler for `proxy` rules. */
   readonly order: number;
   readonly handler: (matched: {
     readonly options: ProxyRule;
@@ -44,8 +44,8 @@ type SendEvent = (event: RuleEvent) => Promise<Response>;
 /**
  * Creates a handler for the rules `proxy` of h3's `routeRules`.
  *
- * All rules share the connections of `proxyFetch`. Redirects of a target with `/**` stay below the path of the rule. On
- * Node, WebSockets do not pass through the rules of h3; attach a proxy to the server for them.
+ * All rules share the connections of `proxyFetch`. If the target ends with `/**`, its redirects are rewritten to stay below the
+ * path of the rule. On Node, WebSockets do not pass through the rules of h3; attach a proxy to the server for them.
  * @param options options of a proxy, for all rules
  * @example
  * ```ts

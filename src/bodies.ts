@@ -29,8 +29,7 @@ import type { Interceptor } from "./transport/port.ts";
 export type { Interceptor } from "./transport/port.ts";
 
 /**
- * The head of the response, which is passed to a function that changes the body. A change of the fields has no effect
- * here: change fields in `onResponse`.
+ * The head of the response, for a function that changes the body. Changing its fields has no effect: use `onResponse` for that.
  */
 export interface ResponseHead {
   /** The status code. */
@@ -69,8 +68,8 @@ export interface TransformOptions {
    */
   types?: readonly string[];
   /**
-   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings: the proxy keeps up to this
-   * number in memory for each response.
+   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings. The proxy holds a body in
+   * memory while it changes it: encoded, decoded, and as text.
    * @default 1048576
    */
   maxBytes?: number;

@@ -62,8 +62,8 @@ export interface ProxyErrorInit {
   /** The exception from which the error was made. It is never sent to the client, because it may contain addresses. */
   cause?: unknown;
   /**
-   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it
-   * before it read the request, so the request may be sent again.
+   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it without
+   * reading the request, so the request may be sent again.
    */
   stale?: boolean;
   /**
@@ -136,8 +136,8 @@ export interface ErrorPlace {
 }
 
 /**
- * The places of errors. A place is not a property of its error, because apps may print errors or send them to clients, which
- * must not see addresses.
+ * The `ErrorPlace` of each error. It is not a property of the error, because apps may print errors, or send them to clients,
+ * which must not see addresses.
  */
 const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
 
@@ -146,7 +146,9 @@ export function placeError(error: ProxyError, place: ErrorPlace | undefined): vo
   if (place !== undefined && !places.has(error)) places.set(error, place);
 }
 
-/** Returns the place of an error; undefined if the error was not stored with one, for example before a target was chosen. */
+/**
+ * Returns the place of an error; undefined if `placeError` was not called for it, for example because no target was chosen yet.
+ */
 export function placeOf(error: ProxyError): ErrorPlace | undefined {
   return places.get(error);
 }
@@ -208,8 +210,9 @@ export function badLength(length: number, received: number): ProxyError {
 }
 
 /**
- * Returns the error of a time limit that passes while the upstream waits for the rest of the request body. The client may
- * have stopped. Or a framework has made the stream from a request that a body parser has read: that stream never ends.
+ * Returns the error of a time limit that passes while the upstream waits for the rest of the request body. Either the client
+ * has stopped sending, or a framework has made the stream from a request that a body parser has already read: that stream never
+ * ends.
  */
 export function bodyStopped(sent: number): ProxyError {
   return new ProxyError("http_response_timeout", {

@@ -37,7 +37,9 @@ export interface RuntimeParts {
   explainOption?: Explain;
   /** Reports failures to the developer of an app without `onError` and `onRequestEnd`; undefined to report none. */
   log?: LogFailure;
-  /** Makes the requests wait for their upstreams; undefined where the client does not report refused connections. */
+  /**
+   * Makes the requests wait for their upstreams; undefined on runtimes whose HTTP client does not report refused connections.
+   */
   holdRequests?: typeof holdRequests;
   /** Whether code of the app has used the body of a response; by default, `bodyUsed` says so. */
   isBodyUsed?: (response: Response) => boolean;

@@ -34,12 +34,12 @@ export interface Runtime extends RuntimeParts {
 /** Options of `createProxy`. */
 export interface CreateProxyOptions extends ProxyOptions {
   /**
-   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls, http2 }`, an app in this process, or a function
-   * of the request that returns one of these.
+   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls, http2 }`, an app in this process, or a function of
+   * the request that returns one of these.
    *
-   * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options
-   * apply to it except the options of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the
-   * request in which it was made: return it from a function, or pass it to `proxyFetch`.
+   * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options apply
+   * to it except `host`, `changeOrigin: false`, and the options of connections. A Durable Object's stub belongs to the request
+   * in which it was made: return it from a function, or pass it to `proxyFetch`.
    * @example env.SERVICE
    */
   target: Target;
@@ -138,7 +138,7 @@ export interface Explanation {
   readonly error: unknown;
   /** The steps that change the client's path into the path of the upstream request; empty if it is not changed. */
   readonly path: readonly string[];
-  /** The header fields of the request in their order, with those that Fetchway's own client writes. */
+  /** The header fields of `request` in order, including those that Fetchway's own HTTP client writes. */
   readonly fields: readonly ExplainedField[];
   /** The client's fields that are not forwarded unchanged. */
   readonly dropped: readonly ExplainedField[];

@@ -31,7 +31,7 @@ export interface FirstByteOptions {
   /**
    * Called with the first events of an event stream, until it returns a status. That status becomes the status of the response:
    * 200 for success, or an error such as 503, which counts for `retry.statusCodes` and for the health of the upstream. Return
-   * undefined to wait for the next event. By default, the first event begins the response with its own status.
+   * undefined to wait for the next event. By default, the first event begins the response, whose status is not changed.
    * @example ({ type }) => (type === "error" ? 529 : type === "ping" ? undefined : 200)
    */
   statusOf?: (event: StreamEvent) => number | undefined;
@@ -86,11 +86,11 @@ const heartbeatSchema: Schema<HeartbeatOptions> = {
 };
 
 /**
- * Returns an interceptor for `interceptors.request` that sends a comment (`:` and an empty line) to the client of an event stream
- * after each `interval` of silence, so that intermediaries do not close the connection. Clients ignore comments.
+ * Returns an interceptor for `interceptors.request` that sends a comment (`:` and an empty line) to the client of an event
+ * stream after each `interval` of silence, so that intermediaries do not close the connection. Clients ignore comments.
  *
- * A comment is sent only between two events, or before the first one. An event stream with a content coding, a
- * `Content-Length` or a digest gets none.
+ * A comment is sent only between two events, or before the first one. An event stream with a content coding, a `Content-Length`
+ * or a digest gets none.
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts

@@ -25,7 +25,7 @@ export const transport: Transport = {
       let response: ResponseBody | undefined;
       const fail = (error: ProxyError): void => {
         outgoing.destroy();
-        // The server must read or cancel the rest of this body before it can read the client's next request.
+        // Unless the rest of the request body is read or cancelled, the server cannot read the client's next request.
         body?.cancel(error);
         reject(error);
         response?.fail(error);

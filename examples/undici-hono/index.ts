@@ -1,8 +1,8 @@
 /**
- * Runs a Hono app on Node that forwards requests and WebSockets below `/api` through a keep-alive `Agent` of undici, which
- * takes undici's own options:
+ * Runs a Hono app on Node that forwards requests and WebSockets below `/api` through a keep-alive `Agent` of undici, with
+ * undici's own options:
  *
- *     node index.ts
+ * node index.ts
  */
 import { serve } from "@hono/node-server";
 import { createProxy, createUndiciTransport } from "fetchway/undici";

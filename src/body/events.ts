@@ -1,13 +1,13 @@
 /** An event of an event stream, as the `EventSource` of a browser would dispatch it. */
 export interface StreamEvent {
-  /** The value of the field `event`; `"message"` if the event has no such field. */
+  /** The value of the `event` field; `"message"` if the event has no such field. */
   readonly type: string;
-  /** The values of all fields `data` of the event, joined with line feeds. */
+  /** The values of all `data` fields of the event, joined with line feeds. */
   readonly data: string;
 }
 
 /**
- * Reads the events of an event stream. Comments, and blocks of lines without a field `data`, are not events.
+ * Reads the events of an event stream. Comments, and blocks of lines without a `data` field, are not events.
  * @see https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
  */
 export class EventReader {

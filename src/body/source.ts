@@ -154,8 +154,8 @@ export interface BodySource {
    */
   restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
   /**
-   * @internal Returns the announced names (`Trailer`) that this body's trailer fields may have; undefined for none. Left out
-   * by bodies that never have trailer fields: a bundle with no other bodies then leaves out the list of forbidden names.
+   * @internal Returns the announced names (`Trailer`) that this body's trailer fields may have; undefined for none. Left out by
+   * bodies that never have trailer fields: a bundle that contains only these then does not contain the list of forbidden names.
    */
   announceTrailers?(names: string): string | undefined;
 }

@@ -76,7 +76,7 @@ export class StreamSink implements Sink {
   }
 }
 
-/** Returns the size of a chunk, for the queue of a stream that is limited by its bytes. */
+/** Returns the size of a chunk in bytes, for a stream whose queue is limited in bytes. */
 export function sizeOf({ byteLength }: Uint8Array): number {
   return byteLength;
 }

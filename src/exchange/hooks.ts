@@ -32,8 +32,8 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 }
 
 /**
- * Makes sure that `onResponse` has left the body of the response to the client. `body.locked` is not checked: that would
- * make a web stream of each body, and a hook that locks a body also reads it.
+ * Makes sure that `onResponse` has not read the response body, which belongs to the client. A check of `body.locked` would
+ * create a web stream for each body, and a hook that locks a body also reads it.
  * @throws MisuseError if the hook has read the body
  */
 export function assertUnread(isUsed: boolean): undefined {

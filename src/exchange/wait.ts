@@ -1,9 +1,8 @@
 /**
- * The option `wait`: requests wait for an upstream that refuses connections, because it is usually restarting.
+ * The option `wait`: requests wait for an upstream that refuses connections, usually because it restarts.
  *
- *     the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream
- *        ↑ longer pause ← refused again ←——————————┤
- *     the gate is removed once no request waits ← each answer lets two further requests go
+ * the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream ↑ longer pause
+ * ← refused again ←——————————┤ the gate is removed once no request waits ← each answer lets two further requests go
  */
 import { BytesBody } from "../body/bytes.ts";
 import { ResumableBody } from "../body/resumable.ts";
@@ -25,8 +24,9 @@ import { nextAttempt, type NextAttempt, type Outcome, outcomeOf } from "./repeat
 import { pause } from "./send.ts";
 
 /**
- * Milliseconds until the first look at an upstream. Each further pause is twice as long, up to `MAX_PAUSE`, so the proxy
- * notices at most that much later that the upstream is back. A look is one connection for all requests that wait.
+ * The pause before the first look at an upstream, in milliseconds. Each further pause is twice as long, up to `MAX_PAUSE`, so
+ * the proxy notices at most `MAX_PAUSE` later that the upstream is back. However many requests wait, a look takes one
+ * connection.
  */
 const FIRST_PAUSE = 50;
 const MAX_PAUSE = 250;
@@ -35,9 +35,8 @@ const MAX_WAITING = 1_024;
 /** The maximum number of upstreams of one target that a message names. */
 const MAX_NAMED = 3;
 /**
- * The number of bytes that are kept of a body, to send it again if the upstream reports over HTTP/2 that it has not processed
- * the request. By then, the proxy may have read the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2) and one more
- * chunk.
+ * How many bytes of a body are kept, to send it again if the upstream reports over HTTP/2 that it has not processed the
+ * request. By then, the proxy may have read the initial window of a stream (65,535 bytes, RFC 9113 §6.9.2) and one more chunk.
  */
 const KEPT = 131_072;
 /** The outcomes after which the upstream has processed nothing of the request. */
@@ -90,9 +89,7 @@ class Gate {
   /** The error of the last request that was refused. */
   reason: ProxyError | undefined;
 
-  /**
-   * @param onOver called when no request waits any longer, with whether the upstream is back
-   */
+  /** @param onOver called when no request waits any longer; `isAnswering` says whether the upstream is back */
   constructor(onOver: (isAnswering: boolean) => void) {
     this.#onOver = onOver;
     this.#startPause();
@@ -149,7 +146,10 @@ class Gate {
     }
   }
 
-  /** Called when a request has got a response, or has failed for another reason than a refusal: the upstream is back. */
+  /**
+   * Called when a request has got a response, or has finally failed without a refused or broken connection: the upstream is
+   * back.
+   */
   answered(): void {
     this.#running--;
     this.#isAnswering = true;
@@ -158,7 +158,7 @@ class Gate {
     this.#release();
   }
 
-  /** Called when the upstream has refused a request, and so is not back yet. */
+  /** Called when the upstream has refused a request, or a connection to it has broken: it is not back yet. */
   refused(): void {
     this.#running--;
     // Requests that were sent together are refused together. Only the first of them makes the pause longer.
@@ -205,7 +205,7 @@ class Gate {
     }, this.#pause);
   }
 
-  /** Lets as many requests go as may be sent. */
+  /** Sends waiting requests until `#allowed` requests run. Ends the gate if none waits any longer. */
   #release(): void {
     while (this.#running < this.#allowed && this.#queue.length > 0) {
       const held = this.#queue.first as HeldRequest;
@@ -316,7 +316,7 @@ export class HeldRequests {
     const { upstream } = request;
     const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
     if (this.#gates.has(key)) {
-      // Release the place at the upstream: a request that waits must not keep running requests out.
+      // Release the place at the upstream, so that running requests can use it while this request waits.
       lease?.release();
       return this.#hold(next, request, scope, body, key, scope.observer?.attempts);
     }
@@ -329,7 +329,7 @@ export class HeldRequests {
 
   /**
    * Lets a request wait until its upstream is back, and sends it.
-   * @param attempts the number of attempts before this one; refused tries are not added to it
+   * @param attempts the number of attempts before this one; refused attempts do not count
    * @param thrown the error of the request, if it was sent already
    */
   async #hold(
@@ -421,7 +421,7 @@ export class HeldRequests {
   ): NextAttempt | undefined {
     if (this.#isClosed || scope.error !== undefined) return undefined;
     const outcome = outcomeOf(thrown);
-    // A socket that this process may not use is no sign of a restart.
+    // `EACCES` means that this process may not use the socket, which is no sign of a restart.
     if (outcome === "refused" && codeOf((thrown as ProxyError).cause) === "EACCES")
       return undefined;
     if (outcome === "unresolved" && !this.#mayResolve(key, thrown as ProxyError)) return undefined;

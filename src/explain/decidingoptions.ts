@@ -38,7 +38,7 @@ type Reason = Pick<ExplainedField, "reason" | "option"> & {
   readonly keeps?: boolean;
 };
 
-/** The reasons for which the fields in `REQUEST_DROPPED` that are not in `HOP_BY_HOP` are dropped. */
+/** Why the proxy drops the fields that are in `REQUEST_DROPPED`, but not in `HOP_BY_HOP`. */
 export const DROPPED_REASONS: Readonly<Record<string, string>> = {
   "content-length": "the framing follows the body (RFC 9112 §6.3)",
   expect: "meant for this proxy, which handles it itself (RFC 9110 §10.1.1)",
@@ -112,7 +112,7 @@ class ExplainedFields {
       return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
     }
     if (deciding.includes("xfwd")) {
-      // If a part of the client's value was trusted, it precedes the part of this proxy.
+      // If a part of the client's value was trusted, the value of this proxy is appended to that part.
       return this.#without.get("xfwd")?.has(name) === true
         ? { reason: "the trusted part of it, and the client", option: allowing, keeps: true }
         : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };

@@ -178,7 +178,8 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
     if (message?.startsWith("the upstream")) return [message, fix];
     // Messages that are not from this library, such as those of workerd, do not name the upstream.
     if (message !== undefined) return [`${at}: ${message}`, `is it running? ${fix}`];
-    // A runtime's `fetch` throws a TypeError for every failure of the network. Some have the reason as the cause.
+    // A runtime's `fetch` throws a TypeError for every failure of the network. Some of these errors have the reason as their
+    // `cause`.
     if (thrown instanceof TypeError) {
       const { message: reason } = Object(thrown.cause) as Thrown;
       return [`the request to ${at} failed${toClause(reason)}`, `is it running? ${fix}`];
@@ -267,8 +268,8 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
 };
 
 /**
- * The texts for the system errors that a hook or an app in this process may have thrown. The other system errors concern files
- * and connections of the hook or the app, not the connection to the upstream.
+ * The texts for system errors that a hook, or an app in this process, has thrown. `BY_CAUSE` does not apply to them, because
+ * they may concern files and connections of the app instead of the connection to the upstream.
  */
 const BY_APPS_CAUSE: Readonly<Record<string, Text>> = {
   EMFILE: tooManyFiles,

@@ -12,7 +12,7 @@ export { describeWait } from "./waits.ts";
 
 /**
  * Explains an error in one line for the operator: what happened, at which upstream, and what to do. The line contains
- * addresses, so it belongs into a log, not into a response. It contains neither credentials nor control characters.
+ * addresses, so it belongs in a log, not in a response. It contains neither credentials nor control characters.
  * @param error the error that `onError` or `onRequestEnd` gets, or with which the body of a response fails: a `ProxyError`, or
  * the exception of a hook
  * @example

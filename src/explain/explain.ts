@@ -76,8 +76,8 @@ export async function explainRequest(
 }
 
 /**
- * Marks a request that asks for an upgrade as one that the server can switch. Servers mark such requests when they hand the
- * connection over, which does not happen for an explanation; without the mark, the answer would be 501.
+ * Sets `incoming.upgrade` for a request that asks for an upgrade. Servers do so when they hand the connection over, which does
+ * not happen for an explanation; without it, the answer would be 501.
  */
 function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
   const offered = getHeader(incoming.headers, "upgrade");

@@ -16,7 +16,7 @@ export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport(
 function holdToLength(response: Response): Response {
   const { body, headers, url } = response;
   const length = headers.get("content-length");
-  // A response of the runtime's `fetch` has a URL. Its length was checked there, and its body may have been decoded.
+  // A response of the runtime's `fetch` has a URL. `fetch` has checked its length, and may have decoded its body.
   if (body === null || length === null || url !== "") return response;
   let left = Number(length);
   const counter = new TransformStream<Uint8Array, Uint8Array>(

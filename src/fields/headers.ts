@@ -1,8 +1,8 @@
 import { TOKEN, NOT_IN_VALUE } from "./token.ts";
 
 /**
- * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
- * reading a `Headers` loses.
+ * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which are
+ * lost in a `Headers` object.
  */
 export type HeaderList = string[];
 

@@ -119,8 +119,9 @@ export class Attempt implements Job, Inlet {
   }
 
   /**
-   * Returns the error for a time limit that passes while the request waits in the queue, or for the rest of its body;
-   * undefined otherwise. In the queue, the error names the limits of the pool, because the upstream is not at fault.
+   * Returns the error for a time limit that passes while the request is in the queue, or while the upstream waits for the rest
+   * of the request body; undefined otherwise. In the queue, the error names the limits of the pool, because the upstream is not
+   * at fault.
    */
   explainTimeout(): ProxyError | undefined {
     if (this.place !== undefined) return this.#pool?.explainWait(this.place.since);

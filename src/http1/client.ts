@@ -285,8 +285,8 @@ const identities = new WeakMap<object, number>();
 let lastIdentity = 0;
 
 /**
- * Returns a text for a function or a class instance, which `JSON.stringify` would leave out, or write as `{}`. Otherwise, a target
- * with its own check of the certificate could reuse the connections of a target without that check.
+ * Returns a text for a function or a class instance, which `JSON.stringify` would leave out, or write as `{}`. Otherwise, a
+ * target with its own check of the certificate could reuse the connections of a target without that check.
  */
 function nameIdentity(_name: string, value: unknown): unknown {
   const isObject = typeof value === "object" && value !== null;

@@ -6,8 +6,8 @@ const INTERVAL = 100;
 /**
  * Closes idle connections above a limit if they were not needed for a while.
  *
- * Responses end in bursts. If a pool closed all connections above the limit immediately, each burst would open again the
- * connections that were closed after the burst before.
+ * Responses end in bursts. If a pool closed all connections above the limit immediately, each burst would reopen the
+ * connections that were closed after the previous burst.
  */
 export class IdleTrimmer {
   /** Whether the number of idle connections is being watched, because it was above the limit. */

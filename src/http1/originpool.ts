@@ -18,7 +18,7 @@ const KEEP_ALIVE_MARGIN = 1000;
 /** The HTTP/1.1 connections to one origin. A connection carries one request at a time, or becomes a tunnel. */
 export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner {
   readonly #codec: Codec;
-  /** Shares the attempts to connect since the origin has refused one; undefined before that. */
+  /** Shares one attempt to connect between requests while the origin refuses connections; otherwise undefined. */
   #refusing: RefusingOrigin | undefined;
 
   constructor(

@@ -281,7 +281,10 @@ export abstract class Pool<
     if (this.#trimmer.isWatching) this.#trimmer.update(this.idle.length);
   }
 
-  /** Whether connections carry requests, or open for them. It is read only after `close`, when no connection is idle. */
+  /**
+   * Whether connections carry requests, or are being opened for them. It is read only after `close`, when no connection is
+   * idle.
+   */
   protected get hasRequests(): boolean {
     return this.connections.size > 0;
   }

@@ -24,11 +24,11 @@ interface Waiter {
 }
 
 /**
- * The connections that are wanted to an origin that has refused the last connection. Only one attempt is made at a time, and its
- * refusal counts for all connections that were wanted when it began. A socket for each of them would cost several times as
- * much as a good response, and would slow down the requests to other upstreams.
+ * Opens connections to an origin that has refused the last one. Only one attempt is made at a time. If it is refused, all
+ * connections fail that were wanted when it began: a socket for each of them would cost several times as much as a successful
+ * response, and would slow down the requests to other upstreams.
  *
- * No refusal is remembered: each connection fails by an attempt that began after the connection was wanted.
+ * No refusal is remembered: a connection fails only by an attempt that began after the connection was wanted.
  */
 export class RefusingOrigin {
   readonly #onOver: () => void;
@@ -36,13 +36,16 @@ export class RefusingOrigin {
   /** The connections that were wanted after the present attempt had begun. */
   #next: Waiter[] = [];
 
-  /** @param onOver called when an attempt was not refused; each later connection is then opened by an attempt of its own */
+  /**
+   * @param onOver called when an attempt was not refused, or took longer than `MAX_WAIT`; each later connection is then opened
+   * by an attempt of its own
+   */
   constructor(onOver: () => void) {
     this.#onOver = onOver;
   }
 
   /**
-   * Opens a connection, unless an attempt is refused that begins after this call.
+   * Opens a connection, unless an attempt that begins after this call is refused.
    * @param connect makes an attempt for the connection
    * @param onCancel sets the callback for a connection that is no longer wanted; `connect` may replace the callback
    */

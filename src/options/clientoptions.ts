@@ -5,8 +5,8 @@ import type { Transport } from "../transport/port.ts";
 /** The options that choose the HTTP client, and the signal that aborts its requests. */
 export interface ClientOptions {
   /**
-   * Aborts the upstream request when the signal fires, in the same way as a client that disconnects; it also ends a tunnel, but
-   * not a WebSocket on Workers.
+   * Aborts the upstream request when the signal fires, as if the client had disconnected; it also ends a tunnel, but not a
+   * WebSocket on Workers.
    * @example AbortSignal.timeout(60_000)
    */
   signal?: AbortSignal;

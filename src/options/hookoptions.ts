@@ -10,8 +10,8 @@ export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
   /**
-   * The path and query in origin-form. They begin with the base path and the query of the target. A slash at the beginning is added
-   * if it is missing.
+   * The path and query in origin-form. They begin with the base path and the query of the target. A missing slash at the
+   * beginning is added.
    */
   path: string;
   /**
@@ -35,9 +35,9 @@ export type MaybeResponse = Response | void | Promise<Response | void>;
 /** The options with functions of the app that run during an exchange. */
 export interface HookOptions {
   /**
-   * Runs before the request is sent, with a draft of it to change; if it returns a `Response`, the client gets that, and
-   * nothing is sent. Put the name of a field that the hook sets for some requests only into `filterHeaders`: otherwise a
-   * client can send that field with the other requests.
+   * Runs before the request is sent, and may change a draft of it; if the hook returns a `Response`, the client gets that, and
+   * nothing is sent. If the hook sets a field for some requests only, put its name into `filterHeaders`: otherwise, a client
+   * can send that field with the other requests.
    * @example (draft) => { draft.headers.set("x-request-id", crypto.randomUUID()); }
    */
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;
@@ -51,12 +51,12 @@ export interface HookOptions {
    */
   onResponse?: (response: Response, request: Request) => MaybeResponse;
   /**
-   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), after the proxy has
-   * removed hop-by-hop fields. It only observes the response.
+   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), after the proxy has removed
+   * hop-by-hop fields. It only observes the response.
    *
-   * With and without this hook, servers on Node send the response to the client, except 100 (Continue), which the proxy
-   * itself uses; other servers cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that
-   * is followed. It does not run where the transport is a `fetch`, which hides interim responses.
+   * Servers on Node send interim responses to the client, with or without this hook, except 100 (Continue), which the proxy
+   * itself uses; other servers cannot send them. The hook runs before `onResponse`, for each attempt and each redirect that is
+   * followed. It does not run where the transport is a `fetch`, which hides interim responses.
    * @example (status, headers) => console.log(status, headers.get("link"))
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-15.2
    */

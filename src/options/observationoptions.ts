@@ -45,7 +45,7 @@ export interface RequestEnd {
    */
   readonly error: unknown;
   /**
-   * The number of times that the request was sent to an upstream. While a request waits (`wait`), tries that are refused do not
+   * The number of times that the request was sent to an upstream. While a request waits (`wait`), refused attempts do not
    * count.
    */
   readonly attempts: number;
@@ -126,8 +126,8 @@ export interface ObservationOptions {
    * what to do, at most once a minute for each kind and upstream.
    *
    * Nothing is printed if `onError` or `onRequestEnd` is set, or if `NODE_ENV` is `production`. Requests that the client has
-   * cut off, and those that it should not have sent, are no failures. On Workers, in `fetchway/fetch`, and in the command,
-   * which has a log of its own, the option has no effect.
+   * cut off, and those that it should not have sent, do not count as failures. On Workers, in `fetchway/fetch`, and in the
+   * command, which has a log of its own, the option has no effect.
    * @default true
    */
   log?: boolean;

@@ -67,11 +67,11 @@ export interface PoolOptions {
    */
   maxTotalFreeSockets?: number;
   /**
-   * Milliseconds that an idle connection is kept; the default is below the 5 s after which Node servers and others close it,
-   * so that no request is sent on a connection that is closing.
+   * Milliseconds that an idle connection is kept; the default is below the 5 s after which Node servers and others close it, so
+   * that no request is sent on a connection that is closing.
    *
-   * With a longer time than the upstream's own, some requests are sent on a connection that the upstream is closing: they
-   * are sent again if they are idempotent, and get 502 otherwise. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
+   * With a longer time than the upstream's own, some requests are sent on a connection that the upstream is closing: they are
+   * sent again if they are idempotent, and get 502 otherwise. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
    * @default 4000
    */
   freeSocketTimeout?: number;
@@ -179,10 +179,10 @@ export interface PoolOptions {
    * Begins each connection with a header of the PROXY protocol that names the client: `"v1"` as a line of text, `"v2"` in
    * binary form, before TLS. By default, no header is sent. An upstream that does not expect the header refuses every request.
    *
-   * A connection is reused only for the same client address, so most requests of infrequent clients need a new connection. HTTP/2
-   * upstreams are refused, because an HTTP/2 connection carries the requests of all clients. If `trustProxy` trusts the peer,
-   * the client address is the one that the peer's forwarding fields name. For health checks, mirrored requests and clients
-   * without a known address, the header says that the connection is the proxy's own.
+   * A connection is reused only for the same client address, so most requests of infrequent clients need a new connection.
+   * HTTP/2 upstreams are refused, because an HTTP/2 connection carries the requests of all clients. If `trustProxy` trusts the
+   * peer, the client address is the one that the peer's forwarding fields name. For health checks, mirrored requests and
+   * clients without a known address, the header says that the connection is the proxy's own.
    * @example "v2"
    * @see https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
    */

@@ -46,13 +46,13 @@ export const retryDefaults: Required<RetryOptions> = defaultsOf(retrySchema);
 /** The options about sending a request more than once. */
 export interface RepeatOptions {
   /**
-   * Follows redirects instead of passing them on to the client: `true` follows up to 5 redirects, a number up to that
-   * many.
+   * Follows redirects instead of passing them on to the client: `true` follows up to 5 redirects; a number sets another
+   * maximum.
    *
    * Methods change as the Fetch standard specifies. At the first change of origin, `authorization`, `cookie`,
-   * `proxy-authorization`, and the fields that `headers`, `onRequest` or `interceptors.request` set are dropped. The
-   * client gets a redirect that is not followed: one above the number, one to a target that `redirectTargets` refuses,
-   * one in a loop, or one that needs a request body that was not kept.
+   * `proxy-authorization`, and the fields that `headers`, `onRequest` or `interceptors.request` set are dropped. The client
+   * gets a redirect that is not followed: one above the number, one to a target that `redirectTargets` refuses, one in a loop,
+   * or one that needs a request body that was not kept.
    * @default false
    * @example 3
    * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
@@ -97,13 +97,13 @@ export interface RepeatOptions {
   attemptTimeout?: number;
   /**
    * Milliseconds for which a request waits for an upstream that refuses connections, whose Unix socket is missing, or whose
-   * name cannot be found now, because an upstream in this state is usually restarting. After that time, the client gets 503 with
-   * `Retry-After`. No request waits by default, or with `0`.
+   * name cannot be found now, because an upstream in this state is usually restarting. After that time, the client gets 503
+   * with `Retry-After`. No request waits by default, or with `0`.
    *
    * Requests with any method wait, because no byte of them was sent, and their bodies stay unread. To find out whether the
    * upstream is back, the proxy sends one request at a time, after pauses of 50 to 250 ms; the others follow gradually when the
-   * upstream is back. At most 1,024 requests wait for one upstream. If there are more, the client address with the most gets 503
-   * for its newest request. `timeout` is paused during the wait, and refused tries do not count for `retry`.
+   * upstream is back. At most 1,024 requests wait for one upstream. If there are more, the client address with the most gets
+   * 503 for its newest request. `timeout` is paused during the wait, and refused attempts do not count for `retry`.
    *
    * If the upstream's name cannot be found, requests wait only if the name is that of a fixed `target` of `createProxy`, or of
    * `balance`, and only if the name servers do not answer, or the upstream has answered before. A request that `retry` may send
@@ -111,8 +111,8 @@ export interface RepeatOptions {
    * until more than 128 KiB of its body were read. These bytes are kept for that, and the rest of the body waits.
    *
    * The wait ends when the client disconnects. Node does not notice that while a large body is unread, and Deno does not while
-   * any body is unread; the request then waits until its time is over. The option is refused on Workers and in `fetchway/fetch`,
-   * whose clients do not report refused connections.
+   * any body is unread; the request then waits until its time is over. The option is refused on Workers and in
+   * `fetchway/fetch`, whose clients do not report refused connections.
    * @example 15_000
    */
   wait?: number;

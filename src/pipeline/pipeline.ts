@@ -156,7 +156,10 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
   );
 }
 
-/** Starts an exchange again with another proxy's options, if no byte was sent. Both runs are reported as one exchange. */
+/**
+ * Restarts an exchange with another proxy's options. No upstream has processed its request so far. Both runs are reported as
+ * one exchange.
+ */
 export function forwardAgain(
   { incoming, context, respond, observation }: Exchange,
   target: Target,
@@ -493,7 +496,7 @@ function cleanReceived(exchange: Exchange): undefined {
   scope.endUnused(received.body !== null);
 }
 
-/** Closes a tunnel when the caller's signal is aborted, as when the client disconnects. */
+/** Closes a tunnel when the option `signal` fires, as if the client had disconnected. */
 function endWithSignal(tunnel: Tunnel, signal: AbortSignal, incoming: Incoming): Tunnel {
   const end = (): void => tunnel.destroy();
   if (signal.aborted) end();

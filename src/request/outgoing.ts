@@ -248,7 +248,7 @@ export function cleanRequestHeaders(
   };
 }
 
-/** Returns the error for a GET or HEAD whose body the server hides. Without its body, it could mean something else. */
+/** Returns the error for a GET or HEAD whose body the server hides. Without its body, the request could mean something else. */
 function hiddenBody(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,

@@ -37,7 +37,7 @@ export type LocationRewrite = (
 ) => string;
 
 /**
- * Compiles `locationRewrite` into a function that replaces references to URLs of the target by paths of the proxy.
+ * Compiles `locationRewrite` into a function that replaces references to URLs of the target with paths of the proxy.
  * @param rewrite `true`, or a map of prefixes to replace first
  * @param prefix the path that `stripPrefix` removes, without a slash at its end
  * @returns undefined if the option asks for no rewrite
