@@ -37,7 +37,7 @@ export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 /**
- * `bufferCodec` with another `copy`. The one of `bufferCodec` would not be faster: Deno's `Buffer.allocUnsafeSlow` first sets
+ * `bufferCodec` with a plain `copy`: on Deno, its own `copy` would not be faster, because `Buffer.allocUnsafeSlow` first sets
  * all bytes to zero.
  */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };

@@ -76,8 +76,7 @@ const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "via"], undefined, ["x-forwarded-"]);
 
-// All plans share these sets, because an app that writes its options as a literal in each call compiles a plan for each
-// request.
+// All plans share these sets: an app that passes a new options object with each call compiles a plan for each request.
 const DROPPED = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 /**
  * The fields that are dropped from the request of a trusted peer, by the style that this proxy writes. They include the

@@ -12,7 +12,8 @@ const stored = new Map<string, UpstreamResponse & { until: number }>();
 export const cache: Interceptor = (next) => async (request, scope) => {
   const { method, path, headers, upstream, body: content, host = "" } = request;
   const isShared = !["authorization", "cookie", "range"].some((name) => getHeader(headers, name));
-  // The key does not include the request body, so responses to requests with a body are not cached (a QUERY has one, a GET may).
+  // The key does not include the request body, so a response to a request with a body is not cached (a QUERY has one, a GET
+  // may).
   if (method !== "GET" || content !== null || !isShared) return next(request, scope);
   const url = `${host} ${upstream.origin}${path}`;
   const hit = stored.get(url);

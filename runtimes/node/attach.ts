@@ -85,7 +85,7 @@ class AttachedServer {
     );
   }
 
-  /** Adds an attachment, unless an equal one was added before. Returns the one that the server has. */
+  /** Adds an attachment, unless an equal one was added before. Returns the attachment that the server then has. */
   add(attachment: Attachment): Attachment {
     const { plan, match, routes } = attachment;
     const same = this.#attachments.find(

@@ -227,7 +227,7 @@ class PeerIncoming extends WebIncoming {
   readonly #peer: IncomingMessage | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
-  /** Whether the caller passed `body`, which it takes from Node's request: that shows even the body of a GET. */
+  /** Whether the caller passed `body`. It is then read from Node's request, which shows even the body of a GET. */
   readonly #showsBody: boolean;
 
   constructor(
@@ -410,7 +410,10 @@ function wirePath(path: string, url: string, req: IncomingMessage): string {
   return URL.parse(base + wire)?.href === url ? wire : path;
 }
 
-/** Whether the path of a web request is the path that servers derive from a request target that is not in origin-form. */
+/**
+ * Whether the path of a web request is still the one that its server has made from a request target in another form than
+ * origin-form.
+ */
 function isUnchanged(path: string, requestTarget: string): boolean {
   return path === (requestTarget === "*" ? "/*" : pathOf(requestTarget));
 }

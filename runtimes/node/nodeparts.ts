@@ -36,7 +36,7 @@ export const nodeParts: Omit<Runtime, "createTransport"> = {
   upgradeHint:
     ": make a proxy with createProxy, and call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
-  // Write `process.env.NODE_ENV` in full: bundlers replace this text by the mode that they build for.
+  // Write `process.env.NODE_ENV` in full: bundlers replace this text with the mode that they build for.
   log: createFailureLog(() => process.env.NODE_ENV),
   isBodyUsed,
   inProcess,

@@ -64,10 +64,10 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    */
   readonly plugin: (server: SrvxServer, options?: AttachOptions) => void;
   /**
-   * Forwards one upgrade. Use it as a listener for `upgrade` of an HTTP/1.1 server and for `connect` of an HTTP/2 server, or call it
-   * from a listener of your own that chooses the requests. It answers every request that it gets, whereas `attach` takes only
-   * matching upgrades to the protocols in the option `upgrades`. No server calls it by default. Only proxies of the entry for
-   * Node have this member.
+   * Forwards one upgrade. Use it as a listener for `upgrade` of an HTTP/1.1 server and for `connect` of an HTTP/2 server, or
+   * call it from a listener of your own that chooses the requests. It answers every request that it gets, whereas `attach`
+   * takes only matching upgrades to the protocols in the option `upgrades`. No server calls it by default. Only proxies of the
+   * entry for Node have this member.
    */
   readonly upgrade: UpgradeListener;
 }

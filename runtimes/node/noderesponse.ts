@@ -462,7 +462,7 @@ function frameForTrailers(
   return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
 }
 
-/** Returns the parts to send of a web `Response`. */
+/** Returns the parts of a web `Response` that are to be sent. */
 export function partsOf(response: Response): Parts {
   return response instanceof LazyResponse
     ? response.toParts()

@@ -97,7 +97,7 @@ export class UpgradeSocket implements TunnelHandler {
    * lose the response.
    */
   beginResponse(res: ServerResponse): void {
-    // This is the second call if writing the head of a first response has failed.
+    // If writing the head of a first response has failed, this is the second call.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];

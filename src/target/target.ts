@@ -166,7 +166,9 @@ function parseUncached(target: TargetAddress): Upstream {
   return upstream;
 }
 
-/** Matches the beginning of a URL, but not `http://unix:/path`, which is a socket for nginx, and a host in a URL. */
+/**
+ * Matches the beginning of a URL. It excludes `http://unix:/path`, which nginx reads as a socket, and URL parsers as a host.
+ */
 const HTTP = /^\s*https?:\/\/(?!unix:\/)/i;
 /** Matches a URL without its scheme, such as `localhost:4000`, or only a port. */
 const WITHOUT_SCHEME = /^(?!https?:|.*(?:\/\/|@))[^/]*?[.:\d]/;

@@ -19,13 +19,13 @@ const UNKNOWN = "";
 const MAX_CHECK_INTERVAL = 500;
 
 /**
- * The requests that wait for a limited number of places. The addresses of clients take turns, and the requests of one
- * address are served in the order of their arrival. An address that has more than its share of the places comes after the
- * others, so that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
+ * The requests that wait for a limited number of places. The addresses of clients take turns, and the requests of one address
+ * are served in the order of their arrival. An address that has more than its share of the places comes after the others, so
+ * that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
- * The places of each address are counted only while requests of several addresses wait, or requests of one wait until a
- * check, and for a moment longer. So a request that finds a free place costs nothing here. The queue counts requests
- * instead of connections, so that a client gains nothing by HTTP/2.
+ * The queue begins to count the places of each address when requests of several addresses wait, or when requests of one address
+ * still wait at a check. It stops when a check finds no waiting request. So a request that finds a free place costs nothing
+ * here. The queue counts requests instead of connections, so that a client gains nothing by HTTP/2.
  */
 export class AddressQueue<T extends Waiting> {
   /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */

@@ -75,7 +75,7 @@ export interface ScopeObserver {
   queued: number;
   /** Milliseconds that the request has waited for its upstream to come back (`wait`). */
   held: number;
-  /** The number of attempts, without the tries after which the request has waited for its upstream (`wait`). */
+  /** The number of attempts, without the refused ones after which the request has waited for its upstream (`wait`). */
   attempts: number;
   /** Called when an attempt begins. Returns the request with a body whose bytes are counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough?: boolean): UpstreamRequest;
@@ -166,7 +166,7 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
-  /** @internal Whether another proxy may send the request instead, as long as nothing of it was sent. */
+  /** @internal Whether another proxy may send the request instead, as long as no upstream has processed a part of it. */
   isMovable = false;
   /** @internal */
   readonly client: Client;

@@ -93,7 +93,7 @@ export function countTaken(reader: object | undefined, received: number): number
   return sink.isUnread === true ? undefined : received - (sink.unsent ?? 0);
 }
 
-/** Returns the error of a request whose client is too slow. No other error of the library has the status 408. */
+/** Returns the error of a request whose client is too slow. No other error of `src/` has the status 408. */
 function tooSlow(minRate: number): ProxyError {
   return new ProxyError("http_request_error", {
     status: CLIENT_TOO_SLOW,

@@ -204,7 +204,7 @@ export class Balancer implements Upstreams, Group {
     return this.#queue.size;
   }
 
-  /** One of the targets, to prepare a request that waits because no upstream can take it. */
+  /** One of the targets. A request that waits because no upstream can take it is prepared for this one. */
   get anyTarget(): TargetAddress | undefined {
     return (this.#members[0] ?? this.#names?.all[0])?.target;
   }

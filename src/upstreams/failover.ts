@@ -356,8 +356,8 @@ function unavailable(upstreams: Upstreams, unprocessed: boolean): ProxyError {
 }
 
 /**
- * Whether the client's connection has TLS, according to the forwarding fields of the upstream request, which contain the
- * report of a trusted proxy.
+ * Whether the client's connection has TLS, according to the forwarding fields of the upstream request. They contain what a
+ * trusted proxy has reported about the connection.
  */
 function isSecure({ headers }: UpstreamRequest, client: Incoming): boolean {
   const scheme =
@@ -420,7 +420,7 @@ class LeasedAttempt {
   readonly #lease: UpstreamLease;
   /** How often the request may be sent again. */
   readonly #left: number;
-  /** Whether the request may go to another upstream than the one that was picked for it first. */
+  /** Whether the upstream of this attempt may differ from the one that was picked first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
   /** The query for another upstream, after `attemptTimeout`. */

@@ -205,7 +205,7 @@ export class PlaceQueue {
     }
   }
 
-  /** Ends the wait of a request without a place. */
+  /** Ends a request's wait without giving it a place. */
   #refuse(waiter: Waiter, what: string): void {
     waiter.request.refusal = this.#limitReached(what);
     this.#settle(waiter, undefined);

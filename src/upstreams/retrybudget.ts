@@ -58,7 +58,7 @@ export class RetryBudget {
     const passed = now - this.#at;
     this.#at = now;
     this.#reserve = Math.min(this.#perSecond, this.#reserve + (passed / 1000) * this.#perSecond);
-    // Not `1 - passed / WINDOW`: the credit would then depend on how often this method is called.
+    // The decay is exponential: with `1 - passed / WINDOW`, the credit would depend on how often this method is called.
     this.#credit *= Math.exp(-passed / WINDOW);
   }
 }
