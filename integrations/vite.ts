@@ -189,7 +189,7 @@ function findMistakes(options: CreateProxyOptions, first: string): string[] {
     created.destroy();
     return [];
   });
-  // If no option is refused alone, the first message is about a combination of them.
+  // If no option is refused alone, the first message is about a combination of options.
   return mistakes.length > 0 ? mistakes : [first];
 }
 

@@ -79,8 +79,8 @@ export interface BunProxy extends Proxy, ExplainingProxy, WaitingProxy {
   /**
    * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started otherwise
    * needs this member as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
-   * `serve(app, { bun: { websocket: proxy.websocket } })`. Your own handlers may call those of this member. If no code has read
-   * this member, a WebSocket handshake gets 501.
+   * `serve(app, { bun: { websocket: proxy.websocket } })`. Your own handlers may call the handlers of this member. If no code
+   * has read this member, a WebSocket handshake gets 501.
    */
   readonly websocket: WebSocketHandlers;
 }

@@ -38,7 +38,7 @@ export interface ResponseHead {
   readonly headers: Headers;
 }
 
-/** The head of the request to the upstream, which is passed to a function that changes the response body. */
+/** The head of the request to the upstream, for a function that changes the response body. */
 export interface RequestHead {
   /** The method that is sent to the upstream. */
   readonly method: string;
@@ -273,8 +273,8 @@ function valuesOf(list: HeaderList, lower: string): string | undefined {
 }
 
 /**
- * Whether a response may be changed: its status means that it has content, and not only a part of it (206), and its media type
- * is one of those to change. Event streams are never changed.
+ * Whether a response may be changed: its status means that it has a body, and not only a part of one (206), and its media type
+ * matches `typePattern`. Event streams are never changed.
  */
 function isChangeable({ status, headers }: UpstreamResponse, typePattern: RegExp): boolean {
   const isWhole = status >= 200 && status !== 204 && status !== 205 && status !== 206;

@@ -10,9 +10,8 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns a text that a user has written, without what may be the credentials of a URL: everything between the URL's scheme
- * (or its beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for the
- * message.
+ * Returns a text of the user without the part that may be the credentials of a URL: everything between the URL's scheme (or its
+ * beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for the message.
  */
 export function cutCredentials(text: string): string {
   const at = text.lastIndexOf("@");

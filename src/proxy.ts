@@ -214,8 +214,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 }
 
 /**
- * Makes the `createProxy` of a runtime. It is separate from `bindProxyFetch`, so that a bundle contains only the one that an
- * app imports.
+ * Makes the `createProxy` of a runtime. It is separate from `bindProxyFetch`, so that a bundle contains only the function that
+ * the app imports.
  * @param extend makes the members that proxies have only on this runtime, such as a handler for its servers
  */
 export function bindCreateProxy<OwnProxy extends Proxy>(

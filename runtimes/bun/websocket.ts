@@ -131,8 +131,8 @@ const handlers: WebSocketHandlers = {
 
 /**
  * Whether any code of this process has read `handlers`. Bun's server does not show which handlers it has. If no code has read
- * `handlers`, the server has those of the app or of a framework. Such handlers do not know the proxy's WebSockets, and an
- * exception that they throw would end the process.
+ * `handlers`, the server has handlers of the app or of a framework. These do not know the proxy's WebSockets, and an exception
+ * that they throw would end the process.
  */
 let isRead = false;
 

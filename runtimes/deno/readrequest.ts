@@ -12,8 +12,8 @@ import { relayWebSocket } from "./websocket.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as all else for the request.
- * Most exchanges end within this time, so that the proxy never reads their signal.
+ * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as everything else that Deno
+ * does for the request. Most exchanges end within this time, so that the proxy never reads their signal.
  */
 const LISTEN_AFTER = 200;
 
@@ -57,9 +57,9 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * The authority of a request target in absolute-form. For other request targets, it is that of `Host`, from which Deno makes
-   * the URL. It is undefined if srvx is configured to trust `X-Forwarded-Host` and has replaced the URL: the authority of the
-   * new URL does not come from the request target.
+   * The authority of a request target in absolute-form. For any other request target, it is the value of `Host`, from which
+   * Deno makes the URL. It is undefined if srvx is configured to trust `X-Forwarded-Host` and has replaced the URL: the
+   * authority of the new URL does not come from the request target.
    */
   get named(): string | undefined {
     return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
@@ -71,7 +71,7 @@ class DenoIncoming extends WebIncoming {
 
   /**
    * Also begins to listen for a disconnect. Deno reports a disconnect only to a signal that was read before the disconnect. If
-   * a handshake is answered after the disconnect, the client's socket stays open for ever.
+   * a handshake is answered after the disconnect, the client's socket stays open forever.
    */
   prepareUpgrade(headers: HeaderList): void {
     takeOverHandshake(headers);
@@ -89,8 +89,8 @@ class DenoIncoming extends WebIncoming {
   }
 
   /**
-   * Defers only the first listener. Later listeners belong to a repeated attempt, which must not be sent for a client that has
-   * disconnected, or to a mirrored request.
+   * Defers only the first listener. A later listener belongs to a mirrored request, or to a repeated attempt, which must not be
+   * sent once the client has disconnected.
    */
   override listen(listener: Listener): void {
     if (this.#listener !== undefined) return super.listen(listener);

@@ -24,8 +24,8 @@ export function isMatch(match: Match, req: IncomingMessage): boolean {
 }
 
 /**
- * Passes `Expect: 100-continue` of a server's requests on to the upstream, instead of the 100 (Continue) with which Node
- * answers each of them immediately. The client then sends a body only if the upstream asks for it (RFC 9110 §10.1.1).
+ * Passes `Expect: 100-continue` of a server's requests on to the upstream, so that a client sends its body only if the upstream
+ * asks for it (RFC 9110 §10.1.1). By default, Node itself immediately answers such a request with 100 (Continue).
  *
  * A client gets its 100 when its request's body is first read, whether the proxy reads it or another handler does. If the
  * response comes before that, there is no 100, and Node closes the connection after the response.

@@ -22,7 +22,9 @@ function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
 }
 
-/** Returns a function that frees the memory of a large chunk that is alone in its ArrayBuffer; undefined for another chunk. */
+/**
+ * Returns a function that frees the memory of a large chunk that is alone in its ArrayBuffer; undefined for any other chunk.
+ */
 export function freeing(chunk: Uint8Array): Release | undefined {
   if (!isAloneAndLarge(chunk)) return undefined;
   return (error) => {

@@ -127,7 +127,7 @@ abstract class NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` whose server shows Node's request, from which most of it is read. */
+/** A web `Request` whose server shows Node's request. Most members are read from Node's request. */
 class HostedIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
   readonly path: string;
@@ -166,7 +166,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** The members of a request from whose `url` a framework has cut the path at which the handler is mounted. */
+/** The members that a framework sets on a request when it has cut the mount path off the request's `url`. */
 interface MountedMessage {
   /** The part of the path that was cut off; Express sets it. */
   readonly baseUrl?: unknown;
@@ -367,10 +367,10 @@ export function responseOf(incoming: Incoming): ServerResponse | undefined {
 }
 
 /**
- * Returns the error for a request that names another HTTP version than that of its connection.
+ * Returns the error for a request whose HTTP version does not fit its connection; undefined if it fits.
  *
- * Node's HTTP/1 parser accepts `HTTP/2.0` and `HTTP/0.9` in a request line, and takes a line without a version for
- * HTTP/0.9. A server that cannot answer in a request's major version responds with 505 (RFC 9110 §15.6.6).
+ * Node's HTTP/1 parser accepts `HTTP/2.0` and `HTTP/0.9` in a request line, and takes a line without a version for HTTP/0.9. A
+ * server that cannot answer in a request's major version responds with 505 (RFC 9110 §15.6.6).
  */
 function versionFault(req: IncomingMessage): ProxyError | undefined {
   return req.httpVersionMajor === 1 || isHttp2(req) ? undefined : badRequest("HTTP version", 505);
@@ -411,7 +411,7 @@ function wirePath(path: string, url: string, req: IncomingMessage): string {
 }
 
 /**
- * Whether the path of a web request is still the one that its server has made from a request target in another form than
+ * Whether the path of a web request is still the path that the server has derived from a request target that is not in
  * origin-form.
  */
 function isUnchanged(path: string, requestTarget: string): boolean {

@@ -246,7 +246,7 @@ const SENT: SrvxBody = { pipe() {}, destroy() {} };
 
 let http2Response: typeof import("./http2response.ts") | undefined;
 
-/** Loads the code that sends HTTP/2 responses when the first of them is sent: servers of HTTP/1.1 never need it. */
+/** Loads the code that sends HTTP/2 responses when the first of them is sent: HTTP/1.1 servers never need it. */
 async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
   // Keep the module: `import()` takes a while, even if the module is loaded already.
   const { sendOnStream } = (http2Response ??= await import("./http2response.ts"));

@@ -20,8 +20,7 @@ type Key = IncomingMessage["rawHeaders"];
 class PipelinedConnection {
   readonly #socket: Socket;
   /**
-   * For each request that waits in the app, the callback that is called when the response to that request becomes the
-   * connection's current one.
+   * For each request that waits in the app, the callback for the moment when its response becomes the connection's current one.
    */
   readonly #waiting: Map<Key, () => void> = new Map();
   #hold: ParserHold | undefined;

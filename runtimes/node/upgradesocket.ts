@@ -219,8 +219,8 @@ export class UpgradeSocket implements TunnelHandler {
   }
 
   /**
-   * Returns a function that frees the memory of bytes that pass through the socket, if they are large and only Node's own code
-   * sees them. Streams that are not sockets, such as those of test tools, may still use the bytes.
+   * Returns a function that frees the memory of a chunk, if the chunk is large and only Node's own code sees it. Streams that
+   * are not sockets, such as those of test tools, may still use the chunk.
    */
   #freeing(bytes: Uint8Array): Release | undefined {
     const release = freeing(bytes);
@@ -246,7 +246,8 @@ export class UpgradeSocket implements TunnelHandler {
     this.#leave();
     if (this.#isTunnelClosed) return clearTimeout(this.#closing);
     // After a graceful close in both directions, bytes may still be on their way to the upstream: let the tunnel end by itself.
-    // Resume it, because the upstream's end arrives behind its remaining bytes, which are read and dropped (`onData`).
+    // Resume it, because the end of the upstream's direction arrives after its remaining bytes, which are read and dropped
+    // (`onData`).
     if (this.hasClosed()) this.#tunnel?.resume();
     else this.#tunnel?.destroy();
   }

@@ -10,7 +10,7 @@ import { IPV4, parseIPAddress, render } from "../../src/target/address.ts";
 
 /** The first bytes of every header of version 2. */
 const SIGNATURE = "0d0a0d0a000d0a515549540a";
-/** The byte with version 2 and its command: `LOCAL` for a connection of the proxy itself, `PROXY` for one of a client. */
+/** The byte with version 2 and its command: `LOCAL` for a connection of the proxy itself, `PROXY` for a client's connection. */
 const LOCAL = "20";
 const PROXY = "21";
 

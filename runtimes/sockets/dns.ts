@@ -26,7 +26,7 @@ const MIN_INTERVAL = 1000;
 const FAILED_TTL = 30_000;
 /**
  * The maximum number of milliseconds that a connection waits for a new answer, if there is an expired one (RFC 8767 §5). Most
- * name servers answer within this time, so that the connection gets the new address of a host that has moved.
+ * name servers answer within this time, and the connection then gets the new address of a host that has moved.
  */
 const MAX_WAIT = 200;
 /** Milliseconds after which an expired answer is no longer used: the address may belong to another host by then. */
@@ -50,7 +50,7 @@ interface Answer {
 interface CachedAnswer extends Answer {
   /** The time until which the addresses are valid, on the clock of `performance.now()`. */
   readonly validUntil: number;
-  /** Whether the last lookup has failed, so that the addresses are those of an earlier lookup. */
+  /** Whether the last lookup has failed, so that `addresses` come from an earlier lookup. */
   readonly hasFailed: boolean;
 }
 
@@ -287,7 +287,7 @@ async function askForLocal(
 
 /**
  * Asks for the addresses of both families in parallel, and waits for both answers. One of them may be an error.
- * @param previous the addresses that were found last; those of a family whose query fails are kept
+ * @param previous the addresses that were found last; if the query for a family fails, its previous addresses are kept
  */
 async function askServers(
   servers: NameServers,

@@ -20,7 +20,7 @@ export function createFailureLog(readMode: () => string | undefined): LogFailure
     }
   };
   return (error) => {
-    // Skip errors below 500, which clients cause, and those of proxies that the app itself has closed.
+    // Skip errors below 500, which clients cause, and errors of requests to a proxy that the app itself has closed.
     if (error.status < 500 || isPoolClosed(error)) return;
     isOn ??= readMode() !== "production";
     if (!isOn) return;

@@ -5,7 +5,7 @@ import type { Route, WaitingProxy } from "../../src/proxy.ts";
 /** The route of each proxy, by the proxy's own function `moveWaiting`. */
 const routes: WeakMap<WaitingProxy["moveWaiting"], Route> = new WeakMap();
 
-/** Makes the member `moveWaiting`, which sends each waiting request by the route of the proxy that `choose` returns. */
+/** Makes the member `moveWaiting`, which sends each waiting request through the proxy that `choose` returns. */
 export function addMoveWaiting(route: Route): WaitingProxy {
   const moveWaiting: WaitingProxy["moveWaiting"] = (choose) =>
     route.plan.held?.move((moved) => {

@@ -26,8 +26,8 @@ export class MemoryReader {
 }
 
 /**
- * Watches a socket that emits `data`, with or without TLS. The result is a function that returns whether other code sees the
- * chunk that arrives now. If so, the chunk must be copied.
+ * Watches a socket that emits `data`, with or without TLS. The returned function says whether other code sees the chunk that is
+ * arriving. Such a chunk must be copied.
  */
 export type WatchReads = (raw: RawSocket) => () => boolean;
 

@@ -32,8 +32,8 @@ export function limitOfOpenFiles(): number | undefined {
 
 /**
  * Returns the default of `maxSockets`: a quarter of the limit of open files, because each request also takes a client's
- * connection, and other upstreams, tunnels and files take the rest. If the limit is not known, the result is the default of the
- * core.
+ * connection, and other upstreams, tunnels and files take the rest. If the limit is not known, the result is
+ * `poolDefaults.maxSockets`.
  */
 export function defaultMaxSockets(): number {
   const limit = limitOfOpenFiles();

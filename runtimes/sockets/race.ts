@@ -18,8 +18,8 @@ interface RaceParts {
   /** Called if no address could be connected to, or if `open` has thrown. */
   readonly onLost: (error: unknown) => void;
   /**
-   * Called for an address whose attempt has failed. With `isSlow`, the attempt has not failed by itself: it was slower than
-   * that of an address tried later, or than the time limit.
+   * Called for an address whose attempt has failed. With `isSlow`, the attempt has not failed by itself: it was slower than the
+   * attempt at a later address, or than the time limit.
    */
   readonly onFailed: (address: string, isSlow: boolean) => void;
 }

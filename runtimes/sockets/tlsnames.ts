@@ -19,7 +19,7 @@ const OF_SOCKET =
 /** The options that a connection of `node:tls` may have. All are passed on, although `TlsOptions` has only the usual ones. */
 const NAMES: readonly string[] = `${OF_CONNECT} ${OF_CONTEXT} ${OF_SOCKET}`.split(" ");
 
-/** The options whose names have been checked, so that a target that is parsed with each request costs one check. */
+/** The `tls` objects whose names have been checked: a target may be parsed with each request, but is checked only once. */
 const checked = new WeakSet<TlsOptions>();
 
 /**

@@ -1,8 +1,8 @@
 /**
- * Makes `https.Agent` cache TLS sessions also for connections that it does not open for its own requests.
+ * Makes `https.Agent` cache TLS sessions even for connections that do not carry requests of the agent itself.
  *
- * - Rests on: `createConnection` resumes the session that the agent has cached under the option `_agentKey`, and caches
- *   the session of the new connection. The agent sets this option only for its own requests.
+ * - Rests on: `createConnection` resumes the session that the agent has cached under the option `_agentKey`, and caches the
+ *   session of the new connection. The agent sets this option only for its own requests.
  * - Check: the agent must have a method that caches sessions.
  * - Otherwise: the option is left out, and each connection has a full TLS handshake.
  * - Test: test/runtimes/node/internals/tlssessions.test.ts.

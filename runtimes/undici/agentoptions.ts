@@ -72,7 +72,7 @@ export function toAgentOptions(options: PoolOptions = {}): AgentOptions & { conn
     pipelining: filled.keepAlive ? 1 : 0,
     keepAliveTimeout: filled.freeSocketTimeout,
     clientTtl: filled.socketTTL || null,
-    // HTTP/2 loses repeated fields, the case of names and the reason phrase, so that it is off by default.
+    // HTTP/2 loses repeated fields, the case of names and the reason phrase, so it is off by default.
     allowH2: filled.http2,
     h2Options: { useH2c: filled.http2 },
     connectTimeout: filled.connectTimeout,

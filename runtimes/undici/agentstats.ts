@@ -82,7 +82,7 @@ const ONE_TUNNEL: OriginStats = { inUse: 0, free: 0, waiting: 0, tunnels: 1 };
  */
 const known = new WeakMap<Agent, AgentStats>();
 
-/** Returns the counters of an agent that the app has made. They count from the first call for that agent on. */
+/** Returns the counters of an agent that the app has made. Counting begins with the first call for that agent. */
 export function shareAgentStats(agent: Agent): AgentStats {
   let stats = known.get(agent);
   if (stats === undefined) {

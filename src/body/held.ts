@@ -4,11 +4,12 @@ import { type BodySource, pipe, type Sink, type StreamOptions } from "./source.t
 import { toWebStream } from "./web.ts";
 
 /**
- * Collects the chunks of a body up to a limit. If the body is longer, or enough of it has arrived, no byte of it is lost: this
- * object is then a body that first writes the chunks that it has collected, and passes the other chunks on as they arrive.
+ * Collects the chunks of a body up to a limit. If the body is longer than the limit, or `isEnough` returns true, no byte is
+ * lost: this object is then itself a body, which first writes the collected chunks, and passes further chunks on as they
+ * arrive.
  *
- *     source → write() → chunks in memory            while `collect()` is pending
- *     source → write() → the sink of `pipeTo(sink)`  afterwards, with the backpressure of that sink
+ * source → write() → chunks in memory            while `collect()` is pending source → write() → the sink of `pipeTo(sink)`
+ * afterwards, with the backpressure of that sink
  */
 export class HeldBody implements BodySource, Sink {
   readonly #source: BodySource;
@@ -21,7 +22,7 @@ export class HeldBody implements BodySource, Sink {
   #onDrain: (() => void) | undefined;
   #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
   #reject: ((reason: unknown) => void) | undefined;
-  /** Ends or fails a sink in the same way as the source has ended or failed; undefined until then. */
+  /** Ends or fails a sink, as the source has ended or failed; undefined while the source may still write. */
   #finish: ((sink: Sink) => void) | undefined;
   #isCancelled = false;
 
@@ -36,8 +37,8 @@ export class HeldBody implements BodySource, Sink {
   }
 
   /**
-   * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit, or enough of
-   * it has arrived; the caller then passes this body on, or cancels it.
+   * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit, or
+   * `isEnough` returns true; the caller then passes this body on, or cancels it.
    */
   collect(): Promise<Uint8Array | undefined> {
     return new Promise((resolve, reject) => {

@@ -33,7 +33,7 @@ export class UnframedBody extends StreamBody {
   /** The reader with which `measure` reads the stream; undefined before its call. */
   #measurer: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
-  /** Cancels the stream, also while it is measured. */
+  /** Cancels the stream, even while `measure` reads it. */
   override cancel(reason?: unknown): void {
     if (this.#measurer === undefined) super.cancel(reason);
     else void cancelLater(this.#measurer, reason);

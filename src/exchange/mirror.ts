@@ -9,7 +9,7 @@ import { discardBody, type UpstreamRequest } from "../transport/message.ts";
 import { type Client, Scope, type Send } from "../transport/scope.ts";
 
 /**
- * The maximum number of copies that run at the same time, so that a mirror that hangs does not accumulate connections and
+ * The maximum number of copies that run at the same time. Without it, a mirror that hangs would accumulate connections and
  * bodies.
  */
 const MAX_COPIES = 100;

@@ -241,7 +241,7 @@ export class HeldRequests {
   readonly #retry: Required<RetryOptions>;
   /** The gates, by the text of `keyOf` for one upstream, and by `Lease.group` for a target with several upstreams. */
   readonly #gates: Map<unknown, Gate> = new Map();
-  /** The keys, as in `#gates`, of the upstreams that have answered, which shows that their host names exist. */
+  /** The keys, as in `#gates`, of the upstreams that have answered. Their host names exist. */
   readonly #answered: RecentMap<unknown, true> = new RecentMap(MAX_ANSWERED);
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;

@@ -73,8 +73,8 @@ export interface FetchClient extends StreamClient {
 const isOnDeno = "Deno" in globalThis;
 
 /**
- * The capabilities of an unknown `fetch`, which may decode every coding that a known `fetch` decodes, and has only the
- * features of the Fetch standard.
+ * The capabilities that an unknown `fetch` is assumed to have: it may decode every coding that a known `fetch` decodes, and has
+ * only the features of the Fetch standard.
  */
 export const STANDARD: Capabilities = {
   decodes: isOnDeno ? ["gzip", "br"] : ["gzip", "x-gzip", "deflate", "br", "zstd"],

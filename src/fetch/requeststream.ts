@@ -106,7 +106,7 @@ export function toRequestStream(
       async pull(sink) {
         try {
           const { done, value } = await source.read();
-          // A read of a cancelled stream returns `done`, as at the end of a complete one.
+          // A read of a cancelled stream returns `done`, like the end of a complete stream.
           signal.throwIfAborted();
           scope.touch();
           if (!done) return sink.enqueue(value);

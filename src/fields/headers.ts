@@ -179,11 +179,11 @@ export function removeHeader(headers: HeaderList, lower: string): string[] {
 }
 
 /**
- * Returns a field value, or a member of one, without the spaces and tabs around it (OWS, RFC 9110 §5.6.3).
+ * Returns a field value, or one member of a list, without the spaces and tabs around it (OWS, RFC 9110 §5.6.3).
  *
- * `String.prototype.trim` also removes U+00A0 and other Unicode white space, which are bytes of the value: two proxies on
- * one path would then read two different values. A regular expression that ends in `$` would take quadratic time for a
- * run of spaces in the middle.
+ * `String.prototype.trim` also removes U+00A0 and other Unicode white space, which are bytes of the value: two proxies on one
+ * path would then read two different values. A regular expression that ends in `$` would take quadratic time for a run of
+ * spaces in the middle.
  */
 export function trimOws(value: string): string {
   let start = 0;

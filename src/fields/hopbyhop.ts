@@ -46,8 +46,8 @@ export const REQUEST_DERIVED: NameSet = new NameSet(
 );
 
 /**
- * Fields by which an untrusted client could claim another address, host or scheme: the standard ones, and those of proxies
- * and vendors that many upstreams trust.
+ * Fields by which an untrusted client could claim another address, host or scheme: the standard fields, and fields of certain
+ * proxies and vendors, which many upstreams trust.
  */
 export const REQUEST_ASSERTIONS: NameSet = new NameSet(
   [

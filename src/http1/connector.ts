@@ -1,7 +1,7 @@
 import type { Release } from "../body/memory.ts";
 import type { TlsOptions, Upstream } from "../target/target.ts";
 
-/** Where the connections of one pool lead. The pool's `socketPath` and `tls` apply where the target sets none. */
+/** The destination of all connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
 export interface Destination {
   readonly origin: string;
   readonly hostname: string;

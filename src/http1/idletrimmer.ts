@@ -1,6 +1,6 @@
 import { startBackgroundTimer } from "../transport/timers.ts";
 
-/** Milliseconds for which the number of idle connections is watched before some of them are closed. */
+/** Milliseconds for which the number of idle connections is observed before some are closed. */
 const INTERVAL = 100;
 
 /**

@@ -125,7 +125,8 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     const onCancel = (cancel: () => void): void => connection.onCancel(cancel);
     const connect = (): Promise<Socket> =>
       this.connect(connection, { onCancel, connectTimeout, clientAddress });
-    // The connection counts for `maxSockets` also while it waits for the attempt of another one.
+    // The connection counts for `maxSockets` even while it waits for the result of another connection's attempt
+    // (`RefusingOrigin`).
     this.connections.add(connection);
     const refusing = this.#refusing;
     (refusing === undefined ? connect() : refusing.open(connect, onCancel)).then(

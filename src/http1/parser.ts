@@ -344,8 +344,8 @@ function hexValueOf(byte = 0): number {
 /**
  * Reads lines from bytes that may be split anywhere. Lines that arrive in one part are read without a copy.
  *
- * A line ends with CR LF and with nothing else: a parser that accepts CR or LF alone as a line end and one that does not
- * would see different fields (RFC 9112 §2.2).
+ * A line ends with CR LF and with nothing else: if one parser accepts a lone CR or LF as a line end, and another does not, the
+ * two see different fields (RFC 9112 §2.2).
  */
 class LineReader {
   /** The lines that were read last, including their line ends. */
@@ -568,7 +568,7 @@ function malformed(what: string): ProxyError {
 const OTHER_PROTOCOLS: Readonly<Record<number, string>> = {
   // A SETTINGS frame of HTTP/2 (RFC 9113 §4.1).
   0: "the upstream speaks HTTP/2 only: set the option `http2: true` of the target or the pool",
-  // An alert (RFC 8446 §6), which is the answer to a request that is not TLS.
+  // A TLS alert (RFC 8446 §6), with which a TLS server answers a request that is not encrypted.
   21: "the upstream speaks TLS: begin the target with https://",
 };
 

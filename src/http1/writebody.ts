@@ -137,7 +137,7 @@ export class BodyWriter implements Sink {
     return after === "" ? hasRoom : connection.write(codec.encode(after));
   }
 
-  /** Returns the bytes of a text, after those of the head if it was not sent yet. */
+  /** Returns the bytes of a text. If the head was not sent yet, its bytes come first. */
   #afterHead(text: string): Uint8Array {
     const head = this.#head;
     this.#head = undefined;

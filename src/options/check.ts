@@ -22,9 +22,9 @@ export function checkOptions(options: ProxyOptions, explain?: Explain): void {
 }
 
 /**
- * Refuses the options of a pool for a transport whose connections belong to the runtime, because the options would have
- * no effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
- * @param whose a sentence for the message, which says to whom the connections belong
+ * Refuses the options of a pool for a transport whose connections belong to the runtime, because the options would have no
+ * effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
+ * @param whose the part of the message that says whose the connections are
  * @throws TypeError that names the option and the fix
  */
 export function refusePoolOptions(options: PoolOptions, whose: string): void {
@@ -35,7 +35,7 @@ export function refusePoolOptions(options: PoolOptions, whose: string): void {
   if (connectTimeout !== undefined) checkOptions({ connectTimeout });
 }
 
-/** @throws TypeError that names an option that `table` lacks, or whose value is of another kind */
+/** @throws TypeError that names an option which `table` lacks, or whose value is of the wrong kind */
 export function check(options: object, table: Table, explain: Explain): void {
   const wrong = findWrong(options, table, explain);
   if (wrong !== undefined) throw badOption(...wrong);

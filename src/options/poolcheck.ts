@@ -28,7 +28,7 @@ export function checkPoolOptions(options: PoolOptions): void {
 export const explainWherePooled: Explain = (name, value) =>
   explainOtherLibrary(name) ?? explainConnections(name, value);
 
-/** Explains names that are about connections: those of agents, and options of a pool. */
+/** Explains names that concern connections: names of agents, and names of pool options. */
 function explainConnections(name: string, value: unknown): string | undefined {
   if (name === "pool")
     return "it is an option of createProxy; pass `transport: createTransport(…)`, made once";

@@ -98,8 +98,8 @@ export interface PoolOptions {
    * Maximum number of requests that wait for a connection to one origin; further requests get 503 with `Retry-After`.
    * `Infinity` for no limit.
    *
-   * Addresses of clients take turns, so that one with many requests cannot keep the others waiting. If the queue is full,
-   * the newest request of the address with the most waiting ones gets 503, not the one of an address that has fewer.
+   * Addresses of clients take turns, so that one with many requests cannot keep the others waiting. If the queue is full, the
+   * newest request of the address with the most waiting requests gets 503, not a request of an address with fewer.
    * @default 4096
    */
   maxQueued?: number;

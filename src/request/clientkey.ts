@@ -26,7 +26,7 @@ export function clientAddressOf(
     }
     return address;
   } catch {
-    // A function of the app has thrown, which must not fail the other requests that wait.
+    // A function of the app has thrown. That must not fail the other requests that wait.
     return undefined;
   }
 }

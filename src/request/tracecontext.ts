@@ -22,8 +22,8 @@ function isTraceParent(value: string): boolean {
 }
 
 /**
- * Returns a new `traceparent` with the flag `sampled`. Both ids consist of digits of random UUIDs. These are faster than
- * random bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
+ * Returns a new `traceparent` with the flag `sampled`. Both ids consist of digits of random UUIDs. UUIDs are faster than random
+ * bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
  */
 function createTraceParent(): string {
   const digits = (crypto.randomUUID() + crypto.randomUUID()).replaceAll("-", "");

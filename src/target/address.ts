@@ -32,7 +32,7 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 
 /**
  * A cache of the ranges of checked entries, such as those of `trustProxy`: an app that passes a new options object with each
- * call has the same entries in all of them. Its size is limited, because an app may also make entries from requests.
+ * call repeats the same entries. Its size is limited, because an app may also make entries from requests.
  */
 const checked = new RecentMap<string, readonly Range[]>(100);
 

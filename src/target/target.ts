@@ -7,8 +7,8 @@ import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { copyOptions, isPlain, isUnchanged } from "./sameoptions.ts";
 
 /**
- * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all
- * other options of `tls.connect` as well, and refuse a name that is not one of them.
+ * TLS options for connections to an upstream, where the transport has the capability `tls`. On Node, Bun and Deno, the other
+ * options of `tls.connect` are passed on as well, and any other name is refused.
  */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
@@ -364,8 +364,8 @@ const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 const MAX_LAYERS = 8;
 
 /**
- * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left
- * to decode, because an upstream may read any of them. Every octet is decoded, because `%25%32%65` becomes `%2e`; the
+ * Returns a path, followed by the results of decoding its percent-encoding once, twice and so on, until nothing is left to
+ * decode, because an upstream may read any of these paths. Every octet is decoded, because `%25%32%65` becomes `%2e`; the
  * results are octets, not UTF-8.
  * @returns undefined for more than eight layers
  */

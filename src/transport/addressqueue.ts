@@ -139,8 +139,8 @@ export class AddressQueue<T extends Waiting> {
   // ── running requests ──
 
   /**
-   * Counts the place of a holder for the client whose request has the place now. The owner calls it while `isCounting`
-   * is true, also if the holder had another request before.
+   * Counts the place of a holder for the client whose request has the place now. While `isCounting` is true, the owner calls it
+   * for each new request of a holder.
    */
   start(holder: Holder): void {
     this.end(holder);

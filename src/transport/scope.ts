@@ -333,7 +333,9 @@ export class Scope implements Listener {
     target?.fail(error);
   }
 
-  /** Called when the exchange has failed, also in the middle of a response: notes the upstream in the error, and reports it. */
+  /**
+   * Called when the exchange has failed, perhaps in the middle of a response: notes the upstream in the error, and reports it.
+   */
   failed(error: ProxyError): void {
     if (this.#next !== undefined) return this.#next.failed(error);
     placeError(error, this.upstream);
@@ -358,8 +360,7 @@ export class Scope implements Listener {
     if (this.#next !== undefined) return Object.assign(this.#next.again(), { lease: this.lease });
     const target = this.#target;
     this.end();
-    // Stop an attempt that still runs, because it would continue without a deadline, also after the client has
-    // disconnected.
+    // Stop an attempt that still runs, because it would continue without a deadline, even after the client has disconnected.
     target?.fail(superseded());
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
@@ -379,8 +380,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Returns a scope for an additional request, such as a mirrored one. The scope has its own deadlines, and the same
-   * client, which gets no interim responses to that request.
+   * Returns a scope for an additional request, such as a mirrored one. The scope has its own deadlines. It has the same client,
+   * but passes no interim responses on to the client.
    */
   fork(): Scope {
     return Object.assign(this.#like(this.client, this.#timeout), { informed: {} });

@@ -47,8 +47,8 @@ export class SlowClients {
   }
 
   /**
-   * Checks all requests, and ends those whose clients are too slow. Of each address, it ends at most as many requests
-   * as the address has above its share, and in total at most as many as there are waiting requests of other addresses.
+   * Checks all requests, and ends those whose clients are too slow. It ends no more requests of an address than exceed the
+   * address's share, and no more in total than requests of other addresses wait.
    * @param countOthers returns the number of waiting requests of all other accounts
    */
   check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {

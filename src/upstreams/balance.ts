@@ -233,7 +233,7 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Adds an upstream.
-   * @throws TypeError for an upstream that was added before, or whose base path or query differs from that of the others
+   * @throws TypeError for an upstream that was added before, or has another base path or query than the others
    */
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };
@@ -448,7 +448,7 @@ export class Balancer implements Upstreams, Group {
     return member.waiting < this.#maxQueue;
   }
 
-  /** Asks the policy for an upstream that was not tried and for which `fits` returns true; undefined if there is none. */
+  /** Asks the policy for an untried upstream for which `fits` returns true; undefined if there is none. */
   #askAmong(
     able: readonly BalancedMember[],
     request: PickRequest,

@@ -108,10 +108,9 @@ export interface BalanceOptions {
    */
   minRateGrace?: number;
   /**
-   * Whether each address of a host name is a separate upstream, for example with a headless service of Kubernetes. The
-   * names are looked up at an interval: a new address is added like with `add`, and an address that is missing is removed
-   * like with `remove`. The requests to all of these upstreams have the name in `Host` and in TLS. A lookup that fails
-   * changes nothing.
+   * Whether each address of a host name is a separate upstream, for example with a headless service of Kubernetes. The names
+   * are looked up at an interval: a new address is added as with `add`, and a missing one is removed as with `remove`. The
+   * requests to all of these upstreams have the name in `Host` and in TLS. A lookup that fails changes nothing.
    *
    * By default, a name is one upstream, whose connections are spread over the addresses, and which is ejected as a whole.
    * Workers, and transports other than Fetchway's own, refuse the option.
@@ -120,7 +119,7 @@ export interface BalanceOptions {
    */
   resolve?: boolean | ResolveOptions;
   /**
-   * The number of retries that are allowed.
+   * How many retries are allowed, so that they do not multiply the load during an outage.
    * @example { ratio: 0.1, perSecond: 5 }
    */
   retryBudget?: RetryBudgetOptions;

@@ -70,8 +70,8 @@ export class HostNames {
   readonly #interval: number;
   readonly #onChange: OnChange;
   /**
-   * The transport that looks up the names; undefined before the first start and after `close`. Each start makes a new
-   * object, by which a lookup recognizes that it began before the last `close`.
+   * The transport that looks up the names; undefined before the first start and after `close`. Each start makes a new object,
+   * so that a lookup can detect that `close` was called after it began.
    */
   #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;
@@ -81,7 +81,7 @@ export class HostNames {
     this.#onChange = onChange;
   }
 
-  /** A promise that resolves when the names that were added before the start have been looked up; undefined after that. */
+  /** Resolves when the names that were added before the start have been looked up; undefined from then on. */
   get pending(): Promise<unknown> | undefined {
     return this.#first;
   }

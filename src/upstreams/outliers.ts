@@ -31,8 +31,8 @@ export interface OutlierOptions {
    */
   maxEjectionTime?: number;
   /**
-   * The share of the upstreams that may be ejected at the same time. One upstream may always be ejected, but the last one
-   * that is left never is.
+   * The share of the upstreams that may be ejected at the same time. One upstream may always be ejected, but never the last one
+   * that remains.
    * @default 0.5
    */
   maxEjected?: number;

@@ -19,8 +19,7 @@ export function peakEwma(chance: Chance): Policy {
     // the first.
     if (known === undefined) return member.active * UNKNOWN_LATENCY;
     const { latency, at } = known;
-    // The average decays, so that an upstream that was avoided is tried again after a while, because its latency may have
-    // changed.
+    // The average decays: an upstream that was avoided is tried again after a while, because its latency may have changed.
     const present = latency * Math.exp((at - chance.now()) / DECAY);
     return (present * (member.active + 1)) / member.weight;
   }

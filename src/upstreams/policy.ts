@@ -53,8 +53,8 @@ export interface Policy {
   readonly isSticky?: boolean | ((request: PickRequest) => boolean);
   /**
    * Whether the client of a request stays with the upstream that answers the request, by a cookie of the proxy (`cookie` of
-   * `balance`). A request with the cookie of an upstream that takes requests goes to that upstream, and `pick` is not
-   * called.
+   * `balance`). If a request has the cookie of an upstream, and this upstream takes requests, the request goes to it without a
+   * call of `pick`.
    */
   keepsClient?(request: PickRequest): boolean;
   /** Called with the milliseconds that an upstream needed until its response headers arrived. */

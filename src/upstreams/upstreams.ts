@@ -137,8 +137,8 @@ export interface Upstreams {
   /** Sends requests to the target that `pick` returns. Set it to `choose` of `fetchway/upstreams`. */
   readonly choose: Choose;
   /**
-   * Returns the target for an attempt, or a promise of it if the attempt has to wait. Returns undefined if no upstream can
-   * take the attempt; the client then gets 503.
+   * Returns the target for an attempt, or a promise if the attempt has to wait. Returns undefined if no upstream can take the
+   * attempt; the client then gets 503.
    * @param tried the targets that earlier attempts of the same request were sent to
    */
   pick(

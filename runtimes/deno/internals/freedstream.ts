@@ -93,7 +93,7 @@ class FreeingSink extends StreamSink {
 }
 
 /**
- * Returns whether the reader that caused this call of `pull` is the function with which Deno reads for native code.
+ * Returns whether this call of `pull` was caused by `readableStreamReadFn`, with which Deno reads for native code.
  * @returns undefined if the stack trace shows no reader
  */
 function isNativeReader(): boolean | undefined {

@@ -197,14 +197,14 @@ export class ParserHold {
     return result;
   };
 
-  /** Replaces the member `kOnExecute`, which gets the parser's result for the bytes that the parser has read itself. */
+  /** Replaces the member `kOnExecute`. Node calls it with the result of parsing bytes that the parser itself has read. */
   readonly #onParsed: OnExecute = (result) => {
     const left = this.#settle(result, () => this.#parser.getCurrentBuffer());
     this.#ofNode.onExecute.call(this.#parser, left);
     this.#readOn();
   };
 
-  /** Replaces `parser.execute`, which gets the bytes that the socket emits. */
+  /** Replaces `parser.execute`. Node calls it with the bytes that the socket emits. */
   readonly #take = (bytes: Buffer): unknown => {
     if (!this.#isFeeding && (this.isHolding || !this.#mayGoOn())) {
       this.#keep(bytes);

@@ -40,7 +40,7 @@ const observer: ProxyHandler<IncomingHttpHeaders> = {
 
 /**
  * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers. The observer returns the true
- * values, so that a server that copies fields during this check, or keeps the observer, has the true fields.
+ * values, because a server may copy fields during this check, or keep the observer.
  */
 function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
   const own = req.headers;

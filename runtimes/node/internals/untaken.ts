@@ -1,12 +1,12 @@
 /**
- * Counts the bytes of a response that its client has not taken yet.
+ * Counts the bytes of a response that the client has not taken yet.
  *
  * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that Node has passed to libuv and that the system has not
  *   taken yet. Over TLS, `_handle._parent` has such a number as well. Node documents only `writableLength`, which changes when
  *   the system has taken a whole chunk.
  * - Check: the properties must be numbers.
- * - Otherwise: only whole chunks count. A client that needs longer than `minRateGrace` for one chunk then counts as one that
- *   does not read.
+ * - Otherwise: only whole chunks count. A client that needs longer than `minRateGrace` for one chunk then counts as a client
+ *   that does not read.
  * - Test: test/runtimes/node/internals/untaken.test.ts.
  */
 import type { ServerResponse } from "node:http";
@@ -16,7 +16,7 @@ interface Handle {
   readonly _parent?: Handle | null;
 }
 
-/** Returns a number that decreases by each byte that the client takes, while nothing is written. */
+/** Returns a number that falls by one with each byte that the client takes, as long as nothing is written. */
 export function countUntaken({ writableLength, socket }: ServerResponse): number {
   const handle = (socket as { _handle?: Handle | null } | null)?._handle;
   return writableLength + queueSizeOf(handle) + queueSizeOf(handle?._parent);

@@ -1,5 +1,5 @@
 /**
- * Which requests a Node server hands over as upgrades, and what becomes of the others.
+ * Chooses the requests that a Node server hands over as upgrades, and handles the others.
  *
  * The server's choice.
  * - Rests on: a server asks `shouldUpgradeCallback(req)` for each request with `Upgrade`, from Node 22.21 and 24.9 on, and

@@ -2,11 +2,11 @@
  * Finds out whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object
  * or of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be freed.
  *
- * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a
- *   socket, and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks
- *   to `socket._handle`. `socket.parser.incoming` is the message whose body Node's parser reads.
- * - Check: at every use, each of these methods must exist, and be the same function as at the first use, which was Node's
- *   own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
+ * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a socket,
+ *   and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks to
+ *   `socket._handle`. `socket.parser.incoming` is the message whose body Node's parser reads.
+ * - Check: at every use, each of these methods must exist, and be the same function as at the first use, when the function must
+ *   be Node's own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
  *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
  *   whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
@@ -158,7 +158,7 @@ export class Audience {
 
 /**
  * Watches a socket that emits `data`. Must be called before the proxy adds its own listener.
- * @returns a function that returns whether code other than the proxy sees the chunk that arrives now
+ * @returns a function that says whether code other than the proxy sees the chunk that is arriving
  */
 export function watchReads(socket: Socket): () => boolean {
   const others = new OtherListeners(socket);

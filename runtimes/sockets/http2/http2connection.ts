@@ -301,8 +301,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
 
   /**
    * Handles GOAWAY, with which the upstream closes the connection (RFC 9113 §6.8): the upstream has not processed the streams
-   * above the last one that the frame names. An upstream that sends two GOAWAY frames names the highest possible stream in the
-   * first, so that no attempt fails then.
+   * above the last stream that the frame names. An upstream that sends two GOAWAY frames names the highest possible stream in
+   * the first, so that no attempt fails then.
    */
   #drainAfter(lastStreamId: number | undefined): void {
     this.isDraining = true;

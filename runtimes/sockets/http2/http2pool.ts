@@ -224,7 +224,7 @@ export class Http2Pool
     return this.makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  /** @param ownTimeout the request's own limit for the time to connect; the longer of it and the pool's limit applies */
+  /** @param ownTimeout the request's own limit for the time to connect; the longer of this limit and the pool's applies */
   #open(ownTimeout: number | undefined): Http2Connection<StreamAttempt> {
     const connectTimeout = longer(ownTimeout, this.options.connectTimeout);
     const connection = new Http2Connection(this.options, this, connectTimeout);
@@ -268,7 +268,9 @@ function longer(ownTimeout: number | undefined, limit: number): number {
   return ownTimeout === 0 || limit === 0 ? 0 : Math.max(ownTimeout ?? 0, limit);
 }
 
-/** A connector that first returns the connected socket that was offered to it, and opens all other connections itself. */
+/**
+ * A connector that returns the connected socket that was offered to it, and otherwise lets another connector open a connection.
+ */
 class Handover implements Connector {
   readonly #connector: Connector;
   #offered: Socket | undefined;

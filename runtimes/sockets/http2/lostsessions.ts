@@ -3,7 +3,7 @@
  *
  * Node does not read from a session's connection during a write. If the peer resets the connection during a write, the write
  * fails in the TCP socket, but Node before version 26 drops that failure in the TLS layer above. Node then waits for the write
- * for ever: the session and its streams stay open, and so do their requests to the upstream.
+ * forever: the session and its streams stay open, and so do their requests to the upstream.
  *
  * - Rests on: `_handle` of a TLS socket is its TLS layer, `_parent` the TCP socket below, and `writeQueueSize` of a handle
  *   counts the bytes that wait in it. If bytes wait in the TLS layer, none wait in the TCP socket, and the TCP socket has sent

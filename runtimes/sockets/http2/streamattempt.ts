@@ -149,8 +149,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   }
 
   /**
-   * Returns the error for a time limit that passes while the request waits for a connection, or for the rest of its body;
-   * undefined otherwise. During the wait, the upstream is not at fault.
+   * Returns the error for a time limit that passes while the request waits for a connection, or while the upstream waits for
+   * the rest of the request body; undefined otherwise. In both cases, the upstream is not at fault.
    */
   explainTimeout(): ProxyError | undefined {
     if (this.place !== undefined) return this.#pool?.explainWait(this.place.since);
@@ -201,7 +201,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#connection = connection;
     connection.attempts.push(this);
     const { connectTimeout = limit } = this;
-    // The connection has the limit of the request that began to open it, which may be longer than that of this attempt.
+    // The time limit of the connection comes from the request that began to open it, and may be longer than this attempt's own
+    // limit.
     if (connection.isOpen || connectTimeout === 0 || connectTimeout === connection.connectTimeout) {
       return;
     }
