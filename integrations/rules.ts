@@ -104,7 +104,10 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   };
 }
 
-/** Replaces the variables of the environment in a URL. A slash between a value and the rest is not doubled. */
+/**
+ * Replaces the variables of the environment in a URL. If a value ends with a slash, the slash after the variable is not added
+ * to it.
+ */
 function fillVariables(to: string): string {
   const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
   return to.replace(/\{\{\s*(\w+)\s*\}\}(\/?)/g, (_, name: string, slash: string) => {

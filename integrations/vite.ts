@@ -90,7 +90,7 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
   let logger: ViteServer["config"]["logger"] | undefined;
   const report: CreateProxyOptions["onError"] = (error, request) => {
     const { status } = error;
-    // If the client has disconnected, for example because a page was reloaded, log nothing: this is no failure.
+    // If the client has disconnected, for example because a page was reloaded, log nothing: this is not a failure.
     if (status === 499) return;
     const { pathname } = new URL(request.url);
     logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${explainError(error)}`);

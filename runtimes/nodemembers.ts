@@ -13,8 +13,8 @@ const NAMES: readonly string[] = [
 /**
  * Makes the members that only Node's proxies have throw when they are read. For code that runs on another runtime, TypeScript
  * may have chosen the types of the default entry, which have these members. If the members were missing,
- * `createServer(proxy.nodeHandler)` would make a server that never responds; if they threw only when they are called, the
- * server would fail with each request instead of at its start.
+ * `createServer(proxy.nodeHandler)` would make a server that never responds; if they threw only when called, the server would
+ * fail with each request instead of at its start.
  *
  * The members are not enumerable, so that a spread of the proxy does not read them.
  * @param more the names of further members that the proxy lacks

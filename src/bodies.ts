@@ -247,7 +247,8 @@ const RANGES = new NameSet(["if-range", "range"]);
 const ACCEPT_ENCODING = new NameSet(["accept-encoding"]);
 
 /**
- * Returns the request with an `Accept-Encoding` that the runtime can undo, and without `Range` unless `ranges` is true.
+ * Returns the request with an `Accept-Encoding` of codings that the runtime can undo, and without `Range` unless `ranges` is
+ * true.
  */
 function narrowRequest(
   request: UpstreamRequest,

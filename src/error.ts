@@ -141,13 +141,14 @@ export interface ErrorPlace {
  */
 const places: WeakMap<ProxyError, ErrorPlace> = new WeakMap();
 
-/** Stores the place of an error for `explainError`, unless the error already has one. */
+/** Stores the `ErrorPlace` of an error for `explainError`, unless the error already has one. */
 export function placeError(error: ProxyError, place: ErrorPlace | undefined): void {
   if (place !== undefined && !places.has(error)) places.set(error, place);
 }
 
 /**
- * Returns the place of an error; undefined if `placeError` was not called for it, for example because no target was chosen yet.
+ * Returns the `ErrorPlace` of an error; undefined if `placeError` was not called for it, for example because no target was
+ * chosen yet.
  */
 export function placeOf(error: ProxyError): ErrorPlace | undefined {
   return places.get(error);

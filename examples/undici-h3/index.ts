@@ -1,7 +1,7 @@
 /**
  * Runs an h3 app on Node that forwards requests below `/api`, and all WebSockets, through a keep-alive `Agent` of undici:
  *
- * node index.ts
+ *     node index.ts
  */
 import { createProxy } from "fetchway/undici";
 import { H3, serve } from "h3";

@@ -2,7 +2,7 @@
  * Runs a Hono app on Node that forwards requests and WebSockets below `/api` through a keep-alive `Agent` of undici, with
  * undici's own options:
  *
- * node index.ts
+ *     node index.ts
  */
 import { serve } from "@hono/node-server";
 import { createProxy, createUndiciTransport } from "fetchway/undici";

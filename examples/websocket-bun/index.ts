@@ -1,7 +1,7 @@
 /**
  * Runs a Bun server that answers `/health` itself, and forwards all other requests and all WebSockets to an upstream:
  *
- * bun run index.ts
+ *     bun run index.ts
  */
 import { createProxy } from "fetchway/bun";
 

@@ -1,7 +1,7 @@
 /**
  * Runs a Deno server that answers `/health` itself, and forwards all other requests and all WebSockets to an upstream:
  *
- * deno serve -A --port 3000 index.ts
+ *     deno serve -A --port 3000 index.ts
  */
 import { createProxy } from "fetchway";
 

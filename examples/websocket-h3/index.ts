@@ -1,7 +1,7 @@
 /**
  * Runs an h3 app on Node that forwards requests below `/api`, and all WebSockets, to an upstream:
  *
- * node index.ts
+ *     node index.ts
  */
 import { createProxy } from "fetchway";
 import { H3, serve } from "h3";

@@ -1,7 +1,7 @@
 /**
  * A Worker that answers `/health` itself, and forwards all other requests and all WebSockets to an upstream:
  *
- * npx wrangler dev index.ts
+ *     npx wrangler dev index.ts
  */
 import { createProxy } from "fetchway";
 

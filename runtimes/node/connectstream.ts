@@ -92,7 +92,7 @@ export class ConnectStream extends UpgradeSocket {
     return super.hasClosed() && rstCode === 0 && !aborted;
   }
 
-  /** Only closes the stream after the response, which already writes to this stream. */
+  /** Only makes the stream close after the response, because the response already writes to this stream. */
   protected override assignTo(): void {
     this.#stream.once("finish", () => closeWhenSent(this.#stream));
   }

@@ -35,7 +35,7 @@ export function createResponse(req: Partial<IncomingMessage>): ServerResponse {
 
 /**
  * Returns the 100 (Continue) that a client with `Expect: 100-continue` gets before the 101 (RFC 9110 §7.8); an empty text for
- * another client. Both are sent together, because the request has no body.
+ * any other client. The 100 and the 101 are sent together, because the request has no body.
  */
 export function interimOf({ headers }: IncomingMessage): string {
   return headers.expect?.toLowerCase() === "100-continue" ? "HTTP/1.1 100 Continue\r\n\r\n" : "";
@@ -65,7 +65,7 @@ export function protocolOf(
   return isAsked ? protocol : undefined;
 }
 
-/** Returns the protocol that an extended CONNECT asks for, in lower case (RFC 8441 §4); undefined for another request. */
+/** Returns the protocol that an extended CONNECT asks for, in lower case (RFC 8441 §4); undefined for any other request. */
 function askedOf({ headers }: IncomingMessage | Http2ServerRequest): string | undefined {
   return (headers[":protocol"] as string | undefined)?.toLowerCase();
 }

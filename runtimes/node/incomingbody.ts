@@ -196,7 +196,7 @@ function prefetch(message: Http2ServerRequest): void {
   message.stream.resume();
 }
 
-/** Milliseconds between two checks whether the end of a response has been sent. */
+/** Milliseconds between two checks of whether the end of a response has been sent. */
 const SENT_INTERVAL = 100;
 
 /**

@@ -301,7 +301,7 @@ function connectionOf(message: IncomingMessage): ClientStream {
   return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }
 
-/** Whether a proxy is forwarding this request now. Each call of a proxy watches the client's connection meanwhile. */
+/** Whether a proxy is forwarding this request now. While it does so, it listens for the end of the client's connection. */
 export function isProxied(message: IncomingMessage): boolean {
   return (watched.get(connectionOf(message)) ?? []).length > 0;
 }

@@ -72,7 +72,10 @@ export function findUpgrade(
   return unanswered.get(message?.rawHeaders ?? headers.get(TOKEN_FIELD) ?? "");
 }
 
-/** Connects the request of an exchange with an upgrade, so that the exchange can switch its connection. Removes the token. */
+/**
+ * Connects the request of an exchange with an upgrade, so that the exchange can switch the client's connection. Removes the
+ * token.
+ */
 export function joinUpgrade<I extends Incoming>(incoming: I, upgrade: RoutedUpgrade): I {
   const headers = withoutNames(incoming.headers, TOKEN_FIELDS);
   // A client may offer several protocols. Keep only the chosen one, so that the forwarding proxy does not choose another.

@@ -66,7 +66,7 @@ interface Entry {
   /** Whether the addresses have a fixed order instead of being rotated, as those of `localhost` do. */
   readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
-  /** The lookup of the name that is running now; undefined if none is. */
+  /** The running lookup of the name; undefined if there is none. */
   lookup: Promise<CachedAnswer> | undefined;
   /** The number of results that were returned so far. It decides by how much the addresses are rotated. */
   results: number;

@@ -34,7 +34,7 @@ export function writeResultsOf(raw: object): WriteResults | undefined {
   return isKnown ? (state as WriteResults) : undefined;
 }
 
-/** Whether to hold an error of a write back: the upstream has closed the connection, and the socket still reads. */
+/** Whether to hold back a write error: only if the upstream has closed the connection, and the socket still reads. */
 export function isWorthHolding(raw: RawSocket, error: NodeJS.ErrnoException): boolean {
   return CLOSED.has(error.code) && !raw.destroyed && !raw.readableEnded;
 }

@@ -8,8 +8,8 @@ import { toWebStream } from "./web.ts";
  * lost: this object is then itself a body, which first writes the collected chunks, and passes further chunks on as they
  * arrive.
  *
- * source → write() → chunks in memory            while `collect()` is pending source → write() → the sink of `pipeTo(sink)`
- * afterwards, with the backpressure of that sink
+ *     source → write() → chunks in memory            while `collect()` is pending
+ *     source → write() → the sink of `pipeTo(sink)`  afterwards, with the backpressure of that sink
  */
 export class HeldBody implements BodySource, Sink {
   readonly #source: BodySource;
@@ -22,7 +22,7 @@ export class HeldBody implements BodySource, Sink {
   #onDrain: (() => void) | undefined;
   #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
   #reject: ((reason: unknown) => void) | undefined;
-  /** Ends or fails a sink, as the source has ended or failed; undefined while the source may still write. */
+  /** Does to a sink what the source has done: ends or fails it. Undefined while the source may still write. */
   #finish: ((sink: Sink) => void) | undefined;
   #isCancelled = false;
 

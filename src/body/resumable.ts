@@ -32,7 +32,7 @@ export class ResumableBody extends PassBody implements Sink {
   #cancelSource: (() => void) | undefined;
   /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
   #onDrain: (() => void) | undefined;
-  /** Ends or fails a sink, as the source has ended or failed; undefined while the source may still write. */
+  /** Does to a sink what the source has done: ends or fails it. Undefined while the source may still write. */
   #finish: ((sink: Sink) => void) | undefined;
 
   /** @param limit the number of bytes above which no copy is kept */

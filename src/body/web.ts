@@ -26,7 +26,7 @@ export class StreamSink implements Sink {
 
   /** Takes the body: from now on, its chunks are written to this sink. */
   protected take(): void {
-    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
+    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`, which fails the sink.
     const piped = this.#source.pipeTo(this);
     if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
   }

@@ -43,7 +43,7 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
 }
 
 /**
- * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
+ * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each value except a
  * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
  * conversion: they reject only with a `ProxyError` or a `MisuseError`.
  */
@@ -67,8 +67,7 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *     request → send → response
  *        ↑ again, on a new connection ↓
  *
- * For a target with several upstreams, the lease of the request does the same, at the picked upstream and at the
- * others.
+ * For a target with several upstreams, the request's `lease` does the same, at the picked upstream and at the others.
  */
 export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;

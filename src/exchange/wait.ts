@@ -1,8 +1,9 @@
 /**
  * The option `wait`: requests wait for an upstream that refuses connections, usually because it restarts.
  *
- * the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream ↑ longer pause
- * ← refused again ←——————————┤ the gate is removed once no request waits ← each answer lets two further requests go
+ *     the upstream refuses → its gate closes → after a pause, one waiting request is sent, as a look at the upstream
+ *        ↑ longer pause ← refused again ←——————————┤
+ *     the gate is removed once no request waits ← each answer lets two further requests go
  */
 import { BytesBody } from "../body/bytes.ts";
 import { ResumableBody } from "../body/resumable.ts";

@@ -26,7 +26,7 @@ interface FailureFacts {
   readonly host: string;
   /** The upstream or the upstreams of the request; undefined if they are not known. */
   readonly place: ErrorPlace | undefined;
-  /** The message of the `ProxyError`; undefined if it is only the error's code. */
+  /** The message of the `ProxyError`; undefined if the message is only the error's code. */
   readonly message: string | undefined;
   /** The exception that caused the error. */
   readonly thrown: Thrown;

@@ -9,7 +9,7 @@ const QUIET_TIME = 60_000;
  */
 const MAX_KINDS = 64;
 
-/** Prints the first failure of each kind at each upstream, at most once a minute. */
+/** Prints a failure, unless one of the same kind at the same upstream was printed within the last minute. */
 export class FailureLines {
   /** The time at which each kind was printed last, the oldest first. */
   readonly #printed: Map<string, number> = new Map();
@@ -23,7 +23,7 @@ export class FailureLines {
     this.#now = now;
   }
 
-  /** Prints a failure, unless one of its kind was printed within the last minute. */
+  /** Prints a failure, unless one of its kind, or `MAX_KINDS` other kinds, were printed within the last minute. */
   add(error: ProxyError): void {
     const now = this.#now();
     for (const [kind, time] of this.#printed) {

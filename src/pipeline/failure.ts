@@ -36,7 +36,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   return respondToError(error, reported, incoming, plan, respond);
 }
 
-/** Whether an error was made from an exception that neither the network nor the client has caused. */
+/** Whether an error was made from an exception of the app or a bug, not from a failure of the network or the client. */
 function isInternal(error: ProxyError): boolean {
   return error.code === "proxy_internal_error";
 }

@@ -113,7 +113,7 @@ export class AddressQueue<T extends Waiting> {
     }
   }
 
-  /** Yields the addresses with waiting requests, in the order of their turns. */
+  /** Yields the accounts of the addresses with waiting requests, in the order of their turns. */
   *accounts(): Generator<Account> {
     for (let each = this.#firstAccount; each !== undefined;) {
       const following: Account | undefined = each.next;
@@ -123,9 +123,9 @@ export class AddressQueue<T extends Waiting> {
   }
 
   /**
-   * Returns the request to remove from a full queue in favour of a new request: the newest of the address with the most
-   * waiting requests. Undefined if the new request must be refused, because its address has as many waiting requests,
-   * or one less.
+   * Returns the request to remove from a full queue in favour of a new request: the newest of the address with the most waiting
+   * requests. Undefined if the new request must be refused, because no other address has at least two waiting requests more
+   * than its own.
    */
   findSurplus({ clientKey = UNKNOWN }: Claim): T | undefined {
     let most: Account | undefined;

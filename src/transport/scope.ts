@@ -157,7 +157,7 @@ export class Scope implements Listener {
   observer: ScopeObserver | undefined;
   /**
    * @internal Whether the request has waited for its upstream (`wait`), and is now sent to find out whether that upstream is
-   * back. A refusal then does not count as a failure of the upstream.
+   * back. A refusal then counts as a failure of the upstream only with `retry: false`.
    */
   isLook = false;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */

@@ -504,7 +504,7 @@ class LeasedAttempt {
   }
 
   /**
-   * Whether the attempt was a look (`Scope.isLook`) at an upstream that is not back yet. It does not count as a failure: looks
+   * Whether the attempt was a look (`Scope.isLook`) at an upstream that is not back yet, and does not count as a failure: looks
    * alone would eject the upstream, and its return would not be noticed. With `retry: false`, it does count, because a look
    * then asks only one upstream, and only the ejection of that one makes the next look ask another.
    */

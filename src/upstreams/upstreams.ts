@@ -75,8 +75,8 @@ export interface Result {
    */
   readonly isOver: boolean;
   /**
-   * Whether all of the request's body had been sent, if it has one. If not, a time limit says nothing about the upstream,
-   * which may have waited for the client. Not set in the second report of a response, and not set if the place was given
+   * Whether the whole request body had been sent; true if there is none. If it is false, a timeout says nothing about the
+   * upstream, which may have waited for the client. Undefined in the second report of a response, and if the place was given
    * back.
    */
   readonly isUploaded?: boolean | undefined;

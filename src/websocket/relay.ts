@@ -35,7 +35,7 @@ export interface RelayLimits {
   readonly highWaterMark: number;
   /**
    * The number of bytes of one client that may wait for the upstream, above which the WebSocket is closed with 1013. A server
-   * that can pause the client seldom reaches it.
+   * that can pause the client seldom reaches this limit.
    */
   readonly maxWaiting: number;
   /** Milliseconds that a WebSocket stays open after one side has closed it; 0 for no limit. */

@@ -13,7 +13,7 @@
 
 /** A line of a stack that names a function. */
 const FRAME = /^ +at /;
-/** The part of a line of a stack that names a file of Node. */
+/** Matches the part of a stack line that names one of Node's own files. */
 const FRAME_OF_NODE = /[( ]node:/;
 
 type Method = (this: object, ...args: unknown[]) => unknown;

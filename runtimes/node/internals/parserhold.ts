@@ -47,8 +47,7 @@ type ParsedSocket = Socket & { readonly parser?: Parser | null; readonly _paused
 const METHODS = ["onIncoming", "execute", "resume", "getCurrentBuffer"] as const;
 
 /**
- * Returns the number of the parser's member that gets the result of parsing; undefined if the parser lacks a member that is
- * needed.
+ * Returns the number of the parser's member that gets the result of parsing; undefined if the parser lacks a required member.
  */
 function findOnExecute(parser: Parser | null | undefined): number | undefined {
   if (!parser || METHODS.some((name) => typeof parser[name] !== "function")) return undefined;

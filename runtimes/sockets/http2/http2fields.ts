@@ -114,7 +114,7 @@ export function toFieldObject(list: HeaderList): OutgoingHttpHeaders {
 }
 
 /**
- * Returns fields in which each name occurs once, except `set-cookie`: the values are joined to a list (RFC 9110 §5.3). Node
+ * Returns fields in which each name occurs once, except `set-cookie`: the values are joined into a list (RFC 9110 §5.3). Node
  * refuses to send some fields twice.
  */
 export function toJoinedFields(list: HeaderList): OutgoingHttpHeaders {
