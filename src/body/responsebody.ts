@@ -129,7 +129,7 @@ export class ResponseBody implements BodySource {
     return this.#trailers && cleanTrailers(this.#trailers, undefined, this.#connection);
   }
 
-  /** Drops trailer fields that the response's `Connection` nominates. */
+  /** Makes `trailers` leave out the fields that the response's `Connection` nominates. */
   restrictTrailers(_dropped: undefined, connection: string | undefined): void {
     this.#connection = connection;
   }

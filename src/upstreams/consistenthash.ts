@@ -114,7 +114,7 @@ class Lookup {
   /** The list for which `#able` and `total` were computed. */
   #list: readonly Member[] | undefined;
   #able: ReadonlySet<Member> = new Set();
-  /** The last list that was passed without its values being computed; see `update`. */
+  /** The last list that was passed, if its values were not computed; see `update`. */
   #other: readonly Member[] | undefined;
 
   /** Updates the values for the upstreams from which a pick may choose. */

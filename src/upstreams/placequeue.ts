@@ -167,7 +167,7 @@ export class PlaceQueue {
     while (this.size > 0 && this.#pumpOne(hasChanged));
   }
 
-  /** Gives one request a place. Returns whether a request got one. */
+  /** Gives a place to the first request in the queue that can get one. Returns whether a request got a place. */
   #pumpOne(hasChanged: boolean): boolean {
     for (const waiter of this.#queue.inOrder()) {
       const { request, tried, member } = waiter;

@@ -10,13 +10,13 @@
  * - Test: test/runtimes/node/internals/hono.test.ts, "a request without the symbols" and "a symbol that is not known".
  *
  * How a response is written.
- * - Rests on: a head that is a plain object is passed unchanged to Node's `writeHead`. A response whose `body` was read
- * before is sent with its first chunk, and Node then writes the head as latin1.
+ * - Rests on: a head that is a plain object is passed unchanged to Node's `writeHead`. If code has read the property `body` of
+ *   a response, the server sends the head together with the first chunk, and Node then writes the head as latin1.
  * - Check: none is needed. A plain object is also a valid `HeadersInit`, and reading `body` has no other effect.
  * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
  *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
  * - Test: the suite on the host `hono`, "response field names keep their case", "a response without Content-Type stays
- * without one" and "latin-1 bytes in response fields stay single bytes when the body arrives late".
+ *   without one" and "latin-1 bytes in response fields stay single bytes when the body arrives late".
  *
  * Repeated fields of a response. A record has each name once, and `Headers` joins fields and changes the case of names.
  * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays that is also
@@ -166,7 +166,7 @@ function keepsRecords(): boolean {
   return keeps;
 }
 
-/** Makes the server write the head together with the first chunk of the body. */
+/** Makes the server write the head together with the first chunk of the body, by reading `body`: see the top of this file. */
 export function sendHeadWithBody(response: Response): void {
   void response.body;
 }

@@ -22,7 +22,7 @@
  *   the head has been written.
  * - Otherwise: the server reads `status`, `headers` and `body`, as it does with any `Response`. `pipe` writes the head.
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a server that uses the methods of a web Response" and "the server
- * only calls `pipe` of the body". test/work/hosts.test.ts tests that `_toNodeResponse()` is used.
+ *   only calls `pipe` of the body". test/work/hosts.test.ts tests that `_toNodeResponse()` is used.
  *
  * The class of a response.
  * - Rests on: @hono/node-server replaces the global `Response` by a subclass, and h3 then accepts only its instances. An
