@@ -140,7 +140,7 @@ export interface Explanation {
   readonly path: readonly string[];
   /** The header fields of `request` in order, including those that Fetchway's own HTTP client writes. */
   readonly fields: readonly ExplainedField[];
-  /** The client's fields that are not forwarded unchanged. */
+  /** The client's fields that are not forwarded, or are forwarded with another value. */
   readonly dropped: readonly ExplainedField[];
 }
 

@@ -19,7 +19,7 @@ export interface ClientSocket {
   bufferedAmount(): number;
   /** Sends a close frame. */
   close(code: number | undefined, reason: string): void;
-  /** Closes the connection, without a close frame if the server can. */
+  /** Closes the connection; without a close frame, if the server can do that. */
   terminate(): void;
   /** Stops reading, so that the client has to wait; left out where the server cannot. */
   pause?(): void;
