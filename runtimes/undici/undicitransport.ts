@@ -28,7 +28,7 @@ export class DispatcherTransport implements Transport {
   readonly #use: DispatcherUse;
 
   /**
-   * @param isOwn the member of `DispatcherUse`
+   * @param isOwn see `DispatcherUse`
    * @throws TypeError for a value that is not a dispatcher of undici
    */
   constructor(dispatcher: Dispatcher, ownStats?: AgentStats, isOwn: boolean = false) {

@@ -132,8 +132,8 @@ export class Scope implements Listener {
   #target: AbortTarget | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /**
-   * The time at which the timer fires, on the clock of `performance.now()`; `Infinity` for the last timer before the
-   * exchange is aborted.
+   * The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if the limit has passed, and the timer
+   * only lets pending reads run before the exchange is aborted (see `expire`).
    */
   #firesAt = 0;
   /** The current time limit in milliseconds; 0 for none. */
