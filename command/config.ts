@@ -6,8 +6,7 @@ import type { CreateProxyOptions } from "#fetchway";
 import type { BalanceOptions } from "#fetchway/upstreams";
 import type { ServerOptions } from "./flags/commandoptions.ts";
 import type { Duration, Size } from "./flags/duration.ts";
-import type { TargetList } from "./flags/severalupstreams.ts";
-import type { StreamSettings } from "./flags/streamflags.ts";
+import type { RouteOptions, TargetList } from "./flags/severalupstreams.ts";
 import type { RouteCondition } from "./serve/routecondition.ts";
 
 export type { CreateProxyOptions } from "#fetchway";
@@ -70,7 +69,7 @@ export type WithDurations<Options> = {
 
 type Grouped<Value> = Value extends object ? WithDurations<Value> : Value;
 
-type ProxyDefaults = Partial<Omit<CreateProxyOptions, "target" | "log">> & StreamSettings;
+type ProxyDefaults = Partial<Omit<RouteOptions, "balance" | "log" | "target">>;
 
 /**
  * A route: which requests belong to it, and where to send them. The options of a route take precedence over those of the

@@ -21,7 +21,7 @@ export type { ClientOptions } from "./options/clientoptions.ts";
 export type { ForwardingOptions, Context } from "./options/forwardingoptions.ts";
 export type { HeaderOptions } from "./options/headeroptions.ts";
 export type { LimitOptions } from "./options/limitoptions.ts";
-export type { MirrorOptions, MirrorSettings } from "./options/mirroroptions.ts";
+export type { Mirror, MirrorOptions } from "./options/mirroroptions.ts";
 export type { PathOptions } from "./options/pathoptions.ts";
 export type { ProxyOptions } from "./options/proxyoptions.ts";
 export type { RepeatOptions, RetryOptions } from "./options/repeatoptions.ts";

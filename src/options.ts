@@ -5,6 +5,7 @@
  */
 export { cutCredentials, quoteInput } from "./misuse.ts";
 export { ranges } from "./options/forwardingoptions.ts";
+export { mirrorKind } from "./options/mirrorsettings.ts";
 export { poolSchema } from "./options/pooloptions.ts";
 export { proxySchema } from "./options/proxyoptions.ts";
 export {

@@ -1,5 +1,4 @@
 import { limitBody, keepBody, checkInterceptor, compose } from "./exchange/interceptors.ts";
-import { Mirror } from "./exchange/mirror.ts";
 import type { Tracing } from "./exchange/observation.ts";
 import { followRedirects, compileRedirectPolicy } from "./exchange/redirect.ts";
 import type { AttemptOptions } from "./exchange/repeat.ts";
@@ -10,14 +9,14 @@ import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
 import { badOption, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions, type Explain } from "./options/check.ts";
-import { mirrorDefaults } from "./options/mirroroptions.ts";
+import type { Mirror } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
 import type { ForwardedStyle, RequestRules } from "./request/outgoing.ts";
 import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
-import { parseTarget, assertReachable, withSlash } from "./target/target.ts";
+import { withSlash } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
 
@@ -59,8 +58,8 @@ export interface Plan extends RequestRules {
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
   readonly attempts: AttemptOptions;
-  /** Sends copies of requests to another upstream; undefined unless the option is set. */
-  readonly mirror: Mirror | undefined;
+  /** Sends a copy of a request to another upstream; undefined unless the option is set. */
+  readonly mirror: ReturnType<Mirror["copyThrough"]> | undefined;
   /** The requests that wait for their upstreams; undefined without the option `wait`. */
   readonly held: HeldRequests | undefined;
   /** The runtime's own check of whether a body was used. */
@@ -155,7 +154,11 @@ export function compile(
     isBodyUsed,
     held,
     transport,
-    mirror: compileMirror(options, transport, inProcess),
+    mirror: options.mirror?.copyThrough(
+      transport,
+      sendThrough(transport, inProcess),
+      options.timeout ?? defaults.timeout,
+    ),
     tracing,
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };
@@ -275,20 +278,6 @@ function compileWait(
   if (!wait) return undefined;
   if (holdRequests !== undefined) return holdRequests(wait, retry, onWait);
   throw badOption("wait", "leave it out: the client here does not report refused connections");
-}
-
-function compileMirror(
-  { mirror, timeout = defaults.timeout }: ProxyOptions,
-  transport: Transport,
-  inProcess: Transport | undefined,
-): Mirror | undefined {
-  if (mirror === undefined) return undefined;
-  const given = typeof mirror === "string" ? { target: mirror } : mirror;
-  const { target, ...settings } = given;
-  if (target === undefined) throw badOption("mirror", "it needs a `target`");
-  const filled = { target, ...fillIn(mirrorDefaults, settings) };
-  assertReachable(parseTarget(target), transport, undefined);
-  return new Mirror(filled, sendThrough(transport, inProcess), timeout);
 }
 
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;

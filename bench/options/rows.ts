@@ -1,4 +1,5 @@
 /** The options whose cost is measured. Each row of the table has one of them. */
+import { mirrorTo } from "../../src/exchange/mirror.ts";
 import type { CreateProxyOptions } from "../../src/proxy.ts";
 import { balance } from "../../src/upstreams/balance.ts";
 
@@ -58,7 +59,7 @@ export const ROWS: readonly Row[] = [
     path: ['`pathRewrite: { "^/api": "" }`', { pathRewrite: { "^/api": "" } }],
     "attempt-timeout": ["`attemptTimeout: 5000`", { attemptTimeout: 5000 }],
     "body-limit": ["`bodyLimit: 1048576`", { bodyLimit: 1_048_576 }],
-    mirror: ["`mirror`, to the same upstream", (target) => ({ mirror: target })],
+    mirror: ["`mirror`, to the same upstream", (target) => ({ mirror: mirrorTo(target) })],
   }),
   ...toRows("hooks and interceptors", {
     "on-request": ["`onRequest() {}`", { onRequest() {} }],

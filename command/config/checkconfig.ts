@@ -3,14 +3,12 @@ import {
   cutCredentials,
   quoteInput,
   poolSchema,
-  proxySchema,
   nearest,
   findWrong,
   isRecord,
 } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
-import { isBalanceable, type RouteOptions } from "../flags/severalupstreams.ts";
-import { streamSchema } from "../flags/streamflags.ts";
+import { isBalanceable, type RouteOptions, routeSchema } from "../flags/severalupstreams.ts";
 import { checkCondition } from "../serve/routecondition.ts";
 import { checkPattern, normalizePattern } from "../serve/pattern.ts";
 import { findRefusal } from "./problems.ts";
@@ -27,9 +25,6 @@ export interface ConfigFault {
 }
 
 const TARGET = "http://localhost";
-
-/** The options of a route for its proxy, including those for streams. */
-const routeSchema = { ...proxySchema, ...streamSchema };
 
 /** The names that other tools use for `target` and `match`. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {

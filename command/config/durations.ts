@@ -1,21 +1,13 @@
 /** Durations and sizes in a config file, such as `timeout: "10s"`. The options of a proxy itself take only numbers. */
-import {
-  isRecord,
-  type Kind,
-  poolSchema,
-  proxySchema,
-  type Table,
-  upstreamSchema,
-} from "#fetchway/options";
+import { isRecord, type Kind, poolSchema, type Table, upstreamSchema } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isDoubtful, parseDuration, parseSize } from "../flags/duration.ts";
-import { streamSchema } from "../flags/streamflags.ts";
+import { routeSchema } from "../flags/severalupstreams.ts";
 
 type OnDoubt = (warning: string) => void;
 
 const routeTable: Table = {
-  ...proxySchema,
-  ...streamSchema,
+  ...routeSchema,
   pool: groupOf(poolSchema),
   balance: groupOf(upstreamSchema),
 };

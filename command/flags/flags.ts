@@ -1,4 +1,4 @@
-import { poolSchema, proxySchema, type Check, type Table } from "#fetchway/options";
+import { poolSchema, type Check, type Table } from "#fetchway/options";
 import type { Flags, FlagText } from "./flagtable.ts";
 import {
   clientLimitFlags,
@@ -15,16 +15,16 @@ import {
   forwardingFlags,
   headerFlags,
   limitFlags,
-  mirrorFlags,
   observationFlags,
   pathFlags,
   poolFlags,
   repeatFlags,
   rewriteFlags,
 } from "./proxyflags.ts";
+import { mirrorFlags } from "./mirrorflags.ts";
 import { type Form, formOf } from "./read.ts";
-import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
-import { streamFlags, streamSchema } from "./streamflags.ts";
+import { balanceFlags, balanceSchema, routeSchema } from "./severalupstreams.ts";
+import { streamFlags } from "./streamflags.ts";
 
 /**
  * The group of the option that a flag sets: the command line itself, the server, `balance`, the proxy, or the proxy's pool.
@@ -58,15 +58,15 @@ const GROUPS: readonly [FlagGroup, Table, Flags<Record<string, never>>][] = [
   ["server", serverSchema, securityFlags],
   ["server", serverSchema, clientLimitFlags],
   ["balance", balanceSchema, balanceFlags],
-  ["proxy", proxySchema, headerFlags],
-  ["proxy", proxySchema, forwardingFlags],
-  ["proxy", proxySchema, pathFlags],
-  ["proxy", proxySchema, rewriteFlags],
-  ["proxy", proxySchema, limitFlags],
-  ["proxy", proxySchema, repeatFlags],
-  ["proxy", streamSchema, streamFlags],
-  ["proxy", proxySchema, mirrorFlags],
-  ["proxy", proxySchema, observationFlags],
+  ["proxy", routeSchema, headerFlags],
+  ["proxy", routeSchema, forwardingFlags],
+  ["proxy", routeSchema, pathFlags],
+  ["proxy", routeSchema, rewriteFlags],
+  ["proxy", routeSchema, limitFlags],
+  ["proxy", routeSchema, repeatFlags],
+  ["proxy", routeSchema, streamFlags],
+  ["proxy", routeSchema, mirrorFlags],
+  ["proxy", routeSchema, observationFlags],
   ["pool", poolSchema, poolFlags],
   ["server", serverSchema, reportFlags],
   ["server", serverSchema, recordFlags],

@@ -3,7 +3,6 @@ import type {
   ForwardingOptions,
   HeaderOptions,
   LimitOptions,
-  MirrorOptions,
   ObservationOptions,
   PathOptions,
   PoolOptions,
@@ -48,11 +47,6 @@ export const limitFlags: Flags<LimitOptions> = {
     tunnelTimeout: "until a silent tunnel is closed",
     tunnelCloseTimeout: "after one side of a tunnel has closed",
   },
-};
-
-export const mirrorFlags: Flags<MirrorOptions> = {
-  heading: "Mirroring",
-  flags: { mirror: { value: "<url>", help: "send a copy of each request there as well" } },
 };
 
 /** The option `log` has no flag: `--log` sets the command's own log. */

@@ -1,10 +1,20 @@
 /**
- * Several upstreams of a route. They stay plain data until the route is opened, so that a reloaded config file can be compared
- * with the running routes.
+ * The options of a route, above all several upstreams. They stay plain data until the route is opened, so that a reloaded
+ * config file can be compared with the running routes.
  */
 import { readFileSync } from "node:fs";
 import type { CreateProxyOptions, TargetAddress } from "#fetchway";
-import { choice, quoteInput, text, toggle, type Kind, type Schema } from "#fetchway/options";
+import { mirrorTo } from "#fetchway/mirror";
+import {
+  choice,
+  proxySchema,
+  quoteInput,
+  text,
+  toggle,
+  type Kind,
+  type Schema,
+  type Table,
+} from "#fetchway/options";
 import { parseTarget } from "#fetchway/transport";
 import {
   balance,
@@ -13,14 +23,16 @@ import {
   type PolicyName,
 } from "#fetchway/upstreams";
 import type { Flags } from "./flagtable.ts";
+import { type MirrorOption, routeMirrorSchema } from "./mirrorflags.ts";
 import { UsageError } from "./read.ts";
-import { addStreamInterceptors, type StreamSettings } from "./streamflags.ts";
+import { addStreamInterceptors, streamSchema, type StreamSettings } from "./streamflags.ts";
 
 /** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
-/** The options of a route: the options of a proxy, those for streams, and a target that may be several upstreams. */
-export interface RouteOptions extends Omit<CreateProxyOptions, "target">, StreamSettings {
+/** The options of a route: those of a proxy, those for streams, a mirror as data, and a target that may be several upstreams. */
+export interface RouteOptions
+  extends Omit<CreateProxyOptions, "mirror" | "target">, MirrorOption, StreamSettings {
   target: CreateProxyOptions["target"] | TargetList;
   /**
    * How requests are spread over several upstreams. With a single URL, the options for failures and health checks apply to
@@ -28,6 +40,9 @@ export interface RouteOptions extends Omit<CreateProxyOptions, "target">, Stream
    */
   balance?: BalanceOptions;
 }
+
+/** The options of a route, without its target and the options of its connections and of `balance`. */
+export const routeSchema: Table = { ...proxySchema, ...routeMirrorSchema, ...streamSchema };
 
 /** The options of `balance` that have flags. */
 export interface BalanceFlags {
@@ -110,10 +125,12 @@ export function isBalanceable(
 
 /**
  * Returns the options for `createProxy`.
- * @throws TypeError for wrong upstreams, and for wrong options of `balance` or for streams
+ * @throws TypeError for wrong upstreams, and for wrong options of `balance`, for streams or for a mirror
  */
 export function toProxyOptions(options: RouteOptions): CreateProxyOptions {
-  const { target, balance: spread, firstByteTimeout, heartbeat, ...rest } = options;
+  const { target, balance: spread, mirror, firstByteTimeout, heartbeat, ...others } = options;
+  const rest: Omit<CreateProxyOptions, "target"> = others;
+  if (mirror !== undefined) rest.mirror = mirrorTo(mirror);
   if (firstByteTimeout !== undefined || heartbeat !== undefined) {
     rest.interceptors = addStreamInterceptors(rest.interceptors, firstByteTimeout, heartbeat);
   }

@@ -148,7 +148,7 @@ export function lacksHost(req: {
  * Returns the addresses that are exempt from `maxPerAddress`: those of trusted proxies, whose connections carry the requests of
  * many clients.
  */
-export function readExempt({ trustProxy = false }: ProxyOptions): Trust {
+export function readExempt({ trustProxy = false }: Pick<ProxyOptions, "trustProxy">): Trust {
   return createTrust(trustProxy);
 }
 

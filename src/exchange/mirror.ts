@@ -1,12 +1,51 @@
+/**
+ * A mirror for the option `mirror`: `fetchway/mirror`. It gets copies of requests, and its responses are discarded.
+ * @module
+ */
 import { ReplayBody, replayOf } from "../body/replay.ts";
 import { type BodySource, pipe, type Sink } from "../body/source.ts";
 import { WatchedBody } from "../body/watched.ts";
 import { ProxyError } from "../error.ts";
-import type { MirrorSettings } from "../options/mirroroptions.ts";
+import { badOption } from "../misuse.ts";
+import type { Mirror } from "../options/mirroroptions.ts";
+import { mirrorDefaults, mirrorKind, type MirrorSettings } from "../options/mirrorsettings.ts";
 import type { WaitUntil } from "../request/incoming.ts";
-import { parseTarget, type Upstream } from "../target/target.ts";
+import { fillIn } from "../schema/schema.ts";
+import { assertReachable, parseTarget, type Upstream } from "../target/target.ts";
 import { discardBody, type UpstreamRequest } from "../transport/message.ts";
 import { type Client, Scope, type Send } from "../transport/scope.ts";
+
+export type { Mirror, MirrorSettings };
+
+/**
+ * Returns a mirror for the option `mirror`.
+ * @param given where to send the copies: an origin without a path, or an object with it as `target`, and with settings
+ * @throws TypeError that names a bad setting and the fix
+ * @example
+ * ```ts
+ * import { createProxy } from "fetchway";
+ * import { mirrorTo } from "fetchway/mirror";
+ *
+ * export default createProxy({
+ *   target: "http://127.0.0.1:4000",
+ *   mirror: mirrorTo("http://127.0.0.1:4001"),
+ * });
+ * ```
+ */
+export function mirrorTo(given: string | MirrorSettings): Mirror {
+  const wrong = mirrorKind.check(given);
+  if (wrong !== undefined) throw badOption("mirror", wrong);
+  const { target, ...settings } = typeof given === "string" ? { target: given } : given;
+  if (target === undefined) throw badOption("mirror", "it needs a `target`");
+  const filled = { target, ...fillIn(mirrorDefaults, settings) };
+  return {
+    copyThrough(transport, send, timeout) {
+      assertReachable(parseTarget(target), transport);
+      const copier = new Copier(filled, send, timeout);
+      return (request, waitUntil) => copier.copy(request, waitUntil);
+    },
+  };
+}
 
 /**
  * The maximum number of copies that run at the same time. Without it, a mirror that hangs would accumulate connections and
@@ -30,7 +69,7 @@ const MAX_READ = 65_536;
 const NO_CLIENT: Client = { listen() {}, unlisten() {} };
 
 /** Sends copies of requests to another upstream, and discards the responses. */
-export class Mirror {
+class Copier {
   readonly #upstream: Upstream;
   readonly #settings: Required<MirrorSettings>;
   readonly #send: Send;

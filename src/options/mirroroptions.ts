@@ -1,27 +1,32 @@
-import { bytes, callback, either, object, record, text } from "../schema/kinds.ts";
-import { defaultsOf, isRecord, type Schema } from "../schema/schema.ts";
-import { parseTarget, type TargetAddress } from "../target/target.ts";
+import { callback, object } from "../schema/kinds.ts";
+import { isRecord, type Schema } from "../schema/schema.ts";
+import type { UpstreamRequest } from "../transport/message.ts";
+import type { Transport } from "../transport/port.ts";
+import type { Send } from "../transport/scope.ts";
 
-/** Which requests are copied to a mirror. */
-export interface MirrorSettings {
-  /** Where to send the copies: an origin without a path, or an app in this process. */
-  target: TargetAddress;
+/** Another upstream that gets copies of requests: what `mirrorTo` of `fetchway/mirror` returns. */
+export interface Mirror {
   /**
-   * The share of requests to copy, chosen at random: above 0, up to 1.
-   * @default 1
+   * Returns the function that copies the requests of one proxy. It returns the request to send in place of the given one.
+   * @param send sends a request through the transport
+   * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
+   * @throws TypeError if the transport cannot reach the mirror
    */
-  sample?: number;
-  /**
-   * Maximum bytes of the body of a request to copy. A request with a longer body is not copied.
-   * @default 65536
-   */
-  maxBody?: number;
+  readonly copyThrough: (
+    transport: Transport,
+    send: Send,
+    timeout: number,
+  ) => (
+    request: UpstreamRequest,
+    waitUntil: ((promise: Promise<unknown>) => void) | undefined,
+  ) => UpstreamRequest;
 }
 
 /** The options about copies of requests for another upstream. */
 export interface MirrorOptions {
   /**
-   * Sends a copy of each request to another upstream as well, and discards the responses to the copies.
+   * Sends a copy of each request to another upstream as well, and discards the responses to the copies. `mirrorTo` of
+   * `fetchway/mirror` makes the value from an origin or an object of settings.
    *
    * The client does not wait for a copy, and does not notice its failure: a copy is sent when the request has been sent with
    * its whole body, and at most 100 copies run at the same time; further requests are not copied then. A copy ends after
@@ -29,9 +34,9 @@ export interface MirrorOptions {
    * and the body that the target gets, after `onRequest`. It passes no interceptors, is not repeated, and follows no
    * redirects; upgrades are not copied. On Workers, a copy is lost when the response is over, unless `fetch` of a proxy gets
    * the Worker's third argument, or `waitUntil` is set.
-   * @example { target: "http://127.0.0.1:4001", sample: 0.1 }
+   * @example mirrorTo({ target: "http://127.0.0.1:4001", sample: 0.1 })
    */
-  mirror?: string | MirrorSettings;
+  mirror?: Mirror;
   /**
    * Keeps a Worker running until the copy for `mirror` has been sent; set it for calls of `proxyFetch`. The `fetch` of
    * a proxy takes this function from the third argument of the Worker's handler. It has no effect on other runtimes.
@@ -40,41 +45,13 @@ export interface MirrorOptions {
   waitUntil?: (promise: Promise<unknown>) => void;
 }
 
-const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
-
-/**
- * Returns what is wrong with the target of a mirror; undefined if nothing is. For an object, this is the message of
- * `parseTarget`, because one of the object's options may be wrong.
- */
-function checkOrigin(value: unknown): string | undefined {
-  try {
-    const { basePath, query } = parseTarget(value as TargetAddress);
-    return basePath === "" && query === "" ? undefined : ORIGIN;
-  } catch (wrong) {
-    return isRecord(value) ? (wrong as Error).message.replace(/^fetchway: /, "") : ORIGIN;
-  }
+function isMirror(value: unknown): boolean {
+  return isRecord(value) && typeof value["copyThrough"] === "function";
 }
-
-function isShare(value: unknown): boolean {
-  return typeof value === "number" && value > 0 && value <= 1;
-}
-
-const settingsSchema: Schema<MirrorSettings, "sample" | "maxBody"> = {
-  target: { kind: { check: checkOrigin } },
-  sample: { kind: object(isShare, "use a number above 0, up to 1"), default: 1 },
-  maxBody: { kind: bytes, default: 65_536 },
-};
-
-export const mirrorDefaults: Required<Pick<MirrorSettings, "sample" | "maxBody">> =
-  defaultsOf(settingsSchema);
 
 export const mirrorSchema: Schema<MirrorOptions> = {
   mirror: {
-    kind: either(
-      `${ORIGIN}, or an object with it as \`target\``,
-      text(/^https?:\/\/[^/?#@\s]+\/?$/),
-      record(settingsSchema),
-    ),
+    kind: object(isMirror, 'write `mirrorTo("http://…")`, from fetchway/mirror'),
   },
   waitUntil: { kind: callback },
 };

@@ -61,7 +61,7 @@ const NAMES: ForeignNames = [
     "logger logLevel logProvider disableRequestLogging",
     "write `onRequestEnd`, and log what it reports",
   ],
-  ["forward", "write `mirror: { target }`"],
+  ["forward", "write `mirror: mirrorTo(url)`, from fetchway/mirror"],
   ["retryMethods", "write `retry: { methods }`"],
   ["retriesCount retries", "write `retry: { attempts }`"],
   ["retryDelay", "write `retry: { delay }`"],

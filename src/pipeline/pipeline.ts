@@ -465,7 +465,7 @@ function copyToMirror(exchange: Exchange): undefined {
   const { incoming, plan } = exchange;
   const { request, scope } = exchange as Sendable;
   if (plan.mirror === undefined || scope.error !== undefined) return;
-  exchange.request = plan.mirror.copy(request, incoming.waitUntil ?? plan.options.waitUntil);
+  exchange.request = plan.mirror(request, incoming.waitUntil ?? plan.options.waitUntil);
 }
 
 // ── after the response headers have arrived ──

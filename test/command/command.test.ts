@@ -7,8 +7,8 @@ import { flags } from "../../command/flags/flags.ts";
 import { renderHelp } from "../../command/flags/help.ts";
 import { clientLimitSchema, recordSchema } from "../../command/flags/commandoptions.ts";
 import { poolDefaults } from "../../src/options/pooloptions.ts";
-import { streamSchema } from "../../command/flags/streamflags.ts";
-import { defaults, proxySchema } from "../../src/options/proxyoptions.ts";
+import { routeSchema } from "../../command/flags/severalupstreams.ts";
+import { defaults } from "../../src/options/proxyoptions.ts";
 import { Command, command, listening, programs, root, upstream } from "./_command.ts";
 
 /** Sends a request, and returns it as the upstream saw it. */
@@ -224,7 +224,7 @@ describe("version and help", () => {
     const others = { ...clientLimitSchema, ...recordSchema };
     for (const [option, { default: preset }] of Object.entries(others)) add(option, preset);
     const presets: Record<string, string | number | boolean | object> = defaults;
-    for (const option of Object.keys({ ...proxySchema, ...streamSchema })) {
+    for (const option of Object.keys(routeSchema)) {
       if (!unsayable.test(option)) add(option, presets[option]);
     }
     expect(Object.fromEntries(shown)).toEqual(Object.fromEntries(expected));

@@ -4,6 +4,7 @@
  */
 import type { ProxyOptions, Target } from "#fetchway";
 import { transformText } from "../../src/bodies.ts";
+import { mirrorTo } from "../../src/exchange/mirror.ts";
 import { awaitFirstByte, sendHeartbeats } from "../../src/streams.ts";
 import { balance } from "../../src/upstreams/balance.ts";
 import { app } from "./_app.ts";
@@ -279,7 +280,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   }),
   timed: (target) => ({ target, options: { serverTiming: true, startTrace: true } }),
   /** The upstream is its own mirror: it gets each request twice. */
-  mirrored: (target) => ({ target, options: { mirror: target } }),
+  mirrored: (target) => ({ target, options: { mirror: mirrorTo(target) } }),
   streaming: (target) => ({
     target,
     options: {

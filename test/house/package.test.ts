@@ -49,7 +49,7 @@ describe("package.json", () => {
     // Code that names no runtime gets `fetchway/fetch`, with the types of Node's proxies.
     expect(byDefault?.default).toBe("./dist/runtimes/default.js");
     // These are not entries: they are a server that is ready to run, the types of a transport and of the command's
-    // config file, `balance`, the options as data, functions that read requests, explanations of errors,
+    // config file, `balance`, `mirrorTo`, the options as data, functions that read requests, explanations of errors,
     // interceptors, a plugin for Vite, and a handler for rules of h3.
     const {
       "./package.json": _,
@@ -57,6 +57,7 @@ describe("package.json", () => {
       "./transport": __,
       "./config": ___,
       "./upstreams": ____,
+      "./mirror": _____________,
       "./options": _______,
       "./requests": ________,
       "./errors": ____________,

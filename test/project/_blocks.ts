@@ -49,6 +49,7 @@ const SOURCES: Readonly<Record<string, string>> = {
   '"fetchway/transport"': '"../src/transport.ts"',
   '"fetchway/errors"': '"../src/explain/errors.ts"',
   '"fetchway/requests"': '"../src/requests.ts"',
+  '"fetchway/mirror"': '"../src/exchange/mirror.ts"',
   '"fetchway/options"': '"../src/options.ts"',
   '"fetchway/bodies"': '"../src/bodies.ts"',
   '"fetchway/streams"': '"../src/streams.ts"',

@@ -12,10 +12,9 @@ const root = new URL("../../", import.meta.url);
 
 /** A bundle, minified. Sizes are in bytes. */
 export interface Bundle {
-  readonly min: number;
   readonly gzip: number;
   readonly text: string;
-  /** The bytes of each source file in the bundle, by its path in the project. */
+  /** The bytes of each source file in the bundle, by its path in the project, in the order of their code. */
   readonly files: Readonly<Record<string, number>>;
 }
 
@@ -59,8 +58,7 @@ export async function bundleOf(
   const [output] = outputFiles;
   if (output === undefined) throw new Error("no bundle");
   return {
-    min: output.contents.byteLength,
-    gzip: gzipSync(output.contents, { level: 9 }).byteLength,
+    gzip: zippedLength(output.text),
     text: output.text,
     files: filesOf(metafile),
   };
@@ -71,6 +69,8 @@ function filesOf({ outputs }: Metafile): Record<string, number> {
   const sizes = inputs.map(([file, { bytesInOutput }]) => [file, bytesInOutput] as const);
   return Object.fromEntries(sizes.filter(([file, bytes]) => bytes > 0 && file !== "<stdin>"));
 }
+
+const zippedLength = (text: string): number => gzipSync(text, { level: 9 }).byteLength;
 
 /** The entries, by their name on the page. */
 const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
@@ -85,6 +85,7 @@ const ENTRIES: readonly (readonly [name: string, entry: string])[] = [
 /** The other export paths, each with the entry that an app imports as well. */
 const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])[] = [
   ["fetchway/upstreams", "src/upstreams/balance.ts", "workerd"],
+  ["fetchway/mirror", "src/exchange/mirror.ts", "workerd"],
   ["fetchway/bodies", "src/bodies.ts", "workerd"],
   ["fetchway/streams", "src/streams.ts", "workerd"],
   ["fetchway/rules", "integrations/rules.ts", "workerd"],
@@ -94,37 +95,62 @@ const ADDITIONS: readonly (readonly [path: string, file: string, entry: string])
   ["fetchway/vite", "integrations/vite.ts", "node"],
 ];
 
-/** The parts of the bundle for Workers. A file belongs to the first part that matches its path. */
-const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
+/** The parts of the bundle for Workers, and who needs them. A file belongs to the first part that matches its path. */
+const PARTS: readonly (readonly [name: string, files: RegExp, need: string])[] = [
   [
-    "options: their checks, defaults, and errors that name the fix",
-    /^src\/(?:options\/|schema\/|misuse)/,
+    "other libraries' options, misspelt names",
+    /^src\/(?:options\/foreign|schema\/nearest)/,
+    "whoever writes one: the error names the fix",
   ],
-  ["what the options compile to", /^src\/plan/],
+  [
+    "options: their checks and defaults, and what they compile to",
+    /^src\/(?:options\/|schema\/|misuse|plan)/,
+    "every app: a wrong option is refused at the start",
+  ],
   [
     "the calls, and the order of all steps",
     /^src\/(?:proxy|index)\.ts|^src\/(?:pipeline|upstreams)\//,
+    "every request",
   ],
   [
     "`trustProxy`: ranges, and the chain of proxies",
     /^src\/(?:request\/(?:trust|chain)|target\/address|recentmap)/,
+    "apps behind another proxy",
   ],
-  ["targets, paths, and apps in this process", /^src\/target|inprocess/],
-  ["upgrades and WebSockets", /upgrade|protocols|handshake|tunnel/],
+  [
+    "apps in this process as targets",
+    /^src\/target\/app|inprocess/,
+    "service bindings, Durable Objects, apps in tests",
+  ],
+  ["targets and paths", /^src\/target\//, "every request"],
+  ["upgrades", /upgrade|protocols|handshake|tunnel/, "WebSockets"],
+  ["`OPTIONS *`, `Max-Forwards`, TRACE", /maxforwards/, "safety: TRACE repeats secrets"],
+  ["`startTrace`", /tracecontext/, "apps that trace"],
   [
     "the request: header fields, framing, forwarding fields, `Via`, `Host`",
     /^src\/(?:request|fields)\//,
+    "every request",
   ],
-  ["errors as responses", /^src\/error|errorresponse/],
-  ["the response: header fields, `Location`, cookies", /^src\/response\//],
-  ["deadlines and abort", /^src\/transport\//],
-  ["retries, redirects, and kept bodies", /exchange\/(?:repeat|send|redirect)|body\/replay/],
-  ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/],
-  ["`mirror`", /exchange\/mirror/],
-  ["hooks and interceptors", /exchange\/(?:hooks|interceptor)/],
-  ["bodies: reading, passing on, limits", /^src\/body\//],
-  ["sending through `fetch`", /^src\/fetch\//],
-  ["what only Workers need", /^runtimes\/workerd/],
+  ["errors as responses", /^src\/error|errorresponse/, "every failure"],
+  ["cookies of another domain, path or scheme", /response\/cookies/, "apps with sessions"],
+  [
+    "the response: header fields, `Location`",
+    /^src\/response\//,
+    "every response; redirects stay at the proxy by default",
+  ],
+  ["deadlines and abort", /^src\/transport\//, "every request"],
+  ["`followRedirects`", /exchange\/redirect/, "apps whose upstream moves"],
+  ["kept bodies", /body\/replay/, "`followRedirects`, `retry`"],
+  ["attempts, and when to send again", /exchange\/(?:repeat|send)/, "every request"],
+  ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/, "apps with a log or metrics"],
+  [
+    "hooks and interceptors, `bodyLimit`",
+    /exchange\/(?:hooks|interceptor)|body\/limit/,
+    "apps that change requests",
+  ],
+  ["bodies: reading and passing on", /^src\/body\//, "every body"],
+  ["sending through `fetch`", /^src\/fetch\//, "every request"],
+  ["what only Workers need", /^runtimes\/workerd/, "every request on Workers"],
 ];
 
 const kilobytes = (bytes: number): string => (bytes / 1000).toFixed(1);
@@ -167,22 +193,31 @@ async function peerRows(): Promise<string[][]> {
   return [["beside it", "size"], ...(await Promise.all(rows))];
 }
 
-/** Returns the bytes of each part of the bundle for Workers. Throws for a file that belongs to no part. */
+/** Returns the bytes that the compressed bundle for Workers loses without each part. Throws for a file that belongs to none. */
 async function partRows(): Promise<string[][]> {
-  const { files, min } = await bundleOf('export * from "./runtimes/workerd.ts"');
-  const sizes = new Map(PARTS.map(([name]) => [name, 0]));
-  for (const [file, bytes] of Object.entries(files)) {
-    const part = PARTS.find(([, pattern]) => pattern.test(file));
-    if (part === undefined) throw new Error(`${file} belongs to no part in test/project/_size.ts`);
-    sizes.set(part[0], (sizes.get(part[0]) ?? 0) + bytes);
-  }
-  const sorted = [...sizes].toSorted(([, a], [, b]) => b - a);
-  const rows = sorted.map(([name, bytes]) => [
-    name,
-    kilobytes(bytes),
-    `${Math.round((100 * bytes) / min)} %`,
-  ]);
-  return [["part of the entry for Workers", "minified", "share"], ...rows];
+  const { files, gzip, text } = await bundleOf('export * from "./runtimes/workerd.ts"');
+  let end = 0;
+  const codes = Object.entries(files).map(([file, bytes]) => {
+    const code = text.slice(end, (end += bytes));
+    return { part: findPart(file), code };
+  });
+  if (!text.startsWith("export{", end)) throw new Error("the files are not in this order");
+  const rows = PARTS.map((part): [name: string, saved: number, need: string] => {
+    const others = codes.filter((each) => each.part !== part).map(({ code }) => code);
+    const [name, , need] = part;
+    return [name, gzip - zippedLength(others.join("")), need];
+  });
+  const sorted = rows.toSorted(([, a], [, b]) => b - a);
+  return [
+    ["part of the entry for Workers", "size", "who needs it"],
+    ...sorted.map(([name, saved, need]) => [name, kilobytes(saved), need]),
+  ];
+}
+
+function findPart(file: string): (typeof PARTS)[number] {
+  const part = PARTS.find(([, pattern]) => pattern.test(file));
+  if (part === undefined) throw new Error(`${file} belongs to no part in test/project/_size.ts`);
+  return part;
 }
 
 /** The tables of docs/size.md, by the name of their markers. */

@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { HIGH_WATER_MARK } from "../../src/body/source.ts";
-import { mirrorDefaults } from "../../src/options/mirroroptions.ts";
+import { mirrorDefaults } from "../../src/options/mirrorsettings.ts";
 import { defaults } from "../../src/options/proxyoptions.ts";
 import { readPage } from "./_readme.ts";
 

@@ -2,6 +2,7 @@
 import { createServer } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
+import { mirrorTo } from "../../src/exchange/mirror.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { listen } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
@@ -38,7 +39,7 @@ async function post(url: string, body: string | Uint8Array<ArrayBuffer>): Promis
 
 test("a copy has the same method, path, header fields and body as the request to the target, but its own Host", async () => {
   const origin = await serve({
-    mirror: mirror.url,
+    mirror: mirrorTo(mirror.url),
     pathRewrite: { "^/api": "/v1" },
     headers: { "x-set": "1" },
     onRequest: ({ headers }) => headers.set("x-hook", "2"),
@@ -60,7 +61,7 @@ test("a copy has the same method, path, header fields and body as the request to
 test.each([{ changeOrigin: false }, { host: "shop.example" }])(
   "with %j, the copy has the same Host as the request to the target",
   async (options) => {
-    const origin = await serve({ mirror: mirror.url, ...options });
+    const origin = await serve({ mirror: mirrorTo(mirror.url), ...options });
     expect(await post(`${origin}/`, "x")).toBe("200 x");
     const [copy, sent] = [await mirror.call(), await upstream.call()];
     expect(copy.get("host")).toBe(sent.get("host"));
@@ -69,7 +70,7 @@ test.each([{ changeOrigin: false }, { host: "shop.example" }])(
 );
 
 test("the mirror gets copies of a request without a body and of a request with a chunked body", async () => {
-  const origin = await serve({ mirror: { target: mirror.url } });
+  const origin = await serve({ mirror: mirrorTo(mirror.url) });
   expect((await fetch(`${origin}/a`)).status).toBe(200);
   await mirror.call();
   const chunks = new ReadableStream({
@@ -91,7 +92,7 @@ test("the mirror gets copies of a request without a body and of a request with a
 describe("responses of the target, whatever the mirror does", () => {
   test("the client gets the target's response although the mirror, which gets at most 100 copies, never responds", async () => {
     mirror.script = () => {};
-    const origin = await serve({ mirror: mirror.url });
+    const origin = await serve({ mirror: mirrorTo(mirror.url) });
     for (let batch = 0; batch < 12; batch++) {
       const all = Array.from({ length: 10 }, (_, i) => post(`${origin}/${batch}`, `body ${i}`));
       expect(await Promise.all(all)).toEqual(all.map((_, i) => `200 body ${i}`));
@@ -114,7 +115,7 @@ describe("responses of the target, whatever the mirror does", () => {
     };
     const informed: number[] = [];
     const origin = await serve({
-      mirror: mirror.url,
+      mirror: mirrorTo(mirror.url),
       followRedirects: true,
       redirectTargets: "any",
       retry: { statusCodes: [500] },
@@ -136,7 +137,7 @@ describe("responses of the target, whatever the mirror does", () => {
   test("the client gets the target's response if the mirror is dead or resets connections", async () => {
     mirror.script = (call) => call.reset();
     for (const target of ["http://127.0.0.1:1", mirror.url]) {
-      const origin = await serve({ mirror: target });
+      const origin = await serve({ mirror: mirrorTo(target) });
       for (let i = 0; i < 5; i++) expect(await post(origin, "x")).toBe("200 x");
     }
     // A copy is sent only once, even if it fails.
@@ -149,7 +150,7 @@ describe("responses of the target, whatever the mirror does", () => {
       call.write("HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
       for (let i = 0; i < 20; i++) call.write("x".repeat(10_000));
     };
-    const origin = await serve({ mirror: mirror.url });
+    const origin = await serve({ mirror: mirrorTo(mirror.url) });
     expect(await post(origin, "x")).toBe("200 x");
     await mirror.call();
     await until(() => mirror.openLinks === 0, "the end of the mirror's connection");
@@ -158,7 +159,7 @@ describe("responses of the target, whatever the mirror does", () => {
   test("uploads continue although the mirror does not read, and a body over `maxBody` is not copied", async () => {
     // The mirror's socket is paused when its first bytes have arrived.
     mirror.script = (call) => void call.link.socket.pause();
-    const origin = await serve({ mirror: { target: mirror.url, maxBody: 3_000_000 } });
+    const origin = await serve({ mirror: mirrorTo({ target: mirror.url, maxBody: 3_000_000 }) });
     const [fitting, tooLong] = [new Uint8Array(3_000_000), new Uint8Array(3_000_001)];
     upstream.script = async (call) => {
       await call.done;
@@ -178,7 +179,7 @@ describe("responses of the target, whatever the mirror does", () => {
 });
 
 test("a copy continues after the client has disconnected, and the mirror's connection is reused", async () => {
-  const origin = await serve({ mirror: mirror.url });
+  const origin = await serve({ mirror: mirrorTo(mirror.url) });
   let respond = (): void => {};
   const gone = new Promise<void>((resolve) => (respond = resolve));
   mirror.script = async (call) => {
@@ -197,7 +198,7 @@ test("a copy continues after the client has disconnected, and the mirror's conne
 
 test("a copy is aborted after `timeout`", async () => {
   mirror.script = () => {};
-  const origin = await serve({ mirror: mirror.url, timeout: 1_000 });
+  const origin = await serve({ mirror: mirrorTo(mirror.url), timeout: 1_000 });
   expect((await fetch(origin)).status).toBe(200);
   await mirror.call();
   await until(() => mirror.openLinks === 0, "the end of the copy");
@@ -205,7 +206,7 @@ test("a copy is aborted after `timeout`", async () => {
 
 test("`sample` is the share of requests that are copied", async () => {
   const random = vi.spyOn(Math, "random");
-  const origin = await serve({ mirror: { target: mirror.url, sample: 0.25 } });
+  const origin = await serve({ mirror: mirrorTo({ target: mirror.url, sample: 0.25 }) });
   for (const [path, value] of [
     ["/in", 0.2],
     ["/out", 0.25],
@@ -228,10 +229,10 @@ test("`waitUntil`, from the third argument of `fetch` or from the options, gets 
   const waiting: Promise<unknown>[] = [];
   const waitUntil = (promise: Promise<unknown>): void => void waiting.push(promise);
   const request = new Request("http://proxy.test/");
-  const proxy = createProxy({ target: upstream.url, mirror: mirror.url });
+  const proxy = createProxy({ target: upstream.url, mirror: mirrorTo(mirror.url) });
   ends.push(() => proxy.destroy());
   expect((await proxy.fetch(request, {}, { waitUntil })).status).toBe(200);
-  const options = { mirror: mirror.url, waitUntil };
+  const options = { mirror: mirrorTo(mirror.url), waitUntil };
   expect((await proxyFetch(request.clone(), upstream.url, options)).status).toBe(200);
   expect(waiting).toHaveLength(2);
   const all = Promise.all(waiting).then(() => "over");
@@ -241,12 +242,29 @@ test("`waitUntil`, from the third argument of `fetch` or from the options, gets 
   expect(await all).toBe("over");
 });
 
-test.each<[ProxyOptions["mirror"], RegExp]>([
-  ["http://127.0.0.1:4001/path", /bad option `mirror`: use an origin such as/],
+test.each<[unknown, RegExp]>([
+  ["http://127.0.0.1:4001/path", /^fetchway: bad option `mirror`: use an origin such as/],
+  [undefined, /bad option `mirror`: use an origin/],
   [{ target: "http://127.0.0.1:4001?q" }, /bad option `mirror`: target: use an origin/],
   [{ target: "http://127.0.0.1:4001", sample: 0 }, /sample: use a number above 0, up to 1/],
   [{ target: "http://127.0.0.1:4001", sample: 2 }, /sample: use a number above 0, up to 1/],
-  [{} as never, /bad option `mirror`: it needs a `target`/],
-])("a bad option `mirror` causes an error that names the fix: %j", (value, message) => {
-  expect(() => createProxy({ target: upstream.url, mirror: value as string })).toThrow(message);
+  [{ url: "http://127.0.0.1:4001" }, /url: there is no such option; there are target/],
+  [{}, /bad option `mirror`: it needs a `target`/],
+])("`mirrorTo` refuses %j, and the error names the fix", (given, message) => {
+  expect(() => mirrorTo(given as string)).toThrow(message);
+});
+
+test.each(["http://127.0.0.1:4001", { target: "http://127.0.0.1:4001", sample: 0.1 }])(
+  "`createProxy` refuses %j as `mirror`, and the error names the import of `mirrorTo`",
+  (value) => {
+    expect(() => createProxy({ target: upstream.url, mirror: value as never })).toThrow(
+      /^fetchway: bad option `mirror`: write `mirrorTo\("http:.*from fetchway\/mirror$/,
+    );
+  },
+);
+
+test("`createProxy` refuses a mirror that its HTTP client cannot reach", () => {
+  const unreachable = mirrorTo({ target: "unix:/run/mirror.sock" });
+  const options = { target: upstream.url, fetch, mirror: unreachable };
+  expect(() => createProxy(options)).toThrow("cannot reach unix sockets");
 });

@@ -1,6 +1,7 @@
 /** `proxy.explain`: how a request would be forwarded, without sending it. */
 import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type Explanation, ProxyError } from "#fetchway";
+import { mirrorTo } from "#fetchway/mirror";
 import { balance } from "#fetchway/upstreams";
 
 /** A target on which no server listens, so that a request that is sent fails. */
@@ -70,7 +71,7 @@ test("`explain` runs the hooks and interceptors of the request, but not the hook
     interceptors: { request: [note("request")], attempt: [note("attempt")] },
     onResponse: after,
     onRequestEnd: after,
-    mirror: TARGET,
+    mirror: mirrorTo(TARGET),
   });
   expect(order).toEqual(["onRequest", "request", "attempt"]);
   expect(linesOf(fields)).toEqual(

@@ -4,6 +4,7 @@ import type { ConnectionOptions } from "node:tls";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../../../runtimes/node.ts";
 import { checkTlsNames } from "../../../runtimes/sockets/tlsnames.ts";
+import { mirrorTo } from "../../../src/exchange/mirror.ts";
 import type { TargetAddress, TlsOptions } from "../../../src/target/target.ts";
 import { balance } from "../../../src/upstreams/balance.ts";
 import { startProgram } from "../../helpers/program.ts";
@@ -99,7 +100,10 @@ describe("misspelt TLS options", () => {
     ["in a frozen target", () => createProxy({ target: Object.freeze({ ...wrong }) })],
     ["in a pool", () => createProxy({ target: "https://a.test", pool: { tls } })],
     ["in a transport", () => createTransport({ tls })],
-    ["in a mirror", () => createProxy({ target: "https://a.test", mirror: { target: wrong } })],
+    [
+      "in a mirror",
+      () => createProxy({ target: "https://a.test", mirror: mirrorTo({ target: wrong }) }),
+    ],
     ["in one of several upstreams", () => createProxy({ target: balance([wrong]) })],
     [
       "in an upstream with a weight, and with an upstream for each address of its name",

@@ -4,6 +4,7 @@ import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type NodeProxy, type ProxyOptions } from "../../../runtimes/node.ts";
 import { createUndiciTransport } from "../../../runtimes/undici.ts";
+import { mirrorTo } from "../../../src/exchange/mirror.ts";
 import type { RequestEnd } from "../../../src/options/observationoptions.ts";
 import { awaitFirstByte, type Interceptor } from "../../../src/streams.ts";
 import { balance, type BalanceOptions } from "../../../src/upstreams/balance.ts";
@@ -143,7 +144,7 @@ describe("with several upstreams", () => {
     ends.push(() => mirror.stop());
     let end: RequestEnd | undefined;
     const { ask } = start(50, {
-      mirror: mirror.url,
+      mirror: mirrorTo(mirror.url),
       onRequest: () => void seen.push("request"),
       onResponse: ({ status }) => void seen.push(`response ${status}`),
       onError: () => void seen.push("error"),

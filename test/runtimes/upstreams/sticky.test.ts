@@ -5,6 +5,7 @@ import { connect as connectHttp2, createServer as createHttp2Server } from "node
 import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type NodeProxy, type ProxyOptions } from "../../../runtimes/node.ts";
+import { mirrorTo } from "../../../src/exchange/mirror.ts";
 import {
   type BalanceOptions,
   Balancer,
@@ -346,7 +347,7 @@ describe("cookies of the proxy", () => {
       urls.slice(0, 1),
       { policy: "sticky", cookie: { secret: SECRET } },
       {
-        mirror: urls[1] as string,
+        mirror: mirrorTo(urls[1] as string),
         onRequest: ({ headers }) => void drafts.push(headers.get("cookie")),
         onResponse: ({ headers }) => void hooked.push(headers.get("set-cookie")),
         interceptors: {

@@ -58,7 +58,8 @@ test("a mirrored copy continues after the response only if the third argument of
   try {
     const contents = `
       import { createProxy } from "./runtimes/workerd.ts";
-      const proxy = createProxy({ target: "http://127.0.0.1:4000", mirror: "${mirror.url}" });
+      import { mirrorTo } from "./src/exchange/mirror.ts";
+      const proxy = createProxy({ target: "http://127.0.0.1:4000", mirror: mirrorTo("${mirror.url}") });
       export default {
         fetch: (request, env, ctx) => proxy.fetch(request, env, request.url.endsWith("/lost") ? undefined : ctx),
       };`;

@@ -8,8 +8,7 @@ import { flags, type FlagGroup } from "../../../command/flags/flags.ts";
 import { renderHelp } from "../../../command/flags/help.ts";
 import { parse } from "../../../command/flags/parse.ts";
 import { findProblems } from "../../../command/config/problems.ts";
-import { balanceSchema } from "../../../command/flags/severalupstreams.ts";
-import { streamSchema } from "../../../command/flags/streamflags.ts";
+import { balanceSchema, routeSchema } from "../../../command/flags/severalupstreams.ts";
 import { createProxy } from "../../../runtimes/node.ts";
 import { checkOptions } from "../../../src/options/check.ts";
 import { checkPoolOptions } from "../../../src/options/poolcheck.ts";
@@ -21,7 +20,7 @@ import { FakeTransport } from "../../helpers/fakes.ts";
 import { badTexts, goodTexts, wrongValues } from "./_kinds.ts";
 
 const tables: Record<FlagGroup, Table> = {
-  proxy: { ...proxySchema, ...streamSchema },
+  proxy: routeSchema,
   pool: poolSchema,
   server: serverSchema,
   balance: balanceSchema,

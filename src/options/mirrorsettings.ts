@@ -1,0 +1,54 @@
+import { bytes, either, object, record, text } from "../schema/kinds.ts";
+import { defaultsOf, isRecord, type Kind, type Schema } from "../schema/schema.ts";
+import { parseTarget, type TargetAddress } from "../target/target.ts";
+
+/** Which requests are copied to a mirror. */
+export interface MirrorSettings {
+  /** Where to send the copies: an origin without a path, or an app in this process. */
+  target: TargetAddress;
+  /**
+   * The share of requests to copy, chosen at random: above 0, up to 1.
+   * @default 1
+   */
+  sample?: number;
+  /**
+   * Maximum bytes of the body of a request to copy. A request with a longer body is not copied.
+   * @default 65536
+   */
+  maxBody?: number;
+}
+
+const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
+
+/**
+ * Returns what is wrong with the target of a mirror; undefined if nothing is. For an object, this is the message of
+ * `parseTarget`, because one of the object's options may be wrong.
+ */
+function checkOrigin(value: unknown): string | undefined {
+  try {
+    const { basePath, query } = parseTarget(value as TargetAddress);
+    return basePath === "" && query === "" ? undefined : ORIGIN;
+  } catch (wrong) {
+    return isRecord(value) ? (wrong as Error).message.replace(/^fetchway: /, "") : ORIGIN;
+  }
+}
+
+function isShare(value: unknown): boolean {
+  return typeof value === "number" && value > 0 && value <= 1;
+}
+
+const settingsSchema: Schema<MirrorSettings, "sample" | "maxBody"> = {
+  target: { kind: { check: checkOrigin } },
+  sample: { kind: object(isShare, "use a number above 0, up to 1"), default: 1 },
+  maxBody: { kind: bytes, default: 65_536 },
+};
+
+export const mirrorDefaults: Required<Pick<MirrorSettings, "sample" | "maxBody">> =
+  defaultsOf(settingsSchema);
+
+/** The argument of `mirrorTo`. */
+export const mirrorKind: Kind<string | MirrorSettings> = either(
+  `${ORIGIN}, or an object with it as \`target\``,
+  text(/^https?:\/\/[^/?#@\s]+\/?$/),
+  record(settingsSchema),
+);
