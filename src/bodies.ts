@@ -23,6 +23,8 @@ import {
   withoutNames,
   type HeaderList,
 } from "./fields/headers.ts";
+import { bytes, choice, either, list as listOf, text, toggle } from "./schema/kinds.ts";
+import { assertOptions, isRecord, type Kind, type Schema } from "./schema/schema.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport/message.ts";
 import type { Interceptor } from "./transport/port.ts";
 
@@ -93,27 +95,18 @@ export interface TransformOptions {
   ranges?: boolean;
 }
 
-/**
- * For each option, a test of its value, and a text that says what to use instead. This table is not part of the schema of the
- * proxy's options, so that proxies without these interceptors load nothing for them.
- */
-const OPTIONS: Readonly<Record<string, [test: (value: unknown) => boolean, fix: string]>> = {
-  types: [
-    (value) => Array.isArray(value) && value.every((each) => typeof each === "string"),
-    'use an array of media types, such as ["text/html"]',
-  ],
-  maxBytes: [
-    (value) => Number.isSafeInteger(value) && (value as number) >= 0,
-    "use a number of bytes",
-  ],
-  tooLarge: [isReaction, 'use "refuse" or "pass"'],
-  unreadable: [isReaction, 'use "refuse" or "pass"'],
-  ranges: [(value) => typeof value === "boolean", "use true or false"],
-};
+const reactionKind: Kind<"refuse" | "pass"> = either(
+  'use "refuse" or "pass"',
+  choice("refuse", "pass"),
+);
 
-function isReaction(value: unknown): boolean {
-  return value === "refuse" || value === "pass";
-}
+const transformSchema: Schema<TransformOptions> = {
+  types: { kind: listOf(text(/^/), 'use an array of media types, such as ["text/html"]') },
+  maxBytes: { kind: bytes },
+  tooLarge: { kind: reactionKind },
+  unreadable: { kind: reactionKind },
+  ranges: { kind: toggle },
+};
 
 const JSON_TYPES = ["application/json", "application/*+json"];
 const TEXT_TYPES = [
@@ -195,17 +188,10 @@ function checkTransform(name: string, change: unknown, options: unknown): void {
   if (typeof change !== "function") {
     throw new TypeError(`fetchway: ${name} needs a function, such as ${name}((body) => body)`);
   }
-  if (Object.prototype.toString.call(options) !== "[object Object]") {
+  if (!isRecord(options)) {
     throw new TypeError(`fetchway: the options of ${name} must be an object`);
   }
-  for (const [option, value] of Object.entries(options as object)) {
-    const isKnown = Object.hasOwn(OPTIONS, option);
-    const [isRight, fix] = isKnown ? (OPTIONS[option] as (typeof OPTIONS)[string]) : [];
-    if (isRight !== undefined && (value === undefined || isRight(value))) continue;
-    const known = Object.keys(OPTIONS).join(", ");
-    const problem = fix ?? `${name} has no such option; there are ${known}`;
-    throw new TypeError(`fetchway: bad option \`${option}\`: ${problem}`);
-  }
+  assertOptions(options, transformSchema);
 }
 
 function compileTransform(options: TransformOptions, usualTypes: readonly string[]): Transform {

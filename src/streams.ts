@@ -12,7 +12,7 @@ import { AbandonedAttempt } from "./exchange/repeat.ts";
 import { getHeader, type HeaderList, isEventStream } from "./fields/headers.ts";
 import { badOption } from "./misuse.ts";
 import { callback, milliseconds, millisecondsFrom } from "./schema/kinds.ts";
-import { findWrong, isRecord, type Schema } from "./schema/schema.ts";
+import { assertOptions, isRecord, type Schema } from "./schema/schema.ts";
 import { Deadline } from "./transport/deadline.ts";
 import type { UpstreamResponse } from "./transport/message.ts";
 import type { Interceptor } from "./transport/port.ts";
@@ -130,8 +130,7 @@ function check<Options>(
       `fetchway: ${name} needs \`${required}\`: ${name}({ ${required}: 10_000 })`,
     );
   }
-  const wrong = findWrong(options, schema);
-  if (wrong !== undefined) throw badOption(...wrong);
+  assertOptions(options, schema);
 }
 
 /**

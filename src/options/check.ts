@@ -1,13 +1,8 @@
 import { badOption } from "../misuse.ts";
-import { findWrong, isRecord, type Table } from "../schema/schema.ts";
+import { assertOptions, type Explain, isRecord } from "../schema/schema.ts";
 import { findFix } from "./foreign.ts";
 import type { PoolOptions } from "./pooloptions.ts";
 import { type ProxyOptions, proxySchema } from "./proxyoptions.ts";
-
-/**
- * Returns what to write instead of a name that is not an option; undefined for a name that the function does not know.
- */
-export type Explain = (name: string, value: unknown) => string | undefined;
 
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
@@ -18,7 +13,7 @@ export function checkOptions(options: ProxyOptions, explain?: Explain): void {
   if (!isRecord(options)) {
     throw new TypeError("fetchway: options must be an object such as { timeout: 5000 }");
   }
-  check(options, proxySchema, (name, value) => explain?.(name, value) ?? findFix(name));
+  assertOptions(options, proxySchema, (name, value) => explain?.(name, value) ?? findFix(name));
 }
 
 /**
@@ -33,10 +28,4 @@ export function refusePoolOptions(options: PoolOptions, whose: string): void {
     if (value !== undefined) throw badOption(name, `${whose}; leave it out`);
   }
   if (connectTimeout !== undefined) checkOptions({ connectTimeout });
-}
-
-/** @throws TypeError that names an option which `table` lacks, or whose value is of the wrong kind */
-export function check(options: object, table: Table, explain: Explain): void {
-  const wrong = findWrong(options, table, explain);
-  if (wrong !== undefined) throw badOption(...wrong);
 }

@@ -2,8 +2,7 @@
  * The checks of pool options, and the errors that name them. Only the runtimes on which a proxy has its own connections
  * import this file, so that other bundles contain no option of a pool.
  */
-import { isRecord } from "../schema/schema.ts";
-import { check, type Explain } from "./check.ts";
+import { assertOptions, type Explain, isRecord } from "../schema/schema.ts";
 import { explainOtherLibrary } from "./otherlibraries.ts";
 import { type PoolOptions, poolSchema } from "./pooloptions.ts";
 import { proxySchema } from "./proxyoptions.ts";
@@ -21,7 +20,7 @@ export function checkPoolOptions(options: PoolOptions): void {
       "fetchway: the options of a pool must be an object such as { maxSockets: 50 }",
     );
   }
-  check(options, poolSchema, explainToPool);
+  assertOptions(options, poolSchema, explainToPool);
 }
 
 /** Explains what to write instead of a name that is not an option of a proxy, on runtimes where a proxy has a pool. */

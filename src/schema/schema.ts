@@ -3,7 +3,7 @@
  * interface (type and documentation) and the schema (check, default, other names). The checks of options, the defaults,
  * the command's flags, the tables of docs/ and some tests are made from the schemas.
  */
-import { cutCredentials } from "../misuse.ts";
+import { badOption, cutCredentials } from "../misuse.ts";
 import { suggest } from "./nearest.ts";
 
 /** Returns what is wrong with a value and how to fix it, or undefined for a valid value. */
@@ -92,11 +92,14 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }
 
+/** Returns what to write instead of a name that is not an option; undefined for a name that the function does not know. */
+export type Explain = (name: string, value: unknown) => string | undefined;
+
 /** Returns the name of the first wrong option, for a message, and how to fix it; undefined if none is wrong. */
 export function findWrong(
   options: object,
   table: Table,
-  explain?: (name: string, value: unknown) => string | undefined,
+  explain?: Explain,
 ): [name: string, fix: string] | undefined {
   for (const name of Object.keys(options)) {
     const value = (options as Record<string, unknown>)[name];
@@ -108,6 +111,16 @@ export function findWrong(
     if (fix !== undefined) return [name, fix];
   }
   return undefined;
+}
+
+/**
+ * Checks that every option exists and has a value of the right kind.
+ * @param explain explains names that are not options; without it, or if it returns undefined, the error has the nearest name
+ * @throws TypeError that names the option and the fix
+ */
+export function assertOptions(options: object, table: Table, explain?: Explain): void {
+  const wrong = findWrong(options, table, explain);
+  if (wrong !== undefined) throw badOption(...wrong);
 }
 
 function explainUnknown(name: string, table: Table): string {

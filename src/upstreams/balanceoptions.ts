@@ -13,7 +13,7 @@ import {
   toggle,
   whole,
 } from "../schema/kinds.ts";
-import { findWrong, isRecord, type Kind, type Schema } from "../schema/schema.ts";
+import { assertOptions, isRecord, type Kind, type Schema } from "../schema/schema.ts";
 import type { TargetAddress } from "../target/target.ts";
 import { byAddress, byUri, consistentHash } from "./consistenthash.ts";
 import type { CheckOptions } from "./healthchecks.ts";
@@ -232,8 +232,7 @@ export function checkBalanceOptions(options: BalanceOptions): void {
   if (!isRecord(given)) {
     throw badOption("balance", 'its options must be an object such as { policy: "first" }');
   }
-  const wrong = findWrong(given, upstreamSchema);
-  if (wrong !== undefined) throw badOption(...wrong);
+  assertOptions(given, upstreamSchema);
   if (options.check !== undefined && !("path" in options.check)) {
     throw badOption("check", 'path: set it, such as { path: "/health" }');
   }

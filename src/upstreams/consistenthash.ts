@@ -1,7 +1,6 @@
 import { getHeader } from "../fields/headers.ts";
-import { badOption } from "../misuse.ts";
 import { either, off, toggle } from "../schema/kinds.ts";
-import { findWrong, type Schema } from "../schema/schema.ts";
+import { assertOptions, type Schema } from "../schema/schema.ts";
 import { type Group, type Member, type Policy, waits } from "./policy.ts";
 import { readCookies } from "./requestcookies.ts";
 import { next, type SpreadName, toPolicy } from "./spread.ts";
@@ -75,8 +74,7 @@ const hashSchema: Schema<HashOptions> = {
  * @see https://arxiv.org/abs/1908.08762
  */
 export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Policy {
-  const wrong = findWrong(options, hashSchema);
-  if (wrong !== undefined) throw badOption(...wrong);
+  assertOptions(options, hashSchema);
   const { sticky = false } = options;
   const other = options.next === false ? undefined : toPolicy(options.next);
   // Several balanced targets may share this policy, so keep a lookup for each.

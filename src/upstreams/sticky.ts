@@ -1,5 +1,4 @@
-import { badOption } from "../misuse.ts";
-import { findWrong, type Schema } from "../schema/schema.ts";
+import { assertOptions, type Schema } from "../schema/schema.ts";
 import { type Chance, type Policy, waits } from "./policy.ts";
 import { next, type SpreadName, toPolicy } from "./spread.ts";
 
@@ -24,8 +23,7 @@ const schema: Schema<StickyOptions> = { next: { kind: next } };
  * upstream.
  */
 export function sticky(options: StickyOptions = {}): Policy {
-  const wrong = findWrong(options, schema);
-  if (wrong !== undefined) throw badOption(...wrong);
+  assertOptions(options, schema);
   return keepClients(toPolicy(options.next));
 }
 

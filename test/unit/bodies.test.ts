@@ -273,7 +273,7 @@ describe("transformText", () => {
   });
 
   test.each<[options: object, message: RegExp]>([
-    [{ maxBites: 5 }, /`maxBites`: transform.*\bmaxBytes\b/],
+    [{ maxBites: 5 }, /`maxBites`: there is no such option; did you mean `maxBytes`/],
     [{ maxBytes: -1 }, /`maxBytes`: use a number of bytes/],
     [{ tooLarge: "drop" }, /`tooLarge`: use "refuse" or "pass"/],
     [{ types: "text/html" }, /`types`: use an array of media types/],
