@@ -3,7 +3,7 @@ import { getHeader, toHeaders, type HeaderList } from "../../src/fields/headers.
 import type { Incoming } from "../../src/request/incoming.ts";
 import { bodyOfHead } from "../../src/response/headbody.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
-import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
+import { respondSwitched } from "../../src/websocket/handshake.ts";
 import { toClientStream } from "./directstream.ts";
 
 /** Builds the `Response` that a handler returns to Bun. */
@@ -18,16 +18,6 @@ export function respond(
     statusText,
     headers: toHeaders(headers),
   });
-}
-
-/**
- * Builds the 101 response for the hook `onResponse`. Bun's server makes the 101 that the client gets, with the header fields of
- * this one.
- * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the handshake
- */
-async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
-  await checkAnswer(headers, asked);
-  return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }
 
 /**

@@ -1,8 +1,7 @@
-import type { HeaderList } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import { bodyOfHead } from "../../src/response/headbody.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
-import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
+import { respondSwitched } from "../../src/websocket/handshake.ts";
 import { toFreedStream } from "./internals/freedstream.ts";
 
 /**
@@ -29,14 +28,4 @@ export function respond(
       (body && toFreedStream(body)),
     { status, statusText, headers: fields },
   );
-}
-
-/**
- * Builds the 101 response for the hook `onResponse`. Deno's server makes the 101 that the client gets, with the header fields
- * of this one.
- * @throws ProxyError 502 for a 101 of the upstream that is not a valid answer to the handshake
- */
-async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
-  await checkAnswer(headers, asked);
-  return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }

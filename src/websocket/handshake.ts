@@ -98,6 +98,19 @@ function badAnswer(name: string): ProxyError {
   });
 }
 
+/**
+ * Makes the 101 response for the hook `onResponse` on Bun and Deno, whose servers make the 101 that the client gets, with the
+ * header fields of this one.
+ * @throws ProxyError 502 as `checkAnswer` does
+ */
+export async function respondSwitched(
+  answer: HeaderList,
+  handshake: HeaderList,
+): Promise<Response> {
+  await checkAnswer(answer, handshake);
+  return new Response(null, { status: 101, headers: toAnswerHeaders(answer) });
+}
+
 /** Returns the fields of a 101 response for the client, without those that the server writes itself. */
 export function toAnswerHeaders(answer: HeaderList): Headers {
   return toHeaders(withoutNames(answer, OF_HANDSHAKE));
