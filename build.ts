@@ -60,6 +60,8 @@ await build({
     // whose `exports` select the compiled entry by the same conditions.
     paths: (path) => path.replace("#fetchway", name),
     chunkFileNames: "shared/[name]-[hash].js",
+    // Every entry loads the core, so it is one file: `proxy.ts` with all that it imports.
+    codeSplitting: { groups: [{ name: "core", test: /\/src\/proxy\.ts$/ }] },
     // Leave the doc strings out of the JavaScript, because the declarations have them.
     comments: { jsdoc: false },
     minify: false,

@@ -99,7 +99,7 @@ describe("the installed package", () => {
     };
     // These are the entry and the files that it shares with other entries. Without a bundler, each source would be a file.
     expect(loaded.files.length).toBeGreaterThan(1);
-    expect(loaded.files.length).toBeLessThan(30);
+    expect(loaded.files.length).toBeLessThan(18);
     expect(loaded.builtin.filter((name) => /\b(?:http|net|tls|undici)$/.test(name))).toEqual([]);
   });
 
