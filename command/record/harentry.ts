@@ -6,9 +6,9 @@ import * as zlib from "node:zlib";
 import type { RequestEnd } from "#fetchway";
 import { getHeader, type HeaderList } from "#fetchway/transport";
 import { diagnoseFailure, isClientGone } from "../log/causes.ts";
+import { redactField, redactQuery } from "../log/redact.ts";
 import { sumOf } from "../status/recent.ts";
 import type { CapturedAttempt, Tap } from "./capture.ts";
-import { redactField, redactQuery } from "./redact.ts";
 
 /** A header field, a cookie, or a parameter of the query. */
 export interface HarPair {

@@ -1,7 +1,7 @@
 /** Compares the responses of two HAR entries. */
 import { createHash } from "node:crypto";
+import { redactField } from "../log/redact.ts";
 import type { HarEntry } from "../record/harentry.ts";
-import { redactField } from "../record/redact.ts";
 
 /** A part of a response that differs. `recorded` and `replayed` describe it; null if the response has no such field. */
 export interface Difference {

@@ -1,7 +1,7 @@
 /** The conditions of a route. They restrict the requests that it takes by method, header fields and query. */
 import { findWrong, isRecord, type Kind, quoteInput, type Schema } from "#fetchway/options";
 import { TOKEN } from "#fetchway/requests";
-import { SECRET_NAME } from "../record/redact.ts";
+import { SECRET_NAME } from "../log/redact.ts";
 
 /** A pattern for each name. `*` matches any characters. */
 type Values = Readonly<Record<string, string>>;

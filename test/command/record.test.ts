@@ -22,7 +22,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { defaultsOf } from "../../src/schema/schema.ts";
 import { serverDefaults, recordSchema } from "../../command/flags/commandoptions.ts";
 import type { HarEntry } from "../../command/record/harentry.ts";
-import { redactField, redactQuery } from "../../command/record/redact.ts";
+import { redactField, redactQuery } from "../../command/log/redact.ts";
 import { Observers } from "../../command/serve/observe.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";

@@ -1,4 +1,4 @@
-/** Replaces secrets in header fields, cookies and queries of a recording. The names decide; bodies are not changed. */
+/** Recognizes secrets by the names of header fields and parameters, and replaces them in recordings. Bodies are not changed. */
 
 /** The text that replaces a secret. */
 export const REDACTED = "REDACTED";
