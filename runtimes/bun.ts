@@ -2,9 +2,7 @@
  * The entry for Bun: `fetchway/bun`, and `fetchway` on Bun.
  * @module
  */
-import { holdRequests } from "../src/exchange/wait.ts";
-import { inProcess } from "../src/fetch/standardapps.ts";
-import { explainWherePooled } from "../src/options/poolcheck.ts";
+import { makeSharedMembers, makeSharedParts } from "./sockets/sharedparts.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindCreateProxy,
@@ -21,10 +19,6 @@ import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { readHandlers, WEBSOCKET_HINT, type WebSocketHandlers } from "./bun/websocket.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
-import { addExplain } from "./sockets/explaining.ts";
-import { addMoveWaiting } from "./sockets/movewaiting.ts";
-import { createFailureLog } from "./sockets/logfailure.ts";
-import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
@@ -92,15 +86,11 @@ function reportError(error: unknown): Response {
 }
 
 const runtime: Runtime = {
+  ...makeSharedParts(() => (globalThis as { Bun?: BunGlobal }).Bun?.env.NODE_ENV),
   read: readRequest,
   createTransport,
   respond,
-  explainOption: explainWherePooled,
   upgradeHint: `: ${WEBSOCKET_HINT}, and call proxy.fetch(request, server)`,
-  tracing: findRequestChannel(),
-  log: createFailureLog(() => (globalThis as { Bun?: BunGlobal }).Bun?.env.NODE_ENV),
-  inProcess,
-  holdRequests,
 };
 
 /**
@@ -131,8 +121,7 @@ export const createProxy: CreateProxy<BunProxy> = /* @__PURE__ */ bindCreateProx
   runtime,
   (route) =>
     refuseNodeMembers({
-      ...addExplain(route, runtime),
-      ...addMoveWaiting(route),
+      ...makeSharedMembers(route, runtime),
       maxRequestBodySize: Number.MAX_SAFE_INTEGER,
       error: reportError,
       // A getter, because `readHandlers` records that code has read the handlers: see `isRead` in bun/websocket.ts.

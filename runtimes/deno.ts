@@ -2,12 +2,10 @@
  * The entry for Deno: `fetchway/deno`, and `fetchway` on Deno.
  * @module
  */
+import { makeSharedMembers, makeSharedParts } from "./sockets/sharedparts.ts";
 import { copyBytes } from "../src/body/memory.ts";
-import { holdRequests } from "../src/exchange/wait.ts";
-import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/writebody.ts";
 import type { Codec } from "../src/http1/codec.ts";
-import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindCreateProxy,
@@ -26,10 +24,6 @@ import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
 import { refuseNodeMembers } from "./nodemembers.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
-import { addExplain } from "./sockets/explaining.ts";
-import { addMoveWaiting } from "./sockets/movewaiting.ts";
-import { createFailureLog } from "./sockets/logfailure.ts";
-import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { createSocketTransport } from "./sockets/sockettransport.ts";
 
 export * from "../src/index.ts";
@@ -91,14 +85,10 @@ function readMode(): string | undefined {
 }
 
 const runtime: Runtime = {
+  ...makeSharedParts(readMode),
   read: readRequest,
   createTransport,
   respond,
-  explainOption: explainWherePooled,
-  tracing: findRequestChannel(),
-  log: createFailureLog(readMode),
-  inProcess,
-  holdRequests,
 };
 
 /**
@@ -127,5 +117,5 @@ export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
  */
 export const createProxy: CreateProxy<DenoProxy> = /* @__PURE__ */ bindCreateProxy(
   runtime,
-  (route) => refuseNodeMembers({ ...addExplain(route, runtime), ...addMoveWaiting(route) }),
+  (route) => refuseNodeMembers(makeSharedMembers(route, runtime)),
 );

@@ -1,13 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { holdRequests } from "../../src/exchange/wait.ts";
-import { inProcess } from "../../src/fetch/standardapps.ts";
 import { forward } from "../../src/pipeline/pipeline.ts";
-import { explainWherePooled } from "../../src/options/poolcheck.ts";
 import type { Proxy, Route, Runtime } from "../../src/proxy.ts";
-import { addExplain } from "../sockets/explaining.ts";
-import { addMoveWaiting } from "../sockets/movewaiting.ts";
-import { createFailureLog } from "../sockets/logfailure.ts";
-import { findRequestChannel } from "../sockets/requestchannel.ts";
+import { makeSharedMembers, makeSharedParts } from "../sockets/sharedparts.ts";
 import { attachTo, plugInto } from "./attach.ts";
 import { explainNodeMessage, refuseMessages } from "./frameworkvalues.ts";
 import { isBodyUsed } from "./internals/hono.ts";
@@ -29,18 +23,14 @@ if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
 
 /** The parts of a runtime that every entry for Node shares: all but the client that sends the requests. */
 export const nodeParts: Omit<Runtime, "createTransport"> = {
+  // Write `process.env.NODE_ENV` in full: bundlers replace this text with the mode that they build for.
+  ...makeSharedParts(() => process.env.NODE_ENV),
   read: readRequest,
   respond,
-  explainOption: explainWherePooled,
   explainRequest: explainNodeMessage,
   upgradeHint:
     ": make a proxy with createProxy, and call proxy.attach(server), or give the server proxy.plugin",
-  tracing: findRequestChannel(),
-  // Write `process.env.NODE_ENV` in full: bundlers replace this text with the mode that they build for.
-  log: createFailureLog(() => process.env.NODE_ENV),
   isBodyUsed,
-  inProcess,
-  holdRequests,
 };
 
 function toError(thrown: unknown): Error {
@@ -52,8 +42,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
   const { target, plan } = route;
   const upgrade = createUpgradeListener(route);
   return addFormerMethods({
-    ...addExplain(route, runtime),
-    ...addMoveWaiting(route),
+    ...makeSharedMembers(route, runtime),
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server, attachOptions) => plugInto(server, { plan, upgrade }, attachOptions),

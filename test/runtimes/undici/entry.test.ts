@@ -446,12 +446,11 @@ describe("modules of the entry fetchway/undici", () => {
   /** Modules in the folders of Fetchway's own client that the code for servers uses as well. */
   const shared = [
     "runtimes/sockets/buffercodec.ts",
-    "runtimes/sockets/explaining.ts",
     "runtimes/sockets/http2/lostsessions.ts",
     "runtimes/sockets/logfailure.ts",
-    "runtimes/sockets/movewaiting.ts",
     "runtimes/sockets/openfiles.ts",
     "runtimes/sockets/requestchannel.ts",
+    "runtimes/sockets/sharedparts.ts",
     "runtimes/sockets/socketpath.ts",
     "runtimes/sockets/tlsnames.ts",
   ];
