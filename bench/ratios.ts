@@ -1,5 +1,5 @@
 /** Compares contestants within a run. */
-import { contestantOf, type Role } from "./contestants.ts";
+import { contestantOf } from "./contestants.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, ratios, spread } from "./statistics.ts";
 
@@ -15,13 +15,21 @@ export const BASE_TITLES: Readonly<Record<Base, string>> = {
   rival: "to the host's own, or the naive one",
 };
 
-/** The roles of the contestants of which the one with the lowest CPU time is "the best Node peer". */
-const PEERS: ReadonlySet<Role | undefined> = new Set(["peer", "own"]);
+/** Whether a contestant is Fetchway. */
+export function isOurs(name: string): boolean {
+  return contestantOf(name)?.role === "fetchway";
+}
+
+/** Whether a contestant may be "the best Node peer", which is the one with the best figure. */
+export function isPeer(name: string): boolean {
+  const role = contestantOf(name)?.role;
+  return role === "peer" || role === "own";
+}
 
 /** Returns the title of a contestant for Markdown. The titles of Fetchway's contestants are bold. */
 export function toTitle(name: string): string {
-  const { title = name, role } = contestantOf(name) ?? {};
-  return role === "fetchway" ? `**${title}**` : title;
+  const { title = name } = contestantOf(name) ?? {};
+  return isOurs(name) ? `**${title}**` : title;
 }
 
 /** The subject of a comparison: the rounds of a contestant under one load. */
@@ -63,7 +71,7 @@ export function baseOf<T extends Compared>(
   if (base === "rival" || base === "floor") return named(contestantOf(one.contestant)?.[base]);
   if (base !== "peer") return named(base);
   return others
-    .filter(({ contestant }) => PEERS.has(contestantOf(contestant)?.role))
+    .filter(({ contestant }) => isPeer(contestant))
     .toSorted((a, b) => median(cpuOf(a)) - median(cpuOf(b)))[0];
 }
 

@@ -1,12 +1,12 @@
 /** Summarizes a run. results.json stores the summary, and bench/README.md and its charts show it. */
 import { hashOfCode, toStamp } from "../code.ts";
-import { contestantOf } from "../contestants.ts";
 import {
   BASE_TITLES,
   BASES,
   type Base,
   compare,
   type Comparison,
+  isOurs,
   judge,
   toTitle,
   valuesOf,
@@ -93,7 +93,7 @@ export function summarize({ results, ...run }: Report): Summary {
     if (MEMORY.has(one.workload)) {
       (memory[workload] ??= {})[contestant] = round(median(valuesOf(one, "rss")) / MIB, 0);
     }
-    if (contestantOf(contestant)?.role === "fetchway") {
+    if (isOurs(contestant)) {
       (ratios[workload] ??= {})[contestant] = ratiosOf(results, one);
     }
   }

@@ -3,7 +3,7 @@ import { drawChart } from "../chart.ts";
 import { toStamp } from "../code.ts";
 import { contestantOf } from "../contestants.ts";
 import { KIND_OF } from "../cpu/chart.ts";
-import { emphasize, judge, toTitle } from "../ratios.ts";
+import { emphasize, isOurs, isPeer, judge, toTitle } from "../ratios.ts";
 import {
   describePinning,
   describeRounds,
@@ -79,13 +79,9 @@ function baseOfTail(
 ): readonly PacedRound[] | undefined {
   const [best] = Object.entries(latencies)
     .flatMap(([name, latency]) => (typeof latency === "string" ? [] : [{ name, latency }]))
-    .filter(({ name }) => (base === "go" ? name === "go" : contestantOf(name)?.role === "peer"))
+    .filter(({ name }) => (base === "go" ? name === "go" : isPeer(name)))
     .toSorted((a, b) => a.latency[what][0] - b.latency[what][0]);
   return best && samples[best.name];
-}
-
-function isOurs(name: string): boolean {
-  return contestantOf(name)?.role === "fetchway";
 }
 
 /** Reduces the rounds of a run to its summary. */

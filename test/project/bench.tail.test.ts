@@ -131,7 +131,7 @@ describe("the report of the benchmark", () => {
       9000: {
         node: withP99([2, 2, 2, 2]),
         hono: withP99([2, 2, 2, 2], 0.9),
-        fastify: withP99([4, 4, 4, 4]),
+        "h3-own": withP99([4, 4, 4, 4]),
         "httpxy-server": withP99([1, 1, 1, 1], 0.5),
       },
     },
