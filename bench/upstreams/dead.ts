@@ -28,7 +28,7 @@ interface Figures {
   readonly survived: number;
 }
 
-/** Sends requests, each of which is to be answered with a server error. */
+/** Sends requests, each of which must be answered with a server error. */
 async function send(count: number, port: number, agent: Agent): Promise<void> {
   let sent = 0;
   async function runClient(): Promise<void> {
@@ -52,7 +52,7 @@ async function measureDead({ name }: Contestant): Promise<Figures> {
   const call = async (path: string): Promise<unknown> =>
     (await fetch(`http://127.0.0.1:${counter}${path}`)).json();
   try {
-    // The first request finds the connections closed that the check of the start has left.
+    // `Program.start` has sent a request, whose connections are closed by now. Use this first request to discover that.
     await ask(GET, port, agent);
     await send(WARM_UP, port, agent);
     await call("/watch");

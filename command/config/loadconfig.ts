@@ -166,8 +166,8 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
 }
 
 /**
- * Returns the line of the first place in the config file that the message or the stack of a failure names. For a syntax error
- * without such a place, it asks `node --check`.
+ * Returns the first line number of the config file that the message or the stack of a failure contains. For a syntax error
+ * without a line number, it asks `node --check`.
  */
 function findLine(
   path: string,

@@ -91,8 +91,8 @@ export interface HeaderSettings {
 }
 
 /**
- * Makes a server read a header at the beginning of each connection of a trusted peer. The server's listeners for `connection`
- * are then called after the header was read; only listeners that are added later are called before that.
+ * Makes a server read a header at the beginning of each connection of a trusted peer. The listeners that the server now has
+ * for `connection` are called once the header has been read; listeners that are added later are called before that.
  */
 export function expectHeaders(server: Server, settings: HeaderSettings): void {
   const listeners = server.listeners("connection");

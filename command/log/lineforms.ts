@@ -67,7 +67,7 @@ export const clockTime: (time: number) => string = everySecond(
 type Format = Parameters<typeof styleText>[0];
 type Paint = (text: string) => string;
 
-/** The colours of a stream. Each is the identity if the stream is no terminal, or if NO_COLOR is set. */
+/** The colours of a stream. Each returns its text unchanged if the stream does not show colours (`mayColour`). */
 export interface Palette {
   readonly dim: Paint;
   readonly bold: Paint;

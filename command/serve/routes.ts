@@ -276,7 +276,7 @@ function toRoutable({ method = "GET", url = "/", headers }: IncomingMessage): Ro
 function createTable(routes: readonly LiveRoute[]): RouteTable {
   const patterns = new PatternMap<LiveRoute>();
   const parsed: Pattern[] = [];
-  // Of two equal patterns, the first one takes precedence: one with a condition comes before one without.
+  // Of two equal patterns, the first one takes precedence, so add the routes with a condition before those without.
   const ordered = [
     ...routes.filter(({ accepts }) => accepts !== undefined),
     ...routes.filter(({ accepts }) => accepts === undefined),

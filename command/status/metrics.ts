@@ -549,7 +549,7 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 /**
  * Describes a route or an upstream.
  * @param attempts the attempts at one of several upstreams. They are counted in place of requests, because the end of a request
- * reports only its last attempt. `average` is that of the requests in any case
+ * reports only its last attempt; only `average` is still that of the requests
  */
 function describeTraffic(
   name: string,

@@ -44,8 +44,8 @@ const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
 /**
- * The maximum number of retired workers for each place whose requests and tunnels have no deadline. Beyond it, the oldest ones
- * must end within `stopTimeout`.
+ * The number of workers, for each place, that may be retired and have no deadline for their requests and tunnels. Beyond it,
+ * the oldest ones must end within `stopTimeout`.
  */
 const MAX_RETIRED = 2;
 

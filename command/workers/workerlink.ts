@@ -25,7 +25,7 @@ export interface Serving {
   readonly router: Router;
   readonly observers: Observers;
   readonly server: ServerSettings;
-  /** The options of the server, from the flags and the config file. */
+  /** The options of the server as the flags and the config file set them, which the parent compares with its own. */
   readonly configured: ServerSettings;
   /** Reads the config file again, and applies its routes; undefined without a file. */
   readonly reload: (() => Promise<void>) | undefined;

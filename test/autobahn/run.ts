@@ -154,7 +154,7 @@ async function fuzzAtPace(
   return index[agent] ?? {};
 }
 
-/** Starts an echo server with compression that accepts messages as large, and with as many fragments, as the cases send. */
+/** Starts an echo server with compression, whose limits allow the largest message and the most fragments of the cases. */
 async function startEcho(): Promise<{ port: number; stop(): void }> {
   const server = new WebSocketServer({
     port: 0,

@@ -68,7 +68,7 @@ test.each<[string, Partial<OverallFacts>]>([
     },
   ],
   ["degraded: 2 of 2 upstreams fail", { upstreams: of(2, "failing", "failing") }],
-  // While most requests fail, failing upstreams and routes are not listed.
+  // In the state `failing`, failing upstreams and routes are not listed.
   [
     "failing: 90 % of the last minute are 5xx, 1 of 3 upstreams down",
     {

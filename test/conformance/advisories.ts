@@ -1,4 +1,4 @@
-/** The advisories about proxies and HTTP clients whose mechanisms tests try here. SECURITY.md has a table of them. */
+/** Advisories about proxies and HTTP clients, whose mechanisms the tests try on Fetchway. SECURITY.md has a table of them. */
 
 /** A fault of other programs, which these advisories describe. */
 export interface Advisory {
