@@ -46,7 +46,7 @@ function tryCreate(options: RouteOptions): string | undefined {
 }
 
 /**
- * Returns the message with which `createProxy` refuses options; undefined for good ones.
+ * Returns the message with which `createProxy` refuses options; undefined if it accepts them.
  *
  * To check one option alone, pass `followRedirects: false` as well, because `createProxy` refuses `redirectTargets` without
  * `followRedirects`.

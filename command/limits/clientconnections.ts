@@ -89,8 +89,8 @@ export interface ConnectionCounts {
  * is the oldest of the address's idle connections. If none is idle, the new connection is refused: at the limit for all
  * clients, its first request gets 503; at the limit for its address, the connection is reset.
  *
- * A tunnel on an HTTP/2 stream counts as one more connection, because it may take a connection to an upstream for itself, and
- * a client may open many of them on one connection. Beyond a limit, it gets 503.
+ * A tunnel on an HTTP/2 stream counts as one more connection, because it may occupy a connection to an upstream, and a client
+ * may open many tunnels on one connection. Beyond a limit, it gets 503.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();

@@ -31,7 +31,7 @@ const OWN_FILES = 48;
 /** The minimum and the maximum number of listening sockets. */
 const MIN_LISTENERS = 4;
 const MAX_LISTENERS = 128;
-/** The limit of open files divided by this number is the number of listening sockets. */
+/** The limit of open files divided by this number is the number of listening sockets, within that minimum and maximum. */
 const LISTENER_SHARE = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */

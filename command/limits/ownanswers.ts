@@ -38,12 +38,12 @@ export interface ParserError extends Error {
   readonly bytesParsed?: number;
 }
 
-/** The reasons for which the command has ended running requests, by the socket of HTTP/1.1 or the stream of HTTP/2. */
+/** The reasons for which the command has ended running requests, by the HTTP/1.1 socket or the HTTP/2 stream. */
 const ended: WeakMap<object, ProxyError> = new WeakMap();
 
 /**
  * Notes why the command ends a running request, so that its end is not reported as a disconnect of the client.
- * @param carrier the socket of HTTP/1.1 or the stream of HTTP/2
+ * @param carrier the HTTP/1.1 socket or the HTTP/2 stream of the request
  */
 export function noteEnd(carrier: object, status: number, cause: string): void {
   ended.set(carrier, makeRefusal(status, cause));
@@ -63,7 +63,7 @@ export function correctEnd(end: RequestEnd): RequestEnd {
   return { ...end, request, error, status: end.status >= 400 ? error.status : end.status };
 }
 
-/** Whether an error says that the client has disconnected, or has broken off its request's body. */
+/** Whether an error says that the client has disconnected, or may have broken off the body of its request. */
 function isBrokenOff(error: unknown): boolean {
   return error instanceof ProxyError && (error.status === 499 || error.status === 400);
 }

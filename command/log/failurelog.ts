@@ -80,7 +80,7 @@ export class FailureLog<T> {
     this.#timer ??= setInterval(() => this.tick(performance.now()), FIRST_WAIT).unref();
   }
 
-  /** @internal Shows the summaries that are due. */
+  /** @internal Shows the summaries that are due, and forgets the kinds without further failures. */
   tick(now: number): void {
     for (const [key, kind] of this.#kinds) {
       if (now - kind.since < kind.wait) continue;

@@ -159,7 +159,7 @@ const apacheTime = everySecond((date) => {
   return `[${day}:${clockTime(date.getTime())} ${offset < 0 ? "-" : "+"}${zone}]`;
 });
 
-/** The members of an srvx request on Node that have the version of HTTP. */
+/** The members of an srvx request that lead to the version of HTTP on Node. */
 interface ServerRequest {
   readonly runtime?: { readonly node?: { readonly req?: { readonly httpVersion?: string } } };
 }

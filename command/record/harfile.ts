@@ -39,7 +39,7 @@ export class HarFile {
 
   /**
    * Creates the file, which replaces a file of the same name. Only its owner may read it. The constructor does not create it,
-   * because the command may fail to listen: if its port is taken by another command, that one may be writing the same file.
+   * because the command may still fail to listen: another command that has the port may be writing the same file.
    * @throws UsageError if the file cannot be created
    */
   open(): number {

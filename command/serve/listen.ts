@@ -343,7 +343,7 @@ function toServerOptions(hostname: string, limits: ResolvedClientLimits, worker?
 
 /**
  * Answers requests with `Expect: 100-continue` without the 100 that Node would send first, so that clients do not send bodies
- * which nobody reads (RFC 9110 §10.1.1).
+ * that are never read (RFC 9110 §10.1.1).
  */
 function refuseContinue(server: NetServer): void {
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) =>

@@ -90,7 +90,7 @@ async function listenUntil(options: object, deadline: number): Promise<Server | 
 }
 
 /**
- * Opens further listening sockets on the port of a server. They hand their connections to the server.
+ * Opens further listening sockets on the port of a server. They pass their connections to the server.
  * @param count the number of listening sockets, including the server's own
  * @param options the options with which the server's own socket sets up connections
  */

@@ -176,8 +176,9 @@ const PATH_END = /[?#\u0000]/;
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns what an upstream may take a path for if it decodes the path any number of times, resolves dot segments, removes empty
- * segments and path parameters, or ends the path at a decoded `?`, `#` or NUL. Returns an empty list for an ordinary path.
+ * Returns the paths as which an upstream may read a path: it may decode the path any number of times, resolve dot segments,
+ * remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for an
+ * ordinary path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

@@ -185,7 +185,7 @@ export class Router {
     return { settings, proxy: createProxy(prepared), accepts, running: 0 };
   }
 
-  /** Makes a route that answers by itself. The route has a proxy, so that its requests are reported like all others. */
+  /** Makes a route with a fixed response. The route has a proxy, so that its requests are reported like all others. */
   #openAnswer(status: number, text: string): LiveRoute {
     const headers = { "content-type": "text/plain; charset=utf-8" };
     return this.#open({

@@ -271,7 +271,7 @@ export class Metrics {
 
   /**
    * Counts a request that has ended.
-   * @param second the time by a clock that never goes back, unlike that of the system
+   * @param second the time by a clock that never goes back, unlike the system clock
    */
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;
@@ -411,7 +411,7 @@ export class Metrics {
     });
   }
 
-  /** Counts an error, and returns what it says. */
+  /** Counts the error of a request, and returns its code and fix. */
   #countError({ error, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
@@ -535,7 +535,7 @@ export class Metrics {
   }
 }
 
-/** What an error says about a request. */
+/** The code of a failed request's error, and what the operator can do. */
 type Seen =
   | Pick<Diagnosis, "code" | "fix">
   | { readonly code: typeof CLIENT_LEFT; readonly fix?: undefined };
@@ -586,7 +586,7 @@ function findTraffic(all: Map<string, Traffic>, name: string): Traffic {
 }
 
 /**
- * Returns milliseconds of a clock that never goes back, unlike that of the system. All processes of a machine have the same:
+ * Returns milliseconds of a clock that never goes back, unlike the system time. All processes of a machine share this clock:
  * `process.hrtime` reads the monotonic clock of the system, while `performance.now()` counts from the start of each process.
  */
 function readClock(): number {
