@@ -20,7 +20,10 @@ const CLIENTS = 64;
 const WARM_UP = 8_000;
 const REQUESTS = 12_000;
 
-/** The figures of one round: CPU time in µs and allocated bytes for each request, and the collections of young objects. */
+/**
+ * The figures of one round: CPU time in µs and allocated bytes for each request. For the collections of young objects, their
+ * pauses and the bytes that survive.
+ */
 interface Figures {
   readonly cpu: number;
   readonly bytes: number;

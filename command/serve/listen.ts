@@ -92,7 +92,7 @@ export interface Front {
   stopAccepting(): Promise<void>;
   /**
    * Counts a request that asks for an upgrade, unless it exceeds a limit. May be called more than once for a request.
-   * @returns false if the request must not be upgraded; a request over HTTP/2 was then answered
+   * @returns false if the request must not be upgraded; over HTTP/2, it has then been answered
    */
   readonly admitUpgrade: (message: IncomingMessage | Http2ServerRequest) => boolean;
   /**

@@ -3,7 +3,7 @@ import { quoteInput } from "#fetchway/options";
 import { decodeLayers } from "#fetchway/requests";
 
 export interface Pattern {
-  /** The host in lower case without a port; `"*.example.com"` for its subdomains, undefined for any host. */
+  /** The host in lower case without a port; `"*.example.com"` for all subdomains of example.com, undefined for any host. */
   readonly host: string | undefined;
   /** The path prefix without a slash at its end; `""` for every path. */
   readonly prefix: string;

@@ -1,6 +1,7 @@
 /**
  * Runs the Autobahn fuzzing client, a conformance test of WebSockets, directly against an echo server and through each
- * host, and compares the results. It fails for a difference that is not named here, and for a name without a difference.
+ * host, and compares the results. It fails for a difference that `NAMED` does not list, and for an entry of `NAMED` without a
+ * difference.
  *
  *     npm run test:autobahn [-- --hosts node,bun] [--cases 1.*,2.*]
  *

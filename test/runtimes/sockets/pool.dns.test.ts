@@ -56,7 +56,7 @@ function start(pool: PoolOptions = {}): NodeProxy {
   return pooled({ dns: { servers: [names.address] }, ...pool }, `http://up.test:${port}`);
 }
 
-/** Sends this number of requests, with `clients` of them at the same time. */
+/** Sends this number of requests, with up to `clients` of them at the same time. */
 async function load(proxy: NodeProxy, requests: number, clients: number): Promise<string[]> {
   const answers: string[] = [];
   let left = requests;
