@@ -31,7 +31,7 @@ const TIMEOUT = 10;
 
 /**
  * If a response body has more than this many bytes, wrk does not check the status. To check it, wrk would copy each response,
- * which takes 1 µs for 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. A wrong response shows by its missing bytes instead.
+ * which takes 1 µs for 1 KB, 10 µs for 64 KB, and 150 µs for 1 MB. Missing bytes reveal a wrong response instead.
  */
 const LARGE = 64 * KIB;
 

@@ -59,7 +59,7 @@ export function besides<T extends Compared>(all: readonly T[], one: Compared): T
   );
 }
 
-/** Finds the measurement with which `one` is compared; undefined if that contestant has no figures. */
+/** Finds the measurement with which `one` is compared for a base; undefined if there is none. */
 export function baseOf<T extends Compared>(
   all: readonly T[],
   one: Compared,

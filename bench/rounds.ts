@@ -53,8 +53,8 @@ interface RoundOptions {
   /** The TLS settings; undefined if neither the proxies nor the upstream use TLS. */
   readonly tls?: Tls & { readonly isUpstreamSecure: boolean };
   /**
-   * Whether a second of load precedes each round, so that connections to the upstream that were closed since the last round
-   * are established again before it.
+   * Whether a second of load precedes each round, in which connections to the upstream that were closed since the last round
+   * are opened again.
    */
   readonly primes?: boolean;
 }

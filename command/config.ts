@@ -1,5 +1,6 @@
 /**
- * The types of the command's config file: `fetchway/config`. It has no code of the proxy, so that a config file loads quickly.
+ * The types of the command's config file: `fetchway/config`. Importing it loads no code of the proxy, so a config file loads
+ * quickly.
  * @module
  */
 import type { CreateProxyOptions } from "#fetchway";

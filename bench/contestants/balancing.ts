@@ -1,4 +1,4 @@
-/** Fetchway before several upstreams. The arguments are the time for an attempt in ms, and the upstreams. */
+/** Fetchway in front of several upstreams. The arguments are the time for an attempt in ms, and the upstreams. */
 import { createProxy } from "#fetchway";
 import { balance } from "#fetchway/upstreams";
 import { start } from "./_start.ts";

@@ -20,7 +20,10 @@ const CLIENTS = 64;
 const WARM_UP = 8_000;
 const REQUESTS = 12_000;
 
-/** The figures of one round: CPU time in µs and allocated bytes for each request, and the collections of young objects. */
+/**
+ * The figures of one round: CPU time in µs and allocated bytes for each request. For the collections of young objects, their
+ * pauses and the bytes that survive.
+ */
 interface Figures {
   readonly cpu: number;
   readonly bytes: number;
@@ -28,7 +31,7 @@ interface Figures {
   readonly survived: number;
 }
 
-/** Sends requests, each of which is to be answered with a server error. */
+/** Sends requests, each of which must be answered with a server error. */
 async function send(count: number, port: number, agent: Agent): Promise<void> {
   let sent = 0;
   async function runClient(): Promise<void> {
@@ -52,7 +55,7 @@ async function measureDead({ name }: Contestant): Promise<Figures> {
   const call = async (path: string): Promise<unknown> =>
     (await fetch(`http://127.0.0.1:${counter}${path}`)).json();
   try {
-    // The first request finds the connections closed that the check of the start has left.
+    // `Program.start` has sent a request, whose connections are closed by now. Use this first request to discover that.
     await ask(GET, port, agent);
     await send(WARM_UP, port, agent);
     await call("/watch");

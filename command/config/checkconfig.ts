@@ -15,18 +15,19 @@ import { findRefusal } from "./problems.ts";
 import { type ReadConfig, toSettings } from "./settings.ts";
 
 export interface ConfigFault {
-  /** The place and the fix, such as `route "/api": timeout: use whole milliseconds`. */
+  /** The message: where the mistake is, and the fix, such as `route "/api": timeout: use whole milliseconds`. */
   readonly text: string;
-  /** The name of the property; `loadconfig.ts` finds the line by this name. */
+  /** The name of the wrong property, by which `loadconfig.ts` finds the line. */
   readonly key?: string | undefined;
-  /** The index of the wrong route, and the number of routes. */
+  /** The index of the route with the mistake. */
   readonly route?: number | undefined;
+  /** The number of routes in the config. */
   readonly routes?: number | undefined;
 }
 
 const TARGET = "http://localhost";
 
-/** The names that other tools use for `target` and `match`. */
+/** The names that other tools use for the options of a config and of its routes. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   url: "target",
   upstream: "target",
@@ -51,7 +52,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   proxy_connect_timeout: "connectTimeout",
 };
 
-/** The names that other tools use for options of `server`, with the advice what to write instead. */
+/** The names that other tools use for options of `server`, each with what to write instead. */
 const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
   listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
   server_name: 'the host in front of the path, as in routes: [{ match: "shop.example/", … }]',
@@ -157,7 +158,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   if (target === undefined) return [];
   const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
-  // For a list of targets, the message must still say which target is wrong.
+  // For a list of targets, keep the wrong target in the message: `strip` would remove it.
   const named = Array.isArray(target)
     ? wrong.replace(/^fetchway: bad target (?=["\d])/, "")
     : wrong;
@@ -165,7 +166,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
 }
 
 /**
- * Checks each option of `balance` in a config of its own, whose other parts are valid, so that only mistakes in `balance` are
+ * Checks each option of `balance` in a separate config whose other parts are valid, so that only mistakes in `balance` are
  * found.
  */
 function checkBalance(
@@ -263,7 +264,7 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 
-/** Removes the parts of a message that repeat the place in the file. */
+/** Removes from a message what its label already says (the option or the target), and the list of all valid names. */
 function strip(message: string): string {
   return offerText(message)
     .replace(/^fetchway: /, "")

@@ -39,7 +39,7 @@ function readMembers(options: unknown, table: Table, label: string, onDoubt: OnD
     if (kind === undefined) return [name, value] as const;
     return [name, readValue(value, kind, name, label, onDoubt)] as const;
   });
-  // Without durations, return the object itself: a copy would lose its prototype, which an app needs.
+  // If no value has changed, return the object itself: a copy would lose its prototype, which a target that is an app needs.
   return entries.some(([name, value]) => value !== options[name])
     ? Object.fromEntries(entries)
     : options;

@@ -13,7 +13,7 @@ import { findJsonFault } from "./jsonfault.ts";
 import { describeLink } from "./watchfiles.ts";
 import type { ReadConfig } from "./settings.ts";
 
-/** The mistakes in a config file, one line each, with the name of the file and the line number, if it is known. */
+/** The mistakes in a config file, one line each, with the name of the file and, if it is known, the line number. */
 export class ConfigError extends Error {
   readonly problems: readonly string[];
   constructor(problems: readonly string[]) {
@@ -75,7 +75,7 @@ export function readSource(path: string): string {
     const reason = code === "ENOENT" ? missing : code === "EISDIR" ? "it is a folder" : message;
     throw new ConfigError([`--config ${quoteInput(path)}: ${reason}`]);
   }
-  // In UTF-16, a file begins with another byte order mark, or every second byte of its ASCII characters is 0.
+  // A file in UTF-16 begins with another byte order mark, or has a zero byte next to its first ASCII character.
   if (/^(?:\uFFFD\uFFFD|.?\0)/.test(source)) {
     throw new ConfigError([`${basename(path)}: it is in UTF-16: save it in UTF-8`]);
   }
@@ -166,8 +166,8 @@ function explainFailure(path: string, failure: ImportFailure): ConfigError {
 }
 
 /**
- * Returns the line of the first place in the config file that the message or the stack of a failure names. For a syntax error
- * without such a place, it asks `node --check`.
+ * Returns the first line number of the config file that the message or the stack of a failure contains. For a syntax error
+ * without a line number, it asks `node --check`.
  */
 function findLine(
   path: string,

@@ -10,7 +10,8 @@ import { explainRefused } from "../serve/permission.ts";
 const ANY_TARGET = "http://localhost";
 
 /**
- * Finds the wrong options. It creates a proxy for each option alone, because `createProxy` stops at the first wrong option.
+ * Finds the wrong options of the proxy and its pool. It creates a proxy for each option alone, because `createProxy` stops at
+ * the first wrong option.
  * @returns one line for each wrong option
  */
 export function findProblems({ given, labels }: CommandLine): string[] {
@@ -45,7 +46,7 @@ function tryCreate(options: RouteOptions): string | undefined {
 }
 
 /**
- * Returns the message with which `createProxy` refuses options; undefined for good ones.
+ * Returns the message with which `createProxy` refuses options; undefined if it accepts them.
  *
  * To check one option alone, pass `followRedirects: false` as well, because `createProxy` refuses `redirectTargets` without
  * `followRedirects`.

@@ -1,4 +1,4 @@
-/** Combines flags and config file into the settings of the command: those of its server, and those of its routes. */
+/** Combines the flags and the config file into the settings of the command's server and of its routes. */
 import type { BalanceOptions } from "#fetchway/upstreams";
 import {
   serverDefaults,
@@ -116,7 +116,7 @@ function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): Route
   if (Object.keys(cookie).length > 0) spread.cookie = cookie;
   if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
-  // A transport has its own connections, so `createProxy` refuses a pool beside it. Leave out the default pool.
+  // A transport has its own connections, so `createProxy` refuses the option `pool` with it. Leave out the default pool.
   const isOwn = merged.transport === undefined && merged.fetch === undefined;
   const all = isOwn ? { ...base, ...pool } : pool;
   if (Object.keys(all).length > 0) merged.pool = all;

@@ -13,8 +13,8 @@ const POLL_INTERVAL = 2000;
 const SETTLE_TIME = 50;
 
 /**
- * Calls a function when the text of one of the files has changed. A file that is missing or empty is about to be replaced, so
- * the call waits for its text.
+ * Calls a function when the text of one of the files has changed. While one of them is missing or empty, the call waits,
+ * because a program is probably replacing that file.
  *
  * Events of the folder report most changes immediately. They miss changes of a single mounted file, of the target of a
  * symbolic link, and on network file systems, so each file is polled every two seconds as well.
@@ -95,7 +95,7 @@ function poll(path: string, interval: number, onChange: () => void): () => void 
   };
 }
 
-/** Returns for a message where a broken symbolic link leads; `""` for any other path. */
+/** Returns what a message about a missing file adds if its path is a symbolic link: where the link leads; otherwise `""`. */
 export function describeLink(path: string): string {
   try {
     return `: it is a link to ${quoteInput(readlinkSync(path))}, which does not exist`;

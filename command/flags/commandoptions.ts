@@ -144,12 +144,12 @@ export const listenFlags: Flags<ListenOptions> = {
 export interface SecurityOptions {
   /**
    * The file of the certificate in PEM, with its chain. With it, the server speaks HTTPS, and HTTP/2 if the runtime can. The
-   * file is reloaded when it changes, and on SIGHUP, if the runtime can. It needs `key`. In a config file, the path counts
-   * from the folder of that file.
+   * file is reloaded when it changes, and on SIGHUP, if the runtime can. It needs `key`. In a config file, the path is
+   * relative to the folder of that file.
    */
   cert?: string;
   /**
-   * The file of the private key of `cert`, in PEM and not encrypted. In a config file, the path counts from the folder of
+   * The file of the private key of `cert`, in PEM and not encrypted. In a config file, the path is relative to the folder of
    * that file.
    */
   key?: string;
@@ -164,7 +164,7 @@ export interface SecurityOptions {
   redirectHttp?: number;
   /**
    * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
-   * In a config file, the path counts from the folder of that file. The option `tls` of a target or a pool takes precedence.
+   * In a config file, the path is relative to the folder of that file. The option `tls` of a target or a pool takes precedence.
    */
   ca?: string;
   /**
@@ -222,7 +222,7 @@ export const securityFlags: Flags<SecurityOptions> = {
 };
 
 /**
- * The limits for clients, which only Node's server has. They are named as in Node where Node has them, else as in nginx
+ * The limits for clients. They exist only on Node. Each has the name that it has in Node, or otherwise its name in nginx
  * without the prefix `client_`. None of them ends a request that makes progress or that waits for its upstream.
  */
 export interface ClientLimits {

@@ -14,7 +14,7 @@ export function parseDuration(text: string): number | undefined {
   return digits === undefined ? undefined : Number(digits) * (UNITS[unit] as number);
 }
 
-/** Matches the timeouts for which a few milliseconds are unlikely. Attempts and queues may have such short ones. */
+/** Matches the timeouts for which a few milliseconds are unlikely. Timeouts of attempts and queues may be that short. */
 const LONG = /^(?!attempt|queue)\w*timeout$/i;
 
 /** Whether a time without a unit is probably meant in seconds, as in nginx. */

@@ -1,6 +1,6 @@
 /** The types of the tables that define the flags of each group of options. */
 
-/** The options that a command line can express: all but functions and objects. */
+/** The options that a command line can express: those that accept a text, a number, a boolean, or a list or map of texts. */
 export type Expressible<Options> = {
   [Name in keyof Options]-?: [Extract<Options[Name], Plain>] extends [never] ? never : Name;
 }[keyof Options];
@@ -13,7 +13,7 @@ type Plain =
   | Readonly<Record<string, string>>
   | Readonly<Record<string, string | null>>;
 
-/** A flag of the command whose name or value is not the usual one of its option. */
+/** The help of a flag, and the parts of the flag that do not follow from its option. */
 export interface FlagText {
   readonly help: string;
   /** The name of the flag; left out if it is the name of the option in kebab-case. */

@@ -90,7 +90,7 @@ function splitArgs(args: readonly string[]): Part[] {
 }
 
 /**
- * Returns `-port` as `--port`: `parseArgs` would take it for `-p` with the value `ort`. One-letter flags may be combined, or
+ * Returns `-port` as `--port`: `parseArgs` would read it as `-p` with the value `ort`. One-letter flags may be combined, or
  * followed by a value (`-p80`), if the first letter is a known flag.
  */
 function toTwoDashes(arg: string): string {

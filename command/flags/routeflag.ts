@@ -14,7 +14,7 @@ import { expandTarget, isTargetText } from "./shorttarget.ts";
 export interface GivenRoute {
   readonly match: readonly string[];
   readonly when?: RouteCondition;
-  /** The options that follow the target. */
+  /** The target, and the options that follow it. */
   readonly options: RouteOptions;
 }
 

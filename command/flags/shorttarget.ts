@@ -28,7 +28,7 @@ function isPort(digits: string): boolean {
   return Number(digits) > 0 && Number(digits) < 65_536;
 }
 
-/** Returns what to write instead of a word that is no target, but usual for other programs; undefined for any other word. */
+/** Returns what to write instead of a word that is a target only for other programs; undefined for any other word. */
 export function explainTarget(word: string): string | undefined {
   const [, digits, port] = /^(?:https?:\/\/)?(\d+):(\d+)(?![.:\d])/.exec(word) ?? [];
   if (port !== undefined) {

@@ -30,7 +30,7 @@ export interface InspectedOutcome {
   readonly answer: string;
   /** Why the request would not be forwarded; undefined if it would be, or if a hook responds. */
   readonly error: unknown;
-  /** The path as the server passes it on; `""` if the server itself responds. */
+  /** The path as the server passes it to the routes; `""` if the server itself responds. */
   readonly path: string;
   /** The address of the client that has sent the request. */
   readonly client: string;
@@ -39,7 +39,7 @@ export interface InspectedOutcome {
   readonly isRedirecting: boolean;
 }
 
-/** Returns the authority by which a client on this machine names the server. */
+/** Returns the authority with which a client on this machine would address the server. */
 export function nameServer({ host, port, cert }: ServerSettings): string {
   if (readSocketPath(host) !== undefined) return "localhost";
   const name = isIP(host) === 6 ? `[${host}]` : host;
@@ -49,8 +49,8 @@ export function nameServer({ host, port, cert }: ServerSettings): string {
 }
 
 /**
- * Gives a request to the routes, and lets the proxy that it reaches explain it. The server is like the one that the command
- * would start, with its certificate and its limits, but on a free port of the loopback interface.
+ * Sends a request to a server with the routes, and lets the proxy that it reaches explain it. The server has the certificate
+ * and the limits of the one that the command would start, but listens on a free port of the loopback interface.
  */
 export async function capture(
   inspected: InspectedRequest,

@@ -41,8 +41,8 @@ export interface ClientConnection {
   /** The number of tunnels on HTTP/2 streams of the connection. */
   tunnels: number;
   /**
-   * Since when the connection has been idle, on the clock of `performance.now()`: since its last request ended, or
-   * since the server began to stop if that is later. It is 0 until the server stops.
+   * 0 until the server begins to stop. From then on, since when the connection has been idle, on the clock of
+   * `performance.now()`: since the server began to stop, or since its last request ended if that is later.
    */
   idleSince: number;
 }
@@ -63,7 +63,7 @@ export interface ClientStats {
   readonly connections: number;
   /** Connections and HTTP/2 streams that carry another protocol, such as WebSockets. */
   readonly tunnels: number;
-  /** New connections that were refused at a limit. */
+  /** New connections, and tunnels on HTTP/2 streams, that were refused at a limit. */
   readonly refused: number;
   /** Idle connections that were closed at a limit. */
   readonly evicted: number;
@@ -73,9 +73,9 @@ export interface ClientStats {
   readonly slowReaders: number;
 }
 
-/** The numbers of connections that were closed at the limits. */
+/** The numbers of connections that were refused or closed at the limits. */
 export interface ConnectionCounts {
-  /** New connections that were refused because all others were in use. */
+  /** New connections, and tunnels on HTTP/2 streams, that were refused because all other connections were in use. */
   refused: number;
   /** Idle connections that were closed for new ones. */
   evicted: number;
@@ -86,11 +86,11 @@ export interface ConnectionCounts {
  *
  * At a limit, an idle connection is closed, as in nginx, so that clients that open connections and send nothing cannot keep
  * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
- * is the oldest connection of the idle ones. If none is idle, the new connection is refused. At the limit for all clients,
- * its first request gets 503; at the limit for its address, the connection is reset.
+ * is the oldest of the address's idle connections. If none is idle, the new connection is refused: at the limit for all
+ * clients, its first request gets 503; at the limit for its address, the connection is reset.
  *
- * A tunnel on an HTTP/2 stream counts as one more connection, because it may take a connection to an upstream for itself, and
- * a client may open many of them on one connection. Beyond a limit, it gets 503.
+ * A tunnel on an HTTP/2 stream counts as one more connection, because it may occupy a connection to an upstream, and a client
+ * may open many tunnels on one connection. Beyond a limit, it gets 503.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
@@ -99,7 +99,7 @@ export class ClientConnections {
   /** The HTTP/2 streams that carry another protocol. */
   readonly streams: Set<ServerHttp2Stream> = new Set();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
-  /** The listening sockets: those of the servers themselves, and others that hand their connections to them. */
+  /** The listening sockets: the servers themselves, and further sockets that pass their connections to a server. */
   readonly listeners: NetServer[] = [];
   readonly #servers: Server[] = [];
   readonly #limits: ConnectionLimits;
@@ -120,7 +120,7 @@ export class ClientConnections {
 
   /**
    * @param report is called when connections are refused, at most once a minute
-   * @param isExempt returns whether an address, such as that of a trusted proxy, is exempt from the limit for each address
+   * @param isExempt returns whether an address, such as that of a trusted proxy, is exempt from `maxPerAddress`
    */
   constructor(
     server: Server,
@@ -170,7 +170,8 @@ export class ClientConnections {
 
   /**
    * Notes that a request asks to switch its connection or its HTTP/2 stream to another protocol. From then on, the connection
-   * does not count as idle. If an HTTP/1.1 request is not upgraded, the server emits `request` with the same message.
+   * does not count as idle. If an HTTP/1.1 request is not upgraded, the server emits `request`, and the connection counts as an
+   * ordinary one again.
    * @returns false for a stream beyond the limits
    */
   noteUpgrade(message: Message): boolean {
@@ -292,7 +293,7 @@ export class ClientConnections {
     return address === "" || this.#isExempt(address) ? undefined : groupOf(address);
   }
 
-  /** Returns whether an address is at its limit. If one of its connections is idle, evicts that one, and returns false. */
+  /** Returns whether an address is at its limit. If it is, but has an idle connection, evicts that and returns false. */
   #isOver(group: string | undefined, address: string): boolean {
     const members = group === undefined ? undefined : this.#groups.get(group);
     const { maxPerAddress } = this.#limits;
@@ -346,8 +347,8 @@ export class ClientConnections {
   }
 
   /**
-   * Returns whether the server is at its limit, where tunnels on HTTP/2 streams count as well. If a connection is idle, evicts
-   * it, and returns false.
+   * Returns whether the server is at its limit, tunnels on HTTP/2 streams included. If it is, but a connection is idle, evicts
+   * that connection and returns false.
    */
   #isFull(): boolean {
     const count = this.all.size + this.streams.size;

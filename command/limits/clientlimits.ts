@@ -26,12 +26,12 @@ const MAX_CONNECTIONS = 16_384;
  */
 const UPSTREAM_SHARE = 4;
 const MAX_UPSTREAM = 4096;
-/** The number of open files that are reserved for the process itself, without its listening sockets. */
+/** The number of open files that are reserved for the process itself, not counting its listening sockets. */
 const OWN_FILES = 48;
 /** The minimum and the maximum number of listening sockets. */
 const MIN_LISTENERS = 4;
 const MAX_LISTENERS = 128;
-/** A process has one listening socket for this many open files in its limit. */
+/** The limit of open files divided by this number is the number of listening sockets, within that minimum and maximum. */
 const LISTENER_SHARE = 64;
 
 /** The number of HTTP/2 requests that a client may have running on one connection, as in nginx. */

@@ -59,7 +59,7 @@ function hasEnded(req: RunningResponse["req"]): boolean {
   return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
 }
 
-/** The numbers of clients that were too slow to send a body, or to read. */
+/** How often a client was too slow: to send the body of a request, or to read a stream or connection. */
 export interface SlowCounts {
   body: number;
   read: number;

@@ -38,20 +38,20 @@ export interface ParserError extends Error {
   readonly bytesParsed?: number;
 }
 
-/** The reasons for which the command has ended running requests, by the socket of HTTP/1.1 or the stream of HTTP/2. */
+/** The reasons for which the command has ended running requests, by the HTTP/1.1 socket or the HTTP/2 stream. */
 const ended: WeakMap<object, ProxyError> = new WeakMap();
 
 /**
  * Notes why the command ends a running request, so that its end is not reported as a disconnect of the client.
- * @param carrier the socket of HTTP/1.1 or the stream of HTTP/2
+ * @param carrier the HTTP/1.1 socket or the HTTP/2 stream of the request
  */
 export function noteEnd(carrier: object, status: number, cause: string): void {
   ended.set(carrier, makeRefusal(status, cause));
 }
 
 /**
- * Returns the end of a request as it must be reported. If the command itself has ended the request, the error says why,
- * instead of that the client disconnected.
+ * Returns the end of a request as it must be reported. If the command itself has ended the request, the error says why; it
+ * does not say that the client disconnected.
  */
 export function correctEnd(end: RequestEnd): RequestEnd {
   if (!isBrokenOff(end.error)) return end;
@@ -63,7 +63,7 @@ export function correctEnd(end: RequestEnd): RequestEnd {
   return { ...end, request, error, status: end.status >= 400 ? error.status : end.status };
 }
 
-/** Whether an error says that the client has disconnected, or has broken off its request's body. */
+/** Whether an error says that the client has disconnected, or may have broken off the body of its request. */
 function isBrokenOff(error: unknown): boolean {
   return error instanceof ProxyError && (error.status === 499 || error.status === 400);
 }
@@ -91,8 +91,8 @@ function readKnown({ method, url: path, headers, socket }: Message): Known {
 }
 
 /**
- * Refuses requests that expect something unknown (RFC 9110 §10.1.1), as Node does without a listener, and reports them. Over
- * HTTP/2, Node takes `100-Continue` for unknown as well, although the value is case-insensitive.
+ * Refuses requests that expect something unknown (RFC 9110 §10.1.1), as Node does if `checkExpectation` has no listener, and
+ * reports them. Over HTTP/2, Node emits that event also for `100-Continue`, although the value is case-insensitive.
  */
 function answerExpectations(server: Server, report: Report): void {
   server.on("checkExpectation", (message: Message, response: ServerResponse) => {
@@ -104,7 +104,7 @@ function answerExpectations(server: Server, report: Report): void {
 }
 
 /**
- * Answers requests that Node's parser or Node's server refuses, as Node does without a listener, and reports them.
+ * Answers requests that Node's parser or server refuses, as Node does if `clientError` has no listener, and reports them.
  * @param takes called with each error; returns whether another protocol has taken the connection, so that no answer is needed
  */
 export function answerRefusals(
@@ -143,8 +143,8 @@ export function answerRefusals(
     addresses.set(session, session.socket.remoteAddress);
   });
   server.on("sessionError", (error: ParserError, session: ServerHttp2Session) => {
-    // Report only the errors that nghttp2 has found. Other session errors are those that the client has sent, and those of the
-    // connection.
+    // Report only the errors that nghttp2 has found. The other session errors are errors that the client itself has reported,
+    // and errors of the connection.
     if (error.code !== "ERR_HTTP2_ERROR") return;
     const cause = `the connection is not valid HTTP/2: ${error.message}`;
     report(toEnd({ address: addresses.get(session) }, 400, cause));
@@ -175,12 +175,12 @@ function findRunning(socket: Socket): { headersSent: boolean } | undefined {
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
-/** The number of bytes at the start of the packet in which the request line of a refused request is searched for. */
+/** The number of bytes, from the start of the refused packet, in which `readRequestLine` searches. */
 const MAX_REQUEST_LINE = 16_384;
 
 /**
- * Finds the last request line before the place where the parser stopped, if that line is in the packet that the parser
- * refused.
+ * Finds the last request line before the byte at which the parser stopped. It finds none if the line was in an earlier packet,
+ * because only the packet that the parser refused is available.
  */
 function readRequestLine({ rawPacket, bytesParsed = 0 }: ParserError): Partial<Known> {
   const text = rawPacket?.toString("latin1", 0, MAX_REQUEST_LINE) ?? "";

@@ -80,7 +80,7 @@ function canonical(address: string): string {
 
 /** How a server reads headers of the PROXY protocol. */
 export interface HeaderSettings {
-  /** Returns whether a peer is trusted: its connections must begin with a header. Other connections have none. */
+  /** Returns whether a peer is trusted. The connections of trusted peers must begin with a header; others have none. */
   readonly trusts: Trust;
   /** The time limit for the whole header in milliseconds; 0 for no limit. */
   readonly headersTimeout: number;
@@ -91,8 +91,8 @@ export interface HeaderSettings {
 }
 
 /**
- * Makes a server read a header at the beginning of each connection of a trusted peer. The server's listeners for `connection`
- * are then called after the header was read; only listeners that are added later are called before that.
+ * Makes a server read a header at the beginning of each connection of a trusted peer. The listeners that the server now has
+ * for `connection` are called once the header has been read; listeners that are added later are called before that.
  */
 export function expectHeaders(server: Server, settings: HeaderSettings): void {
   const listeners = server.listeners("connection");

@@ -4,8 +4,8 @@
  * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that the system has not taken yet. Node documents only
  *   `writableLength`, which changes when the system has taken a whole chunk.
  * - Check: the property must be a number.
- * - Otherwise: only whole chunks count as progress, so that a client that takes longer than the timeout for one chunk is
- *   taken for one that does not read.
+ * - Otherwise: only whole chunks count as progress. A client that needs longer than the timeout to read one chunk is then
+ *   treated as if it did not read.
  * - Test: test/command/writequeue.node.test.ts.
  */
 import type { Socket } from "node:net";

@@ -21,7 +21,7 @@ function nameFlag(option: string): string {
   return FLAGS[option] ?? `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** Explains the failure of a request to the operator of the command. */
+/** Explains to the operator of the command why a request failed. */
 export function diagnoseFailure(error: unknown): Diagnosis {
   const diagnosis = diagnoseError(error, nameFlag);
   const isRefused = error instanceof ProxyError && diagnosis.code === "http_request_error";

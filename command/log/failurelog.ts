@@ -1,6 +1,6 @@
 import type { Diagnosis } from "#fetchway/errors";
 
-/** Milliseconds until the first summary of equal failures. Each further summary comes after twice as long, up to a maximum. */
+/** Milliseconds until the first summary of equal failures. The time doubles with each further summary, up to `MAX_WAIT`. */
 const FIRST_WAIT = 1000;
 const MAX_WAIT = 60_000;
 /** The number of kinds of failures that are counted separately. Further kinds are counted together. */
@@ -28,7 +28,7 @@ export interface Repetition<T> {
   /** The latest of these failures. */
   readonly last: T;
   readonly count: number;
-  /** The milliseconds since the failure or the summary that was shown before. */
+  /** Milliseconds since that last shown failure or summary. */
   readonly span: number;
   /** Whether these failures are of different kinds: further kinds than `MAX_KINDS` are counted together. */
   readonly isMixed: boolean;
@@ -80,7 +80,7 @@ export class FailureLog<T> {
     this.#timer ??= setInterval(() => this.tick(performance.now()), FIRST_WAIT).unref();
   }
 
-  /** @internal Shows the summaries that are due. */
+  /** @internal Shows the summaries that are due, and forgets the kinds without further failures. */
   tick(now: number): void {
     for (const [key, kind] of this.#kinds) {
       if (now - kind.since < kind.wait) continue;

@@ -67,7 +67,7 @@ export const clockTime: (time: number) => string = everySecond(
 type Format = Parameters<typeof styleText>[0];
 type Paint = (text: string) => string;
 
-/** The colours of a stream. Each is the identity if the stream is no terminal, or if NO_COLOR is set. */
+/** The colours of a stream. Each returns its text unchanged if the stream does not show colours (`mayColour`). */
 export interface Palette {
   readonly dim: Paint;
   readonly bold: Paint;
@@ -159,7 +159,7 @@ const apacheTime = everySecond((date) => {
   return `[${day}:${clockTime(date.getTime())} ${offset < 0 ? "-" : "+"}${zone}]`;
 });
 
-/** The members of an srvx request on Node that have the version of HTTP. */
+/** The members of an srvx request that lead to the version of HTTP on Node. */
 interface ServerRequest {
   readonly runtime?: { readonly node?: { readonly req?: { readonly httpVersion?: string } } };
 }

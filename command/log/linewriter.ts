@@ -136,7 +136,7 @@ export class LineWriter {
     });
   }
 
-  /** @param dropped the number of dropped lines that the last of `lines` reports; 0 if no line reports that */
+  /** @param dropped the number that the last of `lines` reports as dropped; 0 if it reports none */
   #writeDirectly(lines: string, dropped: number): void {
     const bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
     let end = 0;

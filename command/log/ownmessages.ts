@@ -18,9 +18,9 @@ export type Level = "info" | "warn" | "error";
 export const hasTerminal: boolean = isatty(0);
 
 let isJson = false;
-/** The listener by which the runtime prints warnings; none if it must not print them (`--no-warnings` of Node). */
+/** The listeners with which the runtime prints warnings; none if it must not print them (Node's `--no-warnings`). */
 const ofRuntime = process.listeners("warning");
-/** Prints a line on stdout, also when `useJsonMessages` has replaced the functions of the console. */
+/** Prints a line on stdout, even after `useJsonMessages` has replaced the functions of the console. */
 let printLine = (line: string): void => console.log(line);
 
 /** Prints what the command does, such as the address on which it listens. `hint` is for people, and is left out of JSON. */
@@ -52,7 +52,7 @@ function print(level: Level, text: string, isForStderr: boolean): void {
   }
 }
 
-/** Renders a message that is for stderr, or for stdout in JSON, without the last line break. */
+/** Renders a message without its last line break: as JSON, which is for stdout, or as text for stderr. */
 export function renderMessage(level: Level, text: string, asJson: boolean = isJson): string {
   if (asJson) return renderJson({ time: new Date().toISOString(), level, message: text.trim() });
   const lines = text.split("\n");
@@ -65,8 +65,8 @@ export function afterMessages(done: () => void): void {
 }
 
 /**
- * Prints all further messages as JSON on stdout, also those that other code prints with the console: a hook of a
- * config file, warnings of Node, and the exception that ends the process.
+ * Prints all further messages as JSON on stdout, including what hooks of a config file print with the console, Node's
+ * warnings, and the exception that ends the process.
  */
 export function useJsonMessages(): void {
   if (isJson) return;

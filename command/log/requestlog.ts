@@ -40,7 +40,7 @@ export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
  * a line only on stdout, which has the cause and the fix as well.
  *
  * srvx has a log as well (`srvx/log`). It is not used here, because it is a middleware: it knows neither the upstream nor the
- * size of a body, takes the head of a response for its end, and does not see upgrades and failures.
+ * size of a body, treats the head of a response as its end, and does not see upgrades and failures.
  */
 export class RequestLog {
   readonly #form: LogForm;

@@ -161,7 +161,7 @@ export class CapturedAttempt {
  * Returns an interceptor that keeps each attempt.
  * @param isHttp2 whether the transport may choose HTTP/2; it does not report which version it has chosen
  * @param maxBody the number of bytes of each body that are kept
- * @param attemptsOf returns the attempts of the exchange that is running, to which the attempt is added; undefined to keep none
+ * @param attemptsOf returns the list of the running exchange's attempts, to which each attempt is added; undefined to keep none
  */
 export function captureAttempts(
   isHttp2: boolean,

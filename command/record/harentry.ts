@@ -78,7 +78,7 @@ export interface HarEntry {
 export interface EntrySettings {
   /** The maximum size of each body in bytes, both with its content codings and after they are removed. */
   readonly maxBody: number;
-  /** Whether secrets are kept. */
+  /** Whether secrets are recorded, instead of being replaced with `REDACTED`. */
   readonly secrets: boolean;
 }
 

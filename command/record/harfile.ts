@@ -38,8 +38,8 @@ export class HarFile {
   }
 
   /**
-   * Creates the file, which replaces a file of the same name. Only its owner may read it. `add` creates the file if needed, so
-   * that a command that cannot listen, because another one has the port, does not replace the file of that other command.
+   * Creates the file, which replaces a file of the same name. Only its owner may read it. The constructor does not create it,
+   * because the command may still fail to listen: another command that has the port may be writing the same file.
    * @throws UsageError if the file cannot be created
    */
   open(): number {

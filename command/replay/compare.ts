@@ -58,7 +58,7 @@ export function compareResponses(
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     // HAR files of browsers also list the pseudo-header fields of HTTP/2.
     if (ignored.has(name) || name.startsWith(":")) continue;
-    // The bodies are compared themselves, and another content coding may change the length.
+    // The bodies themselves are compared below, and another content coding may change the length.
     if (name === "content-length" && one.request.method !== "HEAD") continue;
     const values = { recorded: before.get(name) ?? null, replayed: after.get(name) ?? null };
     note({ part: "field", name, ...values });

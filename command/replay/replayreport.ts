@@ -12,7 +12,7 @@ export interface ReplayResult {
   /** Why the request was not sent, or why it failed. */
   readonly reason?: string;
   readonly differences?: readonly Difference[];
-  /** Whether the recorded body is not complete, so that the bodies were not compared. */
+  /** Whether the bodies were not compared, because the recorded body is incomplete. */
   readonly isBodyUnknown?: boolean;
   /** Milliseconds from the start of the request to the end of the response. */
   readonly recordedMs?: number;

@@ -63,7 +63,7 @@ async function replay(line: ReplayLine): Promise<ReplayOutcome> {
 
 /**
  * Returns the entries whose requests were sent to the origins of `--from`.
- * @throws UsageError if the file has no requests to an origin of `--from`, or without `--from`, if it has several origins
+ * @throws UsageError if the file has no request to one of these origins, or has several origins and `--from` is not given
  */
 function chooseEntries(entries: readonly HarEntry[], { from, file }: ReplayLine): HarEntry[] {
   const groups = Map.groupBy(entries, ({ request }) => originOf(request.url));

@@ -42,8 +42,8 @@ export interface CorsOptions {
 type Answer<RequestType> = (request: RequestType) => Response | Promise<Response>;
 
 /**
- * Answers preflights of allowed origins, and adds the fields of CORS to other responses. If the upstream sends
- * `Access-Control-Allow-Origin` itself, all its fields stay as they are, because the upstream knows its responses better.
+ * Answers preflights of allowed origins, and adds the CORS fields to other responses. If the upstream itself sends
+ * `Access-Control-Allow-Origin`, its CORS fields and `Vary` stay as they are, because it knows its responses better.
  *
  * Without a list of origins, all are allowed, but without credentials: with credentials, each page that the user visits could
  * act for the user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.

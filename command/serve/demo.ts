@@ -63,7 +63,7 @@ export function renderFirstSteps(origin: string): string[] {
 
 function renderCurl(origin: string, path: string): string {
   const { curl, tail = "" } = pages[path] as Page;
-  // Quote a URL with a query, because a shell takes `?` for a pattern.
+  // Quote a URL with a query, because a shell treats `?` as a pattern.
   const url = tail.includes("?") ? `"${origin}${path}${tail}"` : `${origin}${path}${tail}`;
   return ["curl", ...(curl === undefined ? [] : [curl]), url].join(" ");
 }

@@ -63,7 +63,7 @@ export interface ListenSettings {
   readonly worker?: WorkerPart | undefined;
 }
 
-/** Facts about all workers that the server of one worker needs. */
+/** What the server of a worker needs to know about all workers. */
 export interface WorkerPart {
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
@@ -76,7 +76,7 @@ export interface Running {
   readonly tunnels: number;
 }
 
-/** A server that listens, with its clients. */
+/** A listening server, and the connections of its clients. */
 export interface Front {
   readonly server: Server;
   /** The origin on which the server listens, or `unix:/path`. */
@@ -92,7 +92,7 @@ export interface Front {
   stopAccepting(): Promise<void>;
   /**
    * Counts a request that asks for an upgrade, unless it exceeds a limit. May be called more than once for a request.
-   * @returns false if the request must not be upgraded; a request over HTTP/2 was then answered
+   * @returns false if the request must not be upgraded; over HTTP/2, it has then been answered
    */
   readonly admitUpgrade: (message: IncomingMessage | Http2ServerRequest) => boolean;
   /**
@@ -153,7 +153,7 @@ async function openFront(
     response.headers.set("retry-after", "1");
     return response;
   };
-  /** Refuses on Node what exceeds the limits. On Bun and Deno, the requests have no `runtime.node`. */
+  /** On Node, refuses requests beyond the limits. On Bun and Deno, a request has no `runtime.node`, and passes. */
   const guard =
     (inner: ServerHandler): ServerHandler =>
     (request) => {
@@ -176,7 +176,7 @@ async function openFront(
     return isStopping ? answerLast(request) : answer(request);
   };
   const trusts = settings.proxyProtocol && createTrust(settings.proxyProtocol);
-  // A trusted peer of the PROXY protocol is a balancer, not a client, so `--max-per-address` does not apply to its own address.
+  // A peer that sends headers of the PROXY protocol is a load balancer, so `--max-per-address` does not apply to its address.
   const isExempt = (address: string): boolean =>
     trusts?.(address) === true || settings.isExempt?.(address) === true;
   const limitClients = (node: NetServer, takes?: ReturnType<typeof acceptHttp2>): void => {
@@ -244,7 +244,7 @@ async function openFront(
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
-      // The further sockets must set up connections as the server's own socket does.
+      // These sockets must set up connections as the server's own socket does.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
     }
@@ -295,8 +295,7 @@ async function openFront(
         stream.respond({ ":status": refusal.status, ...fields }, { endStream: true });
         return false;
       }
-      // If this returns false, Node emits `request` instead, and `answerOnNode` refuses the request for the same
-      // reason.
+      // If this returns false, Node emits `request` instead, and `guard` refuses the request for the same reason.
       if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
       connections?.noteUpgrade(message);
       return true;
@@ -327,8 +326,8 @@ function toServerOptions(hostname: string, limits: ResolvedClientLimits, worker?
     node: {
       ...nodeLimits(limits),
       backlog: BACKLOG,
-      // With `exclusive: false`, the parent has the listening socket, and hands over connections. Workers then also
-      // share the keys of TLS session tickets, so a client may resume its session with another worker.
+      // With `exclusive: false`, the parent process owns the listening socket, and passes connections to the workers. The
+      // workers then also share the keys of TLS session tickets, so a client may resume its session with another worker.
       ...(worker && { exclusive: false }),
     },
     bun: {
@@ -344,7 +343,7 @@ function toServerOptions(hostname: string, limits: ResolvedClientLimits, worker?
 
 /**
  * Answers requests with `Expect: 100-continue` without the 100 that Node would send first, so that clients do not send bodies
- * which nobody reads (RFC 9110 §10.1.1).
+ * that are never read (RFC 9110 §10.1.1).
  */
 function refuseContinue(server: NetServer): void {
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) =>

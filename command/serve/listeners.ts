@@ -21,8 +21,8 @@ const CLAIM_RETRY_INTERVAL = 20;
 const CLAIM_TIMEOUT = 2000;
 
 /**
- * Whether several sockets of this process may share a port: Linux spreads connections over them. Node has the option from 22.12
- * and 23.1 on, and refuses it on macOS and Windows.
+ * Whether several sockets of this process may share a port: Linux spreads connections over them. Node has the option
+ * `reusePort` since 22.12 and 23.1, and refuses it on macOS and Windows.
  */
 export const canSharePort: boolean = process.platform === "linux" && hasReusePort();
 
@@ -90,7 +90,7 @@ async function listenUntil(options: object, deadline: number): Promise<Server | 
 }
 
 /**
- * Opens further listening sockets on the port of a server. They hand their connections to the server.
+ * Opens further listening sockets on the port of a server. They pass their connections to the server.
  * @param count the number of listening sockets, including the server's own
  * @param options the options with which the server's own socket sets up connections
  */
@@ -108,7 +108,7 @@ export async function listenAlso(
   const opening = more.map(async (each) => {
     each.listen({ port, host, reusePort: true, backlog: BACKLOG });
     await once(each, "listening");
-    // Without a listener, a connection that cannot be accepted would end the process.
+    // Without a listener for `error`, a connection that cannot be accepted would end the process.
     each.on("error", () => {});
   });
   try {

@@ -3,7 +3,7 @@ import { quoteInput } from "#fetchway/options";
 import { decodeLayers } from "#fetchway/requests";
 
 export interface Pattern {
-  /** The host in lower case without a port; `"*.example.com"` for its subdomains, undefined for any host. */
+  /** The host in lower case without a port; `"*.example.com"` for all subdomains of example.com, undefined for any host. */
   readonly host: string | undefined;
   /** The path prefix without a slash at its end; `""` for every path. */
   readonly prefix: string;
@@ -176,8 +176,9 @@ const PATH_END = /[?#\u0000]/;
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns what an upstream may take a path for if it decodes the path any number of times, resolves dot segments, removes empty
- * segments and path parameters, or ends the path at a decoded `?`, `#` or NUL. Returns an empty list for an ordinary path.
+ * Returns the paths as which an upstream may read a path: it may decode the path any number of times, resolve dot segments,
+ * remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for an
+ * ordinary path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

@@ -11,7 +11,7 @@ interface Refusal {
   readonly code?: string;
   /** The text of the error, which names the missing flag. */
   readonly message?: string;
-  /** Node: the path, if it is about a file. */
+  /** Node: the path, if the error is about a file. */
   readonly resource?: string;
 }
 
@@ -28,8 +28,8 @@ export function explainRefused(error: unknown): string | undefined {
  * @throws UsageError if Node does not permit this process to listen
  */
 export async function loadServe(): Promise<typeof serve> {
-  // Without this check, Node 26 would throw in one of its own callbacks, where no code can catch the error. Node 24 does not
-  // know this permission, so `has` returns false there as well.
+  // Without this check, Node 26 would throw in one of its own callbacks, where no code can catch the error. On Node 24, `has`
+  // always returns false, because there is no such permission; so check that `--allow-net` exists as well.
   const { permission } = process as Partial<typeof process>;
   const isLimited = permission !== undefined && !permission.has("net");
   if (isLimited && process.allowedNodeEnvironmentFlags.has("--allow-net")) {

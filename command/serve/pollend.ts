@@ -5,7 +5,7 @@
  *   watch new sockets only at the beginning of a turn (`uv__io_poll`). Beside 1000 busy connections, a connection that was
  *   just accepted is therefore not read for up to 5 s. A signal that arrives ends the polling of the current turn. SIGURG has
  *   no other effect: by default, the system ignores it.
- * - Check: whether the signal arrives. No other signal is sent before that.
+ * - Check: the next signal is sent only after the previous one has arrived.
  * - Otherwise: new clients wait until a poll finds fewer events.
  * - Test: test/command/pollend.node.test.ts, "while a signal has not arrived, no other is sent".
  */

@@ -22,7 +22,7 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 /**
  * Prepares an HTTP/1.1 server for HTTP/2. The server then emits the events of both protocols, as a server of `node:http2` with
  * `allowHTTP1` does. Its event `session` has the socket as a second argument.
- * @returns a function to call with each error of the parser and the socket. It returns whether the connection is one of HTTP/2;
+ * @returns a function to call with each error of the parser and its socket. It returns whether the connection speaks HTTP/2;
  *   then the error needs no answer.
  */
 export function acceptHttp2(
@@ -60,8 +60,8 @@ export function acceptHttp2(
 
 /**
  * Returns the bytes that have arrived after the preface; undefined if the connection did not begin with the preface. If the
- * preface came in several packets, only the last one is still available. The parser has checked the others, except that it
- * accepts any path of one character for `*`.
+ * preface came in several packets, only the last packet is still available. The parser has checked the earlier ones, except
+ * that it accepts any path of one character instead of `*`.
  */
 function readAfterPreface(
   { code, rawPacket, bytesParsed = 0 }: ParserError,

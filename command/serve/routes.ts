@@ -185,7 +185,7 @@ export class Router {
     return { settings, proxy: createProxy(prepared), accepts, running: 0 };
   }
 
-  /** Makes a route that answers by itself. The route has a proxy, so that its requests are reported like all others. */
+  /** Makes a route with a fixed response. The route has a proxy, so that its requests are reported like all others. */
   #openAnswer(status: number, text: string): LiveRoute {
     const headers = { "content-type": "text/plain; charset=utf-8" };
     return this.#open({
@@ -276,7 +276,7 @@ function toRoutable({ method = "GET", url = "/", headers }: IncomingMessage): Ro
 function createTable(routes: readonly LiveRoute[]): RouteTable {
   const patterns = new PatternMap<LiveRoute>();
   const parsed: Pattern[] = [];
-  // Of two equal patterns, the first one takes precedence: one with a condition comes before one without.
+  // Of two equal patterns, the first one takes precedence, so add the routes with a condition before those without.
   const ordered = [
     ...routes.filter(({ accepts }) => accepts !== undefined),
     ...routes.filter(({ accepts }) => accepts === undefined),

@@ -26,8 +26,8 @@ export interface SignalActions {
 /** The signals that stop the command. The number is the exit code if a second signal ends the process. */
 const STOP_SIGNALS = { SIGINT: 130, SIGTERM: 143 };
 /**
- * The same on Windows. Ctrl+Break sends SIGBREAK. A closed console sends SIGHUP, and a few seconds later, Windows ends the
- * process.
+ * The signals that stop the command on Windows. Ctrl+Break sends SIGBREAK. A closed console sends SIGHUP, and a few seconds
+ * later, Windows ends the process.
  */
 const WINDOWS_STOP_SIGNALS = { ...STOP_SIGNALS, SIGBREAK: 149, SIGHUP: 129 };
 

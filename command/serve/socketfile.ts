@@ -23,8 +23,8 @@ export function readSocketPath(host: string): string | undefined {
 }
 
 /**
- * Makes sure that `socketMode` has an effect. Only a config file may set it without effect, if a flag replaces the socket of
- * the file with another host.
+ * Makes sure that `socketMode` has an effect. One exception is allowed: the config file sets it for a socket, and a flag
+ * replaces that socket with another host.
  * @throws UsageError that names the option and the fix
  */
 export function checkSocketMode(flags: ListenOptions, { server = {} }: ReadConfig): void {

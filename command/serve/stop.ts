@@ -16,8 +16,8 @@ const SLOW_POLL = 100;
 /** Milliseconds for which an idle connection stays open after the server has stopped accepting connections. */
 const GRACE = 500;
 /**
- * The same for a replaced worker, which need not end soon. The longer a connection has been idle, the less likely it is that a
- * request is on its way.
+ * Milliseconds for which a replaced worker, which need not end soon, keeps an idle connection open. The longer a connection
+ * has been idle, the less likely it is that a request is on its way.
  */
 const LONG_GRACE = 10_000;
 /** Milliseconds after the deadline in which clients still get their 503, or the close frame of their WebSocket. */

@@ -122,7 +122,7 @@ export function describeOverall(facts: OverallFacts): Overall {
   const isNoneLeft = count > 1 && upstreams.every((state) => state === "failing" || OUT.has(state));
   if (isNoneLeft && down < count) reasons.push(`${count} of ${count} upstreams fail`);
   else if (down > 0) reasons.push(`${down} of ${count} upstreams down`);
-  // While most requests fail, it is clear that upstreams or routes fail, so do not list them.
+  // In the state `failing`, it is clear that upstreams or routes fail, so do not list them.
   const parts = { upstreams: isNoneLeft ? [] : upstreams, routes };
   for (const [name, states] of isFailing ? [] : Object.entries(parts)) {
     const failing = states.filter((state) => state === "failing").length;

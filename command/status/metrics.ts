@@ -271,7 +271,7 @@ export class Metrics {
 
   /**
    * Counts a request that has ended.
-   * @param second the time by a clock that never goes back, unlike that of the system
+   * @param second the time by a clock that never goes back, unlike the system clock
    */
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;
@@ -411,7 +411,7 @@ export class Metrics {
     });
   }
 
-  /** Counts an error, and returns what it says. */
+  /** Counts the error of a request, and returns its code and fix. */
   #countError({ error, status }: RequestEnd): Seen {
     if (isClientGone(error)) {
       increase(this.errors, CLIENT_LEFT, Infinity);
@@ -535,7 +535,7 @@ export class Metrics {
   }
 }
 
-/** What an error says about a request. */
+/** The code of a failed request's error, and what the operator can do. */
 type Seen =
   | Pick<Diagnosis, "code" | "fix">
   | { readonly code: typeof CLIENT_LEFT; readonly fix?: undefined };
@@ -549,7 +549,7 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 /**
  * Describes a route or an upstream.
  * @param attempts the attempts at one of several upstreams. They are counted in place of requests, because the end of a request
- * reports only its last attempt. `average` is that of the requests in any case
+ * reports only its last attempt; only `average` is still that of the requests
  */
 function describeTraffic(
   name: string,
@@ -586,7 +586,7 @@ function findTraffic(all: Map<string, Traffic>, name: string): Traffic {
 }
 
 /**
- * Returns milliseconds of a clock that never goes back, unlike that of the system. All processes of a machine have the same:
+ * Returns milliseconds of a clock that never goes back, unlike the system time. All processes of a machine share this clock:
  * `process.hrtime` reads the monotonic clock of the system, while `performance.now()` counts from the start of each process.
  */
 function readClock(): number {

@@ -26,7 +26,7 @@ export class RecentTraffic {
   readonly #trouble = new Trouble();
   #second = 0;
 
-  /** Adds counts, in the order of the indexes. */
+  /** Adds counts. Their order is that of the indexes `REQUESTS`, `FAILED`, `TIME` and `TIMED`. */
   add(second: number, counts: readonly number[]): void {
     if (second > this.#second) this.advance(second);
     for (let i = 0; i < counts.length; i++) {

@@ -88,7 +88,7 @@ export function wrapMessage(message: Order | WorkerMessage): Record<string, unkn
   return { [WORKER_MARK]: message };
 }
 
-/** Returns the message that the other side has wrapped; undefined for an object of other code. */
+/** Returns the message that the other side has wrapped; undefined for an object that other code has sent. */
 export function unwrapMessage(sent: unknown): unknown {
   return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
 }

@@ -44,8 +44,8 @@ const CLOSE_TIMEOUT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_TIMEOUT = 300;
 /**
- * The maximum number of retired workers for each place whose requests and tunnels have no deadline. Beyond it, the oldest ones
- * must end within `stopTimeout`.
+ * The number of workers, for each place, that may be retired and have no deadline for their requests and tunnels. Beyond it,
+ * the oldest ones must end within `stopTimeout`.
  */
 const MAX_RETIRED = 2;
 
@@ -108,7 +108,7 @@ export class Supervisor {
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
   readonly #errors: LineWriter;
-  /** Writes the messages of the parent to the same stream as those of the workers, so that all are in order. */
+  /** Writes the messages of the parent to the same stream as those of the workers, so that they stay in order. */
   readonly #messages: LineWriter;
   #isStopping = false;
   /** The order that ends all workers; undefined until the command stops. */
@@ -124,7 +124,7 @@ export class Supervisor {
   readonly totals: WorkerTotals = new WorkerTotals(() =>
     [...this.#members].flatMap(({ report }) => report ?? []),
   );
-  /** Adds up the requests of the workers; undefined without a status page. */
+  /** The counts of the requests of all workers; undefined without a status page. */
   metrics: Metrics | undefined;
   /** The file to which the entries of all workers are written; undefined without a recording. */
   recording: HarFile | undefined;

@@ -25,7 +25,7 @@ export interface Serving {
   readonly router: Router;
   readonly observers: Observers;
   readonly server: ServerSettings;
-  /** The options of the server, from the flags and the config file. */
+  /** The options of the server as the flags and the config file set them, which the parent compares with its own. */
   readonly configured: ServerSettings;
   /** Reads the config file again, and applies its routes; undefined without a file. */
   readonly reload: (() => Promise<void>) | undefined;
@@ -38,7 +38,7 @@ export interface Serving {
 export async function joinParent(): Promise<WorkerLink | undefined> {
   // Test `process.send` first: without a parent, Deno would require a permission to read the environment variable.
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
-  // Programs that a config file starts inherit the environment, and must not take themselves for workers.
+  // Programs that a config file starts inherit the environment. Without this line, such a program could act as a worker.
   delete process.env[WORKER_MARK];
   // A terminal sends these signals to all processes. A worker ignores them, because its parent sends orders instead.
   for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});

@@ -1,6 +1,7 @@
 /**
  * Runs the Autobahn fuzzing client, a conformance test of WebSockets, directly against an echo server and through each
- * host, and compares the results. It fails for a difference that is not named here, and for a name without a difference.
+ * host, and compares the results. It fails for a difference that `NAMED` does not list, and for an entry of `NAMED` without a
+ * difference.
  *
  *     npm run test:autobahn [-- --hosts node,bun] [--cases 1.*,2.*]
  *
@@ -154,7 +155,7 @@ async function fuzzAtPace(
   return index[agent] ?? {};
 }
 
-/** Starts an echo server with compression that accepts messages as large, and with as many fragments, as the cases send. */
+/** Starts an echo server with compression, whose limits allow the largest message and the most fragments of the cases. */
 async function startEcho(): Promise<{ port: number; stop(): void }> {
   const server = new WebSocketServer({
     port: 0,

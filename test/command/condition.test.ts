@@ -68,7 +68,7 @@ test.each<[string, Partial<OverallFacts>]>([
     },
   ],
   ["degraded: 2 of 2 upstreams fail", { upstreams: of(2, "failing", "failing") }],
-  // While most requests fail, failing upstreams and routes are not listed.
+  // In the state `failing`, failing upstreams and routes are not listed.
   [
     "failing: 90 % of the last minute are 5xx, 1 of 3 upstreams down",
     {
@@ -94,7 +94,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
   ["up", undefined, undefined, { requests: 100, failed: 4, troubledSince: undefined }],
   ["degraded", "5 % of the last minute failed", 9, { requests: 20, failed: 1, troubledSince: 9 }],
   ["failing", `100 % of the last minute failed, last: ${refused}`, 1000, all],
-  // Without a request, an upstream of several is up as long as nothing else is known.
+  // One of several upstreams without requests is up as long as nothing else is known about it.
   ["up", undefined, undefined, { health: { state: "up" } }],
   [
     "starting",

@@ -278,7 +278,7 @@ const optionsOf: fc.Arbitrary<ProxyOptions> = fc.record(
   { requiredKeys: [] },
 );
 
-/** Returns the header fields that the core sends for received ones. */
+/** Returns the header fields that the core sends for the received ones. */
 function send(received: HeaderList, options: ProxyOptions): HeaderList {
   const plan = compile(options, () => new FakeTransport());
   const incoming = fakeIncoming({ headers: ["Host", "a.test", ...received], address: "127.0.0.1" });

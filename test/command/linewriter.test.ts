@@ -22,7 +22,7 @@ test("after a line that was cut off, the next one begins on a line of its own, a
   const output = {
     fd: 1,
     on() {},
-    // From the first such error on, the writer writes by itself.
+    // After the first such error, the writer writes directly to the file descriptor.
     write: (_lines: string, done: (error: Error) => void) => done(noSpace),
   };
   const writer = new LineWriter(

@@ -357,7 +357,7 @@ describe("failures in the log", () => {
   test("a summary of failures has its own time, so that the lines are in the order of time", async () => {
     const before = new Date().toISOString();
     const [log, , stderr] = start("common");
-    // The failures of `endOf` have a time in the past.
+    // The failures of `endOf` have a time in the past, unlike the summary.
     for (let i = 0; i < 3; i++) log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     await log.close();
     const [first = "", sum = ""] = stderr.text.split("\n");

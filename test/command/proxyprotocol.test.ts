@@ -332,7 +332,7 @@ describe("the command", () => {
         "for 2001:db8::7 proto https",
       );
     }
-    // The log of a session's error also has the address of the client.
+    // The log line about an error of an HTTP/2 session also has the client's address.
     const bad = secure(origin, "h2", v2(0x21, 0x11, V4));
     bad.write("no preface of HTTP/2, but as long as one");
     await proxy.says(/^192\.0\.2\.7 .* "- - [^"]*" 400 /m);

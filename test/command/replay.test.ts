@@ -94,7 +94,7 @@ interface Browsed {
   readonly startedDateTime?: string;
 }
 
-/** Makes an entry like those of Chromium for HTTP/2. */
+/** Makes an entry like those that Chromium writes for HTTP/2. */
 function browsed({
   url = "https://shop.test/a",
   method = "GET",

@@ -171,7 +171,8 @@ test("--wait: requests wait for an upstream that restarts, and the log and the m
   await front.program.printed(/POST \/long → 127.0.0.1:\d+ 200 [\d.]+ m?s [\d.]+ B.*, held \d/);
   const metrics = await front.held(0);
   expect(metrics).toMatch(/^fetchway_held_requests_total 3$/m);
-  // The looks at the upstream are no retries. One request may have been sent again, because the kept connection was stale.
+  // Requests that find out whether the upstream is back (looks) are no retries. One request may have been sent again, because
+  // the kept connection was stale.
   expect(metrics).toMatch(/^fetchway_retries_total [01]$/m);
   expect(metrics).toMatch(/^fetchway_held_seconds_total 0?\.?\d/m);
   expect(front.program.output().match(/requests wait for/g)).toHaveLength(1);

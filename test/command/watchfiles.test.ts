@@ -82,7 +82,7 @@ describe("a change is noticed", () => {
     const mounted = save("inside/config.json", "");
     const { status } = spawnSync("mount", ["--bind", outside, mounted]);
     try {
-      // Without permission to mount, use a symbolic link, because its folder has no events about the target either.
+      // Without permission to mount, use a symbolic link: the folder of the link gets no events about the target either.
       if (status !== 0) link("inside/config.json", "../outside/config.json");
       follow([mounted]);
       save("outside/config.json", "2");

@@ -1,6 +1,6 @@
-/** The advisories about proxies and HTTP clients whose mechanisms tests try here. SECURITY.md has a table of them. */
+/** Advisories about proxies and HTTP clients, whose mechanisms the tests try on Fetchway. SECURITY.md has a table of them. */
 
-/** A fault of other programs, which these advisories describe. */
+/** A fault of other programs that one or more advisories describe. */
 export interface Advisory {
   /** The names of the advisories with this mechanism. */
   readonly ids: readonly string[];

@@ -65,7 +65,7 @@ function titlesOf(file: string, source: string): Named[] {
   }));
 }
 
-/** Joins the titles of the tests and `describe` calls around a place, the outermost first. */
+/** Joins the titles of the tests and `describe` calls around a position in the source, the outermost first. */
 function titleAt(titles: readonly Named[], at: number, indent: number): string | undefined {
   const around: string[] = [];
   let within = indent;

@@ -11,7 +11,7 @@ import { rfc9209 } from "./rfc9209.ts";
 /** A requirement. Its id consists of the RFC, the section, and a short name. */
 export interface Requirement {
   readonly level: "MUST" | "MUST NOT" | "SHOULD" | "SHOULD NOT";
-  /** The role of a gateway to which the requirement applies. */
+  /** The role in which a gateway must meet the requirement. */
   readonly role:
     | "client"
     | "gateway"

@@ -1,15 +1,15 @@
 /**
- * Builds the image of examples/container, runs it, and replaces the pods of examples/kubernetes under load. Each new pod is
- * ready before its old pod is removed late from the endpoints, waits for `preStop`, and gets SIGTERM. No request, event stream
- * or WebSocket may fail.
+ * Builds the image of examples/container, runs it, and replaces the pods of examples/kubernetes under load. When a new pod is
+ * ready, the old pod waits for `preStop`, is removed from the endpoints late, and gets SIGTERM. No request, event stream or
+ * WebSocket may fail.
  *
  *     npm run test:deploy
  *     npm run test:deploy -- --base node:24.21.0-slim
  *     npm run test:deploy -- --pre-stop 0              # shows why `preStop` is needed
  *
  * It needs root and podman. Without `--base`, it also needs mmdebstrap, to make an image with Debian and the pinned Node. If
- * podman's default runtime does not work on the machine, for example with cgroups of both versions, set CONTAINERS_CONF to a file
- * that names another runtime.
+ * podman's default runtime does not work on the machine, for example with cgroups of both versions, set CONTAINERS_CONF to a
+ * file that names another runtime.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -29,7 +29,7 @@ const onNode = (...packages: string[]): Pick<App, "packages" | "start"> => ({
   start: ["node", PROXY],
 });
 const VITE = ["vite", "--host", "127.0.0.1", "--strictPort", "--port", "PORT"];
-/** The tag `latest` is 3.0.0, whose route rules do not accept another handler. */
+/** In version 3.0.0, which the tag `latest` names, route rules do not accept another handler. */
 const NITRO = "nitro@3.0.260903-beta";
 const REACT = ["react", "react-dom", "@types/react"];
 const LAYOUT =

@@ -50,7 +50,7 @@ export interface Answer extends ResponseHead {
   length: number;
   sha256: string;
   trailers: Header[];
-  /** Whether the connection ended before the body was complete by its framing. */
+  /** Whether the connection ended before the body was complete according to its framing. */
   cut: boolean;
 }
 

@@ -89,7 +89,7 @@ const starts: Entry[] = [
       "GET /",
       "GET /2",
     ],
-    // After a refused CONNECT there is no tunnel, so the bytes behind it are the next request.
+    // A refused CONNECT opens no tunnel, so the bytes that follow it are the next request.
     "CONNECT with authority": [
       `CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n${get("/2")}`,
       "GET /2",

@@ -8,7 +8,7 @@ const NXDOMAIN = 3;
 const SERVFAIL = 2;
 
 export interface Zone {
-  /** The IPv4 addresses; read once for each answer, so that a getter can change them. */
+  /** The IPv4 addresses. A getter may return others each time, because they are read once for each answer. */
   addresses: string[];
   /** The bytes of the IPv6 addresses. */
   ipv6?: Uint8Array[];
@@ -19,7 +19,7 @@ export interface Zone {
 export class NameServer implements AsyncDisposable {
   /** The records by name. The server answers NXDOMAIN for a name that is not in it. */
   zones: Record<string, Zone> = {};
-  /** Whether the server answers every question with a server failure, or only those for addresses of this family. */
+  /** Which questions the server answers with a server failure: all (`true`), or those for addresses of this family. */
   broken: boolean | 4 | 6 = false;
   /** Whether the server does not answer at all. */
   silent = false;

@@ -42,9 +42,9 @@ export async function listen(server: Server, port = 0, host = "127.0.0.1"): Prom
 }
 
 /**
- * Returns a free port for a program that needs a fixed port, or for a server that restarts. Connections are refused until it
- * listens. An open connection reserves the port: otherwise, the system could assign it to a server of another test that asks for
- * any free port.
+ * Returns a free port for a program that needs a fixed port, or for a server that restarts. Until the program or the server
+ * listens, connections to the port are refused. An open connection reserves the port: otherwise, the system could assign it to
+ * a server of another test that asks for any free port.
  */
 export async function findPort(): Promise<number> {
   const server = createNetServer((socket) => void socket.unref());

@@ -52,7 +52,7 @@ async function measure(): Promise<Holdings> {
 }
 
 console.log(JSON.stringify({ port }));
-// The parent holds stdin open, so this process ends with it.
+// The parent holds stdin open, so this process ends when its parent ends.
 for await (const _ of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await measure()));
 }

@@ -8,7 +8,7 @@ const upgrades = ["websocket", "tcp"];
 const proxy = createProxy({ target: process.env["UPSTREAM"] ?? "", upgrades });
 const server = createServer(proxy.nodeHandler);
 proxy.attach(server);
-// The same proxy in an app whose routes get the upgrades.
+// An app whose routes get the upgrades, and pass them to `proxy`. The attached proxy must not forward any to its dead target.
 const routed = createServer((req, res) => {
   res.setHeader("X-By", "app");
   if (req.url === "/refused") res.writeHead(401).end("no entry");
@@ -23,5 +23,5 @@ server.listen(0, "127.0.0.1", () => {
     console.log(JSON.stringify({ default: ports[0], routes: ports[1] }));
   });
 });
-// The parent holds stdin open, so this process ends with it.
+// The parent holds stdin open, so this process ends when its parent ends.
 process.stdin.resume().on("end", () => process.exit());

@@ -64,7 +64,7 @@ let stderr = "";
 
 child.on("exit", (code) => end(code ?? 1));
 process.on("SIGTERM", () => end(0));
-// The parent holds stdin open, so this process ends with it.
+// The parent holds stdin open, so this process ends when its parent ends.
 process.stdin.resume().on("end", () => end(0));
 
 /** workerd prints one line of JSON for each socket that it listens on. */

@@ -13,7 +13,7 @@ function create({ SETUP, UPSTREAM, PROXY_OPTIONS }: Env): Proxy {
   try {
     return createProxy({ target, ...options });
   } catch {
-    // Workers refuse these options. The setup runs without them, and the tests of the options are gaps.
+    // On Workers, `createProxy` refuses `host` and `changeOrigin`. The setup runs without them, so their tests are gaps.
     const { host: _host, changeOrigin: _changeOrigin, ...others } = options;
     return createProxy({ target, ...others });
   }

@@ -74,7 +74,7 @@ test("no two exports share a name unless each belongs to a different runtime", (
 
 test("no type, class or constant has the name of an export of another file", () => {
   const exported = new Set(definitions.filter((each) => each.isExported).map(({ name }) => name));
-  // A local function, or a variable in lower case, may have the name of an export, because it is read with its file.
+  // A local function, or a variable in lower case, may have the name of an export: its readers see its definition in the file.
   const named = definitions.filter(
     ({ name, isFunction }) => exported.has(name) && !isFunction && /^[A-Z]/.test(name),
   );

@@ -23,7 +23,7 @@ const { engines, dependencies, devDependencies } = JSON.parse(
 /** The versions that package.json pins. */
 export const pinned: Readonly<Record<string, string>> = { ...devDependencies, ...dependencies };
 
-/** The command, from the root of the project; compiled, from the folder above the hosts. */
+/** The path of the command: from the root of the project or, if it is compiled, from the folder above the hosts. */
 export const COMMAND = "command/main.ts";
 
 function npm(...args: string[]): string {

@@ -109,8 +109,8 @@ const COMMAND_TESTS = readdirSync(join(root, "test/command"))
   .filter(startsCommand)
   .concat("test/runtimes/permissions.test.ts");
 /**
- * Further versions for the command: on these, a message to a worker is lost if it comes before the worker listens, and a server
- * with TLS has none of its options for HTTP/1.1.
+ * Further versions for the command: on these, a message to a worker is lost if it comes before the worker listens for messages,
+ * and a server with TLS ignores its options for HTTP/1.1.
  */
 const OF_COMMAND = ["22.12.0", "23.11.0", "24.0.0"];
 

@@ -26,7 +26,7 @@ function linkOf(id: string): string {
   return `[${id}](https://github.com/oven-sh/bun/issues/${id.replace("bun#", "")})`;
 }
 
-/** Returns the effects where one of the tests fails, each with its hosts. */
+/** Returns the effects of the gaps in which one of these tests fails, each with its hosts. */
 function gapsOf(tests: readonly Marked<string>[]): string[] {
   const titles = new Set<string>(tests.filter(isInSuite).map(({ title }) => title));
   const failing = gaps.filter(({ test }) => titles.has(test));

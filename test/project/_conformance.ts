@@ -114,7 +114,7 @@ function headOf(row: Row): [string, string] {
   return [`${linkOf(row)} ${row.name}`, `${level}, as ${role}: ${says}`];
 }
 
-/** Returns the hosts by state: the best state stands for all hosts that the others do not name. */
+/** Returns the states, each but the best with its hosts. The best is that of all hosts that the others do not name. */
 function statesOf({ requirement, tests }: Row): string {
   const hosts = new Map<State, string[]>();
   for (const [host, title] of COLUMNS) {

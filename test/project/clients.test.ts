@@ -1,4 +1,4 @@
-/** The lists of docs/clients.md are those of the gaps, which blame an HTTP client only for what its server does not lose. */
+/** docs/clients.md lists the gaps of HTTP clients, and blames a client only for what the server on its host does not lose. */
 import { expect, test } from "vitest";
 import { HOSTS, OTHER_CLIENTS } from "../hosts/_hosts.ts";
 import { clientGaps, gaps, serverGaps, type Gap } from "../suite/gaps/gaps.ts";

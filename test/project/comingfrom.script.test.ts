@@ -1,4 +1,4 @@
-/** The scripts of docs/coming-from.md, before and after: each does what the other does, with real servers. */
+/** The scripts of docs/coming-from.md: the versions before and after the change do the same, with real servers. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";

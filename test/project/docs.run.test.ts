@@ -163,8 +163,8 @@ const BODY_EXAMPLES: Readonly<Record<string, () => Promise<string>>> = {
   },
 };
 
-/** What the upstream sends for a page of HTML: a strong validator, and a part if the request asks for one. */
 const PAGE = "<body>text";
+/** Answers with `PAGE` and a strong validator; with a part of the page if the request has `Range`. */
 function replyWithPage(call: Call): void {
   const fields: [string, string][] = [
     ["Content-Type", "text/html"],

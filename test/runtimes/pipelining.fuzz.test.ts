@@ -112,7 +112,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
       early || (name === "deno" && requestFraming !== "none");
 
     async function run(client: Client, step: Exchange, index: number): Promise<void> {
-      // GET and HEAD send no body here, because it need not be forwarded. A request without framing has none.
+      // GET and HEAD send no body here, because a proxy need not forward one. A request without framing has no body either.
       const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
       // On workerd, answer an upload only at its end: workerd may end an upload that is answered early as if it were complete,
       // or lose the answer to a reset.

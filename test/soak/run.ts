@@ -61,7 +61,7 @@ function writeConfig(version: number): void {
     { match: "/h2/", target: origins.http2[0], pool: { http2: true }, headers },
     // Faults have their own HTTP/2 upstream, because a lost connection fails all requests on it.
     { match: "/faults/", target: origins.http2[1], pool: { http2: true }, headers },
-    // Without outliers, because the faults must not eject the upstreams.
+    // Without outlier detection, because the faults must not eject the upstreams.
     { match: "/", target: origins.http1, balance: { outliers: false }, headers },
   ];
   writeFileSync(config, JSON.stringify({ routes }));

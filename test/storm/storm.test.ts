@@ -9,7 +9,7 @@ const seed = createSeed();
 const exchanges = 500;
 
 /**
- * Functions that wait for the end of each storm: its exchanges are over, but its proxy may still keep idle connections.
+ * For each storm, a function that waits until the proxy has closed its idle connections, after the exchanges are over.
  */
 const resting: (() => Promise<void>)[] = [];
 

@@ -108,7 +108,7 @@ export class Storm {
       const over = (): boolean => [...this.#records.values()].every((record) => record.isOver);
       await until(over, "the end of all exchanges", TAIL).catch(() => {});
       this.#sweep(true);
-      // The idle timeout closes only free connections, so one that stays open is still marked as in use.
+      // The idle timeout closes only free connections, so a connection that stays open is still marked as in use.
       const isClosed = (): boolean => upstream.links.every((link) => link.isClosed);
       await until(isClosed, "the end of all connections", TAIL).catch(() => {
         const open = upstream.links.filter((link) => !link.isClosed);
@@ -181,8 +181,8 @@ export class Storm {
   }
 
   /**
-   * Checks RFC 9112 §9.3.2: a pipelined request behind one with an unsafe method is forwarded only when that one has
-   * ended.
+   * Checks RFC 9112 §9.3.2: a pipelined request that follows a request with an unsafe method is forwarded only when the latter
+   * has ended.
    */
   #checkOrder(record: Record, call: Call): void {
     // If the upstream has already closed this connection, the proxy may have answered this request itself, and then

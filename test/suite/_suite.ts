@@ -48,7 +48,7 @@ import { trailers } from "./trailers.ts";
 import { trust } from "./trust.ts";
 import { upgrades } from "./upgrades.ts";
 
-/** The tools of a test; after the test its connections are closed and the upstream is reset. */
+/** What a test gets. After the test, its connections are closed and the upstream is reset. */
 export interface Tools {
   host: Host;
   upstream: Upstream;

@@ -45,7 +45,7 @@ export const advisedFields = {
       const fields = spell(["X-Forwarded-For", "X-Real-IP", "X-User", "X-Filtered"], character);
       const evil = fields.map((name): Header => [name, "evil"]);
       const answer = await t.ask(request("GET", "/", evil), "identity");
-      // A server may refuse the request, or drop the name.
+      // A server may refuse the request, or drop the field.
       const call = t.refusedOrOne(answer);
       const passed = call?.headers.filter(([, value]) => value.includes("evil")) ?? [];
       expect(passed, character).toEqual([]);

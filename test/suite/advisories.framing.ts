@@ -56,7 +56,7 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Sends a request that is answered with 200 and `Upgrade`, followed by further bytes. */
+/** Sends a request, which the upstream answers with 200 and `Upgrade`, and then bytes that must not pass through a tunnel. */
 async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   const offer: Header[] = [
     ["Connection", "Upgrade"],

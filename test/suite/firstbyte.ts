@@ -80,7 +80,7 @@ async function openStalled(t: Tools): Promise<[Client, Call]> {
 
 /** Disconnects two clients, one before and one after its event stream begins. */
 async function leave(t: Tools, how: "FIN" | "RST"): Promise<void> {
-  // Open this one first, so that its time limit would pass first.
+  // Open `waiting` first: if only the time limit ended requests, `waiting` would end first.
   const [waiting] = await openStalled(t);
   const [client, call] = await openStalled(t);
   client.leave(how);

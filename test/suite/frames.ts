@@ -35,7 +35,7 @@ const violations: [string, Buffer[], number][] = [
 
 /** The outcome of a WebSocket whose client has sent some frames. */
 interface Outcome {
-  /** The bytes that the client received, to the end of its connection; undefined if it is still open. */
+  /** The bytes that the client received up to the end of its connection; undefined if the connection is still open. */
   received: Buffer | undefined;
   messages: string[];
 }

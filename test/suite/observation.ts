@@ -110,7 +110,7 @@ export const observation = {
       expect(call?.all("baggage")).toEqual(["k=v"]);
     }
     expect(started.size).toBe(invalid.length);
-    // A later version may append fields.
+    // A later version of `traceparent` may append fields.
     const later = `${TRACEPARENT.replace("00-", "cc-")}-more`;
     await t.ask(request("GET", "/", [["traceparent", later]]), "timed");
     expect(t.upstream.calls.at(-1)?.all("traceparent")).toEqual([later]);

@@ -230,7 +230,7 @@ export const responses = {
 
   async "an unsolicited 100 before the final response is ignored"(t: Tools): Promise<void> {
     rfc("9110-15.2-parse");
-    // RFC 9110 §15.2: a client must take interim responses that it did not ask for.
+    // RFC 9110 §15.2: a client must accept interim responses that it did not ask for.
     const bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },

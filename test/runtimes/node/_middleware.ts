@@ -1,4 +1,4 @@
-/** Tests that the changes which an app's middleware makes before and after the proxy take effect in every framework. */
+/** In every framework, the changes that an app's middleware makes before and after the proxy take effect. */
 import { expect, test } from "vitest";
 import type { Apps } from "../../helpers/apps.ts";
 import { within } from "../../helpers/wait.ts";

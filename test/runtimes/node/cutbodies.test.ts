@@ -59,7 +59,7 @@ describe.each(Object.entries(clients))("a request through %s", (_, options) => {
       call.reply(200, [], "complete");
     };
     const { status } = await within(proxy.fetch(request), "the response");
-    // The proxy must close the connection, so that the upstream does not take the incomplete body for a complete one.
+    // The proxy must close the connection, so that the upstream does not treat the incomplete body as complete.
     for (const { link } of upstream.calls) await within(link.closed, "the connection's end");
     await proxy.close();
     return { status, error: reported as ProxyError };

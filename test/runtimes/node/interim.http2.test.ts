@@ -1,4 +1,4 @@
-/** Interim responses to clients of HTTP/2, behind each server that speaks it. */
+/** Interim responses to HTTP/2 clients, in each server that supports HTTP/2. */
 import { createAdaptorServer } from "@hono/node-server";
 import { connect as connectHttp2, createServer, type ClientHttp2Session } from "node:http2";
 import { toNodeHandler } from "srvx/node";

@@ -24,7 +24,7 @@ import { echoMessages, sayHello } from "../../helpers/handshake.ts";
 import { until, within } from "../../helpers/wait.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// `unanswered` loses an upgrade when it is answered, or when its client disconnects. This hook runs after all other cleanup.
+// An upgrade leaves `unanswered` when it is answered or its client disconnects. This hook runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();

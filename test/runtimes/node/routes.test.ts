@@ -27,7 +27,7 @@ import { until, within } from "../../helpers/wait.ts";
 import { type Header, request } from "../../helpers/wire.ts";
 import { cookies, frameworks } from "./_routed.ts";
 
-// `unanswered` loses an upgrade when it is answered, or when its client disconnects. This hook runs after all other cleanup.
+// An upgrade leaves `unanswered` when it is answered or its client disconnects. This hook runs after all other cleanup.
 afterEach(() => until(() => unanswered.size === 0, "the end of all upgrades"));
 
 const apps = useApps();

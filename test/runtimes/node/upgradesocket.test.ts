@@ -366,8 +366,8 @@ test("a receiver of a tunnel that does not read makes the sender wait, in both d
 });
 
 /**
- * Passes a tunnel's bytes from the upstream on, and keeps them.
- * @param passesLeave whether it also passes `mayFree` on, the permission to free the bytes
+ * Returns a tunnel that keeps the bytes from the upstream before it passes them on.
+ * @param passesLeave whether it also passes on `mayFree`, the permission to free the bytes
  */
 function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
   return {

@@ -192,7 +192,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
     cleanups.push(() => server.close());
     const url = `http://127.0.0.1:${port}`;
     const target = isBalanced ? balance([url], { maxRequests: 4, minRateGrace: GRACE }) : url;
-    // With `balance`, `maxRequests` is the limit that holds, so the pool allows more.
+    // With `balance`, `maxRequests` must be the limit that takes effect, so the pool allows more.
     const setup = setUp({ maxSockets: isBalanced ? 2 : 1, http2: true }, {}, target);
     const dial = await open(setup);
     await ask(dial, "/first");

@@ -184,7 +184,7 @@ test("a connection is not reused if an early response arrived on it after a fail
   upstream.script = (call) => {
     if (call.target !== "/early") return call.reply(200, [], "next");
     call.link.socket.pause();
-    // This complete answer alone would allow the connection to be reused, so destroy it.
+    // After this complete answer, the connection could be reused, so destroy the connection.
     call.reply(413, [], "too large");
     call.link.socket.destroy();
     more();

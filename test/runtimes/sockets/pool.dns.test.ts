@@ -56,7 +56,7 @@ function start(pool: PoolOptions = {}): NodeProxy {
   return pooled({ dns: { servers: [names.address] }, ...pool }, `http://up.test:${port}`);
 }
 
-/** Sends this number of requests, with `clients` of them at the same time. */
+/** Sends this number of requests, with up to `clients` of them at the same time. */
 async function load(proxy: NodeProxy, requests: number, clients: number): Promise<string[]> {
   const answers: string[] = [];
   let left = requests;
@@ -82,7 +82,7 @@ describe("even spreading of requests over addresses, within 10 %", () => {
     expect(answers.filter((answer) => !answer.startsWith("200 127."))).toEqual([]);
     expect(seen[A]).toBeGreaterThan(450);
     expect(seen[B]).toBeGreaterThan(450);
-    // Although requests are spread, connections must have been kept.
+    // Although requests are spread over the addresses, connections must have been reused.
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 

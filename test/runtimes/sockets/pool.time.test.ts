@@ -53,7 +53,7 @@ describe("timeout", () => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
       return call.pour(size);
     };
-    // The upstream runs in this process. On a loaded machine, a shorter timeout ends while the process waits for a core.
+    // The upstream runs in this process. On a loaded machine, a shorter timeout could pass while the process waits for a core.
     const proxy = pooled({ timeout: 2000 });
     const response = await proxy.fetch(new Request("http://proxy.test/"));
     await pause(3000);

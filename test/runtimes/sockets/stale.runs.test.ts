@@ -101,7 +101,7 @@ describe("with retries", () => {
   test(
     "no POST fails if the upstream keeps idle connections longer than the proxy",
     async () => {
-      // A usual server's idle timeout and Fetchway's default, both ten times shorter: 500 ms and 400 ms.
+      // The idle timeout of a usual server, and Fetchway's default, both divided by ten: 500 ms and 400 ms.
       const ids: string[] = [];
       const slow = createServer((req, res) => {
         ids.push(req.url as string);

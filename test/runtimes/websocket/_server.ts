@@ -46,7 +46,7 @@ const ports = {
       { ...listening, bun },
     ),
   ),
-  // Both servers have no WebSocket handlers. For `unwired`, the proxy does not get the server either.
+  // These two servers have no WebSocket handlers. The proxy of `unwired` does not get the server either.
   unwired: start((request: Request) => proxyFetch(request, target), {}),
   unhandled: start(proxy.fetch, {}),
   silent: start(create({ tunnelTimeout: 300 }).fetch),

@@ -109,7 +109,7 @@ async function openBoth(port: number): Promise<{ client: WebSocket; server: WebS
   return { client, server };
 }
 
-/** Runs a job `total` times, with this number of runs at the same time. */
+/** Runs a job `total` times, with up to `concurrency` runs at the same time. */
 async function times(total: number, concurrency: number, job: () => Promise<void>): Promise<void> {
   let left = total;
   const work = async (): Promise<void> => {

@@ -184,7 +184,7 @@ test("if the Worker's script aborts the pipe that is a large request's body, the
   expect(answer.status).toBe(400);
 });
 
-/** Sends only a part of some large uploads, and returns the different statuses of their responses. */
+/** Sends only the beginning of 100 large uploads, and returns the distinct statuses of their responses. */
 async function statusesOfUploads(): Promise<number[]> {
   const answers = Array.from({ length: 100 }, async () => {
     const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
@@ -228,8 +228,8 @@ describe.each(["FIN", "RST"])(
   "connections that the upstream closes by %s when they are reused",
   (how) => {
     /**
-     * Sends requests in sequence, and returns their different statuses. The upstream answers on a new connection, and closes a
-     * reused one.
+     * Sends requests in sequence, and returns the distinct statuses of their responses. The upstream answers on a new
+     * connection, and closes a reused one.
      */
     async function statusesOf(method: string, body?: string): Promise<Set<number>> {
       upstream.script = async (call) => {

@@ -1,4 +1,4 @@
-/** Response bodies, also encoded ones, that the proxy reads itself in a Worker, because `idleTimeout` is set. */
+/** Response bodies, encoded ones included, that the proxy itself reads in a Worker because `idleTimeout` is set. */
 import { once } from "node:events";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";

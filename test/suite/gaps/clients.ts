@@ -10,7 +10,7 @@ const PRINTED: Partial<Record<TestName, string>> = {
   "a truncated gzip response body fails for the client": "Decompression error: ZlibError\n",
 };
 
-/** Returns the gaps that each host with another client shares with the host that has the same server and Fetchway's own. */
+/** Gives each host with another HTTP client the gaps of the host with the same server and Fetchway's own client. */
 export function inheritGaps(onServers: readonly Gap[]): Gap[] {
   return OTHER_CLIENTS.flatMap((host) =>
     onServers.flatMap((gap) => (gap.host === HOSTS[host].server ? [{ ...gap, host }] : [])),

@@ -44,7 +44,7 @@ export const carried: readonly TestName[] = [
 
 const BUN_PACKET = "a WebSocket handshake with bytes behind it in the same packet is refused";
 
-/** The gaps of servers that do not hand out the connection, but pass messages to the proxy instead of bytes. */
+/** The gaps of servers that do not expose the connection, but pass messages to the proxy instead of bytes. */
 export const onRelays: readonly Gap[] = [
   {
     host: "bun",

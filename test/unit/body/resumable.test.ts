@@ -1,4 +1,4 @@
-/** `ResumableBody`: the next attempt sends the bytes that the attempt before has read, and goes on with the rest. */
+/** `ResumableBody`: the next attempt sends the bytes that the previous attempt has read, and then the rest. */
 import { describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../../../src/body/bytes.ts";
 import { ResponseBody } from "../../../src/body/responsebody.ts";

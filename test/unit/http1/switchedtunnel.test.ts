@@ -281,7 +281,7 @@ describe("closing the transport", () => {
 
   test("the pool of an upstream with an open tunnel is not removed", async () => {
     const { bench } = await open();
-    // From 100 origins on, the transport removes the pools of unused ones.
+    // From 100 origins on, the transport removes the pools of unused origins.
     const { parseTarget } = await import("../../../src/target/target.ts");
     for (let i = 0; i < 120; i++) {
       bench.send({ upstream: parseTarget(`http://up${i}.test`), body: streamOf([]) });

@@ -67,7 +67,7 @@ const SAMPLES: Record<KindName, Samples> = {
   },
 };
 
-/** Values that are refused by every kind without a form on the command line, such as a function. */
+/** Values that are refused by every kind of option that the command line cannot express, such as functions. */
 const UNEXPRESSED = [5, Number.NaN, "no such text", [null], new Map(), null];
 
 /** Returns values that a kind refuses. */

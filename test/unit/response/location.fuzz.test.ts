@@ -58,7 +58,7 @@ async function forwarded(url: URL, target: string, prefix: string): Promise<URL>
   return new URL(upstream.origin + joinTarget(upstream, stripped) + url.hash);
 }
 
-/** Whether a URL is below the base path of the target, whose names are its own host and `host`. */
+/** Whether a URL leads to the target, under the target's own host or `host`, and is below its base path. */
 function isInside(url: URL, target: string, host: string | undefined): boolean {
   const { origin, protocol, pathname } = new URL(target);
   const names = [origin, host && new URL(`${protocol}//${host}`).origin];

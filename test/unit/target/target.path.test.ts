@@ -13,7 +13,7 @@ describe("pathOf", () => {
     ["http://a.test/b?", "/b?"],
     ["http://[::1]:80/b", "/b"],
     ["http://a.test/\\evil.test/@x:y", "/\\evil.test/@x:y"],
-    // Bun gives such URLs if Host is missing or is not an authority.
+    // Bun builds such URLs if `Host` is missing or is not an authority.
     ["/b?c#d", "/b?c"],
     ["//b//c", "//b//c"],
   ])("of the URL %s returns %s", (url, path) => {

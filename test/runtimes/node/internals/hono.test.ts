@@ -191,7 +191,7 @@ describe("responses made by a class that", () => {
   beforeEach(() => void (before = globalThis.Response));
   afterEach(() => void (globalThis.Response = before));
 
-  /** A `Response` that copies its header fields if they are a plain object, as one of another server might. */
+  /** A `Response` class that copies header fields if they are a plain object, as the class of another server might. */
   class Copying extends Own {
     constructor(body?: BodyInit | null, init?: ResponseInit) {
       const fields = init?.headers ?? {};

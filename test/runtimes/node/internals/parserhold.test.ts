@@ -52,7 +52,7 @@ function gets(count: number): Buffer[] {
 }
 
 describe("pipelined requests if Node hides a member of the parser", () => {
-  /** Serves each connection's requests with a socket that lacks a member of its parser. */
+  /** Passes requests to `handler` with a socket whose parser lacks the member `name`. */
   function hideFrom(name: string, handler: RequestListener): RequestListener {
     const hidden = new WeakMap<Socket, Socket>();
     return (req, res) => {

@@ -1,4 +1,4 @@
-/** Detection of code other than Node's own that sees chunks, on this Node and on one that has renamed its members. */
+/** Detection of code that sees chunks and is not Node's own, also on a version of Node that has renamed its members. */
 import { request as ask, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { once } from "node:events";

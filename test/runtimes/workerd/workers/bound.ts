@@ -68,8 +68,8 @@ export class Room extends DurableObject {
     return answer(request);
   }
   /**
-   * A method with the name of a property of targets. A stub has every method, so the proxy must not take it for that
-   * property.
+   * A method whose name is also that of a property of targets. A stub has every method, so the proxy must not use it as
+   * that property.
    */
   url(): string {
     return "no URL";
