@@ -24,8 +24,8 @@ class WorkerIncoming extends WebIncoming {
   constructor(request: Request) {
     super(request, readPeerAddress(request));
     this.hints = { fields: { headers: request.headers, list: this.headers } };
-    if (request.body !== null && Number(getHeader(this.headers, "content-length")) > SMALL_BODY) {
-      largeBodies.set(request.body, request.headers);
+    if (this.body !== null && Number(getHeader(this.headers, "content-length")) > SMALL_BODY) {
+      largeBodies.set(request.body as ReadableStream, request.headers);
     }
   }
 

@@ -11,17 +11,17 @@
  * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
  *   are passed to it afterwards are freed.
  * - Otherwise: the garbage collector frees the chunks. This applies to any other reader, which owns the chunks that it reads,
- *   and to an app that has set `Error.prepareStackTrace`, or `Error.stackTraceLimit` below 7.
+ *   and to an app that has frozen `Error`, or has set `Error.stackTraceLimit` below 7.
  * - Test: test/runtimes/deno/freedstream.test.ts.
  */
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";
 import { free } from "../../sockets/buffercodec.ts";
 
-/** The line of a stack trace for the function with which every reader of a Deno stream reads one chunk. */
-const DENOS_READ = /^ +at readableStreamDefaultReaderRead \(ext:deno_web\//;
-/** The line of a stack trace for the reader that passes each chunk to native code. */
-const NATIVE_READER = /^ +at readableStreamReadFn \(ext:deno_web\//;
+/** The function with which every reader of a Deno stream reads one chunk. */
+const DENOS_READ = "readableStreamDefaultReaderRead";
+/** The function that reads for native code, to which it passes each chunk. */
+const NATIVE_READER = "readableStreamReadFn";
 /** The minimum number of bytes of a body whose chunks are freed. For a shorter body, the check would cost too much. */
 const LARGE = 262_144;
 
@@ -97,10 +97,26 @@ class FreeingSink extends StreamSink {
  * @returns undefined if the stack trace shows no reader
  */
 function isNativeReader(): boolean | undefined {
-  const trace: { stack?: unknown } = {};
+  const settings: { prepareStackTrace?: unknown } = Error;
+  const { prepareStackTrace } = settings;
+  // Deno takes 80 µs to format a stack trace as text, an eighth of the time of a body of 1 MB. Call sites take a fifth of that.
+  if (!Reflect.set(settings, "prepareStackTrace", returnSites)) return false;
+  const trace = {} as { stack: NodeJS.CallSite[] };
   Error.captureStackTrace(trace, isNativeReader);
-  const frames = String(trace.stack).split("\n");
-  const read = frames.findIndex((frame) => DENOS_READ.test(frame));
-  const reader = frames[read + 1];
-  return read < 0 || reader === undefined ? undefined : NATIVE_READER.test(reader);
+  const sites = trace.stack;
+  settings.prepareStackTrace = prepareStackTrace;
+  const read = sites.findIndex((site) => isDenos(site, DENOS_READ));
+  const reader = sites[read + 1];
+  return read < 0 || reader === undefined ? undefined : isDenos(reader, NATIVE_READER);
+}
+
+function returnSites(_error: unknown, sites: NodeJS.CallSite[]): NodeJS.CallSite[] {
+  return sites;
+}
+
+/** Whether a call site is in the function of this name in Deno's own code for streams. */
+function isDenos(site: NodeJS.CallSite, name: string): boolean {
+  return (
+    site.getFunctionName() === name && site.getFileName()?.startsWith("ext:deno_web/") === true
+  );
 }
