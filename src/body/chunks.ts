@@ -14,8 +14,13 @@ interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-/** The maximum length in bytes of the buffer into which a BYOB reader reads one chunk. */
+/** The maximum length in bytes of the buffer into which a BYOB reader reads the first chunk. */
 const CHUNK_SIZE = 65_536;
+/**
+ * The maximum length of that buffer after a chunk has filled it, because more bytes wait than fit into it. On Deno, a body of
+ * 1 MB then arrives in a third of the chunks. A body that arrives slowly keeps the small buffer.
+ */
+const LARGE_CHUNK_SIZE = 262_144;
 
 /** Reads a web stream with the runtime's cheapest reader: Bun's `readMany()`, a BYOB reader, or a default reader. */
 export class ChunkReader {
@@ -24,6 +29,8 @@ export class ChunkReader {
   readonly #byob: ReadableStreamBYOBReader | undefined;
   /** The number of bytes that are still to come; `Infinity` where the length is unknown. */
   #left: number;
+  /** The maximum length of the buffer for the next chunk. */
+  #size = CHUNK_SIZE;
   /** The buffer of a released chunk, for a later read. */
   #spare: ArrayBuffer | undefined;
   /** Ends the pending BYOB read as if it had returned `done: true`. */
@@ -75,16 +82,19 @@ export class ChunkReader {
    * reader would make Deno allocate 64 KiB for each chunk, however short the chunk is.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
-    const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));
-    const buffer = this.#spare ?? new ArrayBuffer(size);
+    const size = Math.max(1, Math.min(this.#left, this.#size));
+    let buffer = this.#spare;
     this.#spare = undefined;
-    const room = new Uint8Array(buffer, 0, Math.min(size, buffer.byteLength));
+    if (buffer === undefined || buffer.byteLength < size) buffer = new ArrayBuffer(size);
+    const room = new Uint8Array(buffer, 0, size);
     const reader = this.#byob as ReadableStreamBYOBReader;
     const result = await new Promise<ReadableStreamReadResult<Uint8Array>>((resolve, reject) => {
       this.#end = () => resolve({ done: true, value: undefined });
       reader.read(room).then(resolve, reject);
     });
-    this.#left = Math.max(0, this.#left - (result.value?.byteLength ?? 0));
+    const length = result.value?.byteLength ?? 0;
+    if (length === CHUNK_SIZE) this.#size = LARGE_CHUNK_SIZE;
+    this.#left = Math.max(0, this.#left - length);
     return result;
   }
 }

@@ -214,6 +214,37 @@ test("a chunk's memory that the sink has released is used for the next read of a
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
+test.each([
+  ["larger after a chunk that fills it", 0, [65_536, 262_144, 72_320]],
+  ["as large as before after shorter chunks", 1, [...Array<number>(6).fill(65_536), 6790, 1]],
+])("the buffer for a chunk of a byte stream is %s", async (_, free, expected) => {
+  const length = 400_000;
+  const sizes: number[] = [];
+  let left = length;
+  const stream = new ReadableStream<Uint8Array>({
+    type: "bytes",
+    pull(controller: ReadableByteStreamController) {
+      if (left === 0) {
+        controller.close();
+        return controller.byobRequest?.respond(0);
+      }
+      const size = controller.byobRequest?.view?.byteLength as number;
+      sizes.push(size);
+      const filled = Math.max(1, size - free);
+      left -= filled;
+      controller.byobRequest?.respond(filled);
+    },
+  } as unknown as UnderlyingDefaultSource<Uint8Array>);
+  const sink = new FakeSink("returned");
+  const piped = new StreamBody(stream, length).pipeTo(sink);
+  for (let at = 0; at < expected.length; at++) {
+    await vi.waitFor(() => expect(sink.releases).toHaveLength(at + 1));
+    sink.releases[at]?.();
+  }
+  await piped;
+  expect(sizes).toEqual(expected);
+});
+
 describe("piping a body that can no longer be read fails the sink", () => {
   test("a body that was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
