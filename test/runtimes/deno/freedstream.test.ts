@@ -91,7 +91,7 @@ async function run(ways: string): Promise<unknown> {
   return JSON.parse(line);
 }
 
-test("each chunk that only Deno's server reads is freed, also for a client that reads late", async () => {
+test("the memory of each chunk that only Deno's server reads is freed, even if the client reads late", async () => {
   const results = await run(`
     await serve("served", (stream) => new Response(stream));
     await serve("served late", (stream) => new Response(stream), true);
@@ -104,7 +104,7 @@ test("each chunk that only Deno's server reads is freed, also for a client that 
   });
 });
 
-test("chunks that any other code reads keep their memory", async () => {
+test("chunks that any code other than Deno's server reads keep their memory", async () => {
   const results = await run(`
     await read("text", async (stream) => new TextEncoder().encode(await new Response(stream).text()));
     await read("bytes", (stream) => new Response(stream).bytes());
@@ -193,7 +193,7 @@ test("an app's own settings of stack traces stay as they were", async () => {
   expect(results).toEqual({ served: { isWhole: true, freed: 40 }, isKept: true, calls: 0 });
 });
 
-test("a response body that fails breaks the response off, and a client that disconnects cancels the body", async () => {
+test("the response is truncated when its body fails, and the body is cancelled when the client disconnects", async () => {
   const results = await run(`
     respond = () => {
       body = new Body(20);
