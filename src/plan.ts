@@ -16,9 +16,10 @@ import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { type Explain, fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
-import { withSlash } from "./target/target.ts";
+import { assertReachable, parseTarget, withSlash } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
+import type { Reach } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -55,6 +56,11 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
+  /**
+   * Parses a target.
+   * @throws TypeError for a target that the transport cannot reach
+   */
+  readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
   readonly attempts: AttemptOptions;
@@ -159,6 +165,11 @@ export function compile(
       sendThrough(transport, inProcess),
       options.timeout ?? defaults.timeout,
     ),
+    reach(target) {
+      const upstream = parseTarget(target);
+      assertReachable(upstream, transport, hostOption);
+      return upstream;
+    },
     tracing,
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };

@@ -156,8 +156,8 @@ describe.each(workHosts)("%s", (host) => {
 const partBudgets: Readonly<Record<string, number>> = {
   serverTiming: 2.6,
   balance: 3.6,
-  onRequest: 10.6,
-  onResponse: 6.4,
+  onRequest: 3.4,
+  onResponse: 2.6,
 };
 
 test("the number of bytes that an option allocates per request is within the budget", async () => {
