@@ -317,8 +317,8 @@ function withoutZone(address: string): string {
 
 /** Adds `value` to the end of a list field; all lines of the field become one. */
 function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
-  if (!inbound) headers.push(name, value);
-  else headers.push(name, [...removeHeader(headers, name.toLowerCase()), value].join(", "));
+  const before = inbound ? removeHeader(headers, name.toLowerCase()).join(", ") : "";
+  headers.push(name, before === "" ? value : `${before}, ${value}`);
 }
 
 /**
