@@ -301,6 +301,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   }
 }
 
+const LENGTH = /^\d{1,15}$/;
+
 function parseContentLength(value: string | string[] | undefined): number | undefined {
-  return typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+  return typeof value === "string" && LENGTH.test(value) ? Number(value) : undefined;
 }

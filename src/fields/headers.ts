@@ -202,9 +202,12 @@ export function isSendable(name: string, value: string): boolean {
   return TOKEN.test(name) && !NOT_IN_VALUE.test(value);
 }
 
+// A literal in the function would make a new `RegExp` for each response.
+const EVENT_STREAM = /^text\/event-stream\b/i;
+
 /** Whether a response is an event stream, which may be silent for any length of time. */
 export function isEventStream(headers: HeaderList): boolean {
-  return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");
+  return EVENT_STREAM.test(getHeader(headers, "content-type") ?? "");
 }
 
 export function toHeaders(list: HeaderList): Headers {

@@ -301,9 +301,11 @@ export function addForwarded(
   setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
 }
 
+const WITH_PORT = /:\d+$/;
+
 /** Returns the port of an authority; undefined without one. A capture group would allocate an array for each request. */
 function portOf(authority: string): string | undefined {
-  return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
+  return WITH_PORT.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
 /**

@@ -656,10 +656,12 @@ function readStatus(raw: HeaderList): number {
   return Number(getHeader(raw, ":status"));
 }
 
+const LENGTH = /^\d{1,15}$/;
+
 /** @throws ProxyError for a length that Fetchway refuses over HTTP/1.1, too */
 function parseLength(value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
-  if (!/^\d{1,15}$/.test(value)) throw malformedMessage("no valid Content-Length");
+  if (!LENGTH.test(value)) throw malformedMessage("no valid Content-Length");
   return Number(value);
 }
 
