@@ -1,6 +1,13 @@
-import { type HeaderList, foldName, isName, removeHeader, trimOws } from "../fields/headers.ts";
+import { type HeaderList, foldName, getHeaders, removeHeader, trimOws } from "../fields/headers.ts";
 import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
+
+/** Matches the first letter of the names of all forwarding fields. */
+const FIRST = /^[cftx]/i;
+/** The fields with the addresses of the client and of the proxies. */
+const CHAIN = /^(?:x-forwarded-for|forwarded)$/i;
+/** The fields with the scheme, the host and the port that the client has requested. */
+const REQUESTED = /^x-forwarded-(?:proto|host|port)$/i;
 
 /**
  * Drops those values of a request's forwarding fields that no trusted proxy has written. The caller must have checked
@@ -18,37 +25,32 @@ import type { Trust } from "./trust.ts";
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy.
-  // The test includes the values, because that is simpler: at worst, a value causes a copy that is not needed.
-  if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
-  const addresses = splitList(listOf(headers, "x-forwarded-for"));
+  // Without such a letter, the list needs no copy. The test includes the values, because that is simpler: at worst, a value
+  // causes a copy that is not needed.
+  if (!headers.some((each) => FIRST.test(each))) return headers;
+  const addresses = splitList(getHeaders(headers, "x-forwarded-for").join());
   const client = findClient(addresses, trusts);
   const isAllTrusted = addresses.length > 0 && client === undefined;
   const left: HeaderList = [];
-  /** The fields with the scheme, the host and the port that the client has requested. */
   const requested: HeaderList = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    if (/^x-forwarded-(?:proto|host|port)$/i.test(name)) {
+    if (REQUESTED.test(name)) {
       const kept = isAllTrusted ? value : splitList(value).at(-1);
       if (kept === undefined) continue;
       if (!isAllTrusted) removeHeader(requested, name.toLowerCase());
       requested.push(name, kept);
-    } else if (!/^(?:x-forwarded-for|forwarded)$/i.test(name) && !isAlias(name)) {
+    } else if (!CHAIN.test(name) && !isAlias(name)) {
       left.push(name, value);
     }
   }
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client).join(", "));
   left.push(...requested);
 
-  const elements = parseForwarded(listOf(headers, "forwarded"));
-  const kept = elements.slice(
-    findClient(
-      elements.map(({ node }) => node),
-      trusts,
-    ),
-  );
+  const elements = parseForwarded(getHeaders(headers, "forwarded").join());
+  const nodes = elements.map(({ node }) => node);
+  const kept = elements.slice(findClient(nodes, trusts));
   if (kept.length > 0) left.push("Forwarded", kept.map(({ text }) => text).join(", "));
   return left;
 }
@@ -59,11 +61,11 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
  * precedence over `Forwarded`.
  */
 export function findAddress(headers: HeaderList, trusts: Trust): string | undefined {
-  const addresses = splitList(listOf(headers, "x-forwarded-for"));
+  const addresses = splitList(getHeaders(headers, "x-forwarded-for").join());
   const nodes =
     addresses.length > 0
       ? addresses
-      : parseForwarded(listOf(headers, "forwarded")).map(({ node }) => node);
+      : parseForwarded(getHeaders(headers, "forwarded").join()).map(({ node }) => node);
   const node = nodes[findClient(nodes, trusts) ?? 0];
   return node && withoutPort(node);
 }
@@ -71,17 +73,6 @@ export function findAddress(headers: HeaderList, trusts: Trust): string | undefi
 /** Whether a name is like `X_Forwarded_For`, which some upstreams take for `X-Forwarded-For` (CVE-2026-30851). */
 function isAlias(name: string): boolean {
   return REQUEST_ASSERTIONS.has(name) && foldName(name) !== name.toLowerCase();
-}
-
-/** Returns the values of all fields of a name as one list; `""` if there are none. */
-function listOf(headers: HeaderList, lower: string): string {
-  let list: string | undefined;
-  for (let i = 0; i < headers.length; i += 2) {
-    if (!isName(headers[i] as string, lower)) continue;
-    const value = headers[i + 1] as string;
-    list = list === undefined ? value : `${list},${value}`;
-  }
-  return list ?? "";
 }
 
 function splitList(value: string): string[] {
