@@ -16,10 +16,9 @@ import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { type Explain, fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
-import { assertReachable, parseTarget, withSlash } from "./target/target.ts";
+import { createReach, type Reach, withSlash } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
-import type { Reach } from "./upstreams/upstreams.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -56,10 +55,7 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
-  /**
-   * Parses a target.
-   * @throws TypeError for a target that the transport cannot reach
-   */
+  /** The targets of requests are parsed by this function. */
   readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
@@ -165,11 +161,7 @@ export function compile(
       sendThrough(transport, inProcess),
       options.timeout ?? defaults.timeout,
     ),
-    reach(target) {
-      const upstream = parseTarget(target);
-      assertReachable(upstream, transport, hostOption);
-      return upstream;
-    },
+    reach: createReach(transport, hostOption),
     tracing,
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };

@@ -235,6 +235,18 @@ interface Reaching {
   checkTarget?(upstream: Upstream): void;
 }
 
+/** Parses a target, and makes sure that the transport can reach it. */
+export type Reach = (target: TargetAddress) => Upstream;
+
+/** Makes the `Reach` of a transport; the parameters are those of `assertReachable`. */
+export function createReach(transport: Reaching, hostOption: string | undefined): Reach {
+  return (target) => {
+    const upstream = parseTarget(target);
+    assertReachable(upstream, transport, hostOption);
+    return upstream;
+  };
+}
+
 /**
  * Makes sure that a transport can send requests to an upstream.
  * @param hostOption the option that asks for a `Host` other than the target's, if one is set

@@ -14,7 +14,7 @@ import { pause } from "../exchange/send.ts";
 import { getHeader, type HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import { parseTarget, type Reach, type TargetAddress, type Upstream } from "../target/target.ts";
 import type { Claim } from "../transport/claim.ts";
 import { Deadline } from "../transport/deadline.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
@@ -22,7 +22,7 @@ import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope, Send } from "../transport/scope.ts";
 import { type Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
 import { startUpstreams } from "./startupstreams.ts";
-import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
+import type { Choose, PickRequest, Result, Upstreams } from "./upstreams.ts";
 
 /** The values that all attempts of one request share. */
 interface FailoverContext {
