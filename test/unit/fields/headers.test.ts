@@ -105,6 +105,12 @@ describe("ListHeaders", () => {
     expect(list).toEqual(before);
   });
 
+  test("returns no line of a field that was deleted", () => {
+    const headers = new ListHeaders(list);
+    headers.delete("X-B");
+    expect(ListHeaders.listOf(headers)).toEqual(list.filter((_, i) => i > 1 && i !== 6 && i !== 7));
+  });
+
   test("returns the fields of another `Headers` as `toHeaderList` does", () => {
     expect(ListHeaders.listOf(new Headers(lines as [string, string][]))).toEqual(lines.flat());
   });
